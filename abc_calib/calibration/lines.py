@@ -1,0 +1,197 @@
+"""Lines: the geometry that calibration finds in attention and extends to any size.
+
+A line names one key for every query row. Which key depends on its direction and on its
+*anchor*, the place it is counted from:
+
+``corner``
+    The matrix itself, as in the paper: diagonals and verticals from the top left,
+    anti-diagonals from the top right. A row in which the line leaves the matrix has no key.
+``segment s``
+    In cross-attention, one part of the source, from the delimiter that opens it to the
+    delimiter that closes it: segment 1 is the first operand, 2 the second; 0 is SOS alone.
+    Past either end a line stays on that delimiter, which tells the model that the digits are
+    used up. In self-attention there is one segment, 0: from the first token to the row's own.
+
+Line indices are the paper's (section 5, step 2, with rows and keys from 0), with the origin
+moved to the anchor. With ``open`` and ``close`` the delimiters of a segment:
+
+==========  ==================  ==============================
+direction   corner              segment
+==========  ==================  ==============================
+``diag``    ``j = i + l``       ``j = open + 1 + i + l``
+``anti``    ``j = n-1 - i - l``  ``j = close - 1 - i - l``
+``vert``    ``j = l``           ``j = close - l``
+==========  ==================  ==============================
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from abc_calib.errors import AbcError, UsageError
+
+Direction = Literal["diag", "anti", "vert"]
+Site = Literal["encoder", "self", "cross"]
+DIRECTIONS: tuple[Direction, ...] = ("diag", "anti", "vert")
+SITES: tuple[Site, ...] = ("encoder", "self", "cross")
+CORNER = -1
+"""Value of ``Line.segment`` for a line counted from the corners of the matrix."""
+
+
+@dataclass(frozen=True, order=True)
+class Line:
+    """One line of one head: see the module for what its fields mean.
+
+    ``segment`` is ``CORNER`` or the number of a segment; ``offset`` the paper's line index;
+    ``value`` what is added to the attention scores on it (0 is fully open).
+    """
+
+    direction: Direction
+    segment: int
+    offset: int
+    value: float = 0.0
+
+    @property
+    def anchor(self) -> str:
+        return "corner" if self.segment == CORNER else "segment"
+
+    def label(self, site: Site) -> str:
+        """A short name for tables, such as ``anti segment 2 -1``."""
+        place = "corner" if self.segment == CORNER else f"segment {self.segment}"
+        return f"{self.direction} {self.offset:+d}" + (f" {place}" if site == "cross" else "")
+
+
+def corner_key(direction: str, offset: int, row: Any, keys: Any) -> Any:
+    """The key of a corner line in ``row`` (may lie outside ``0 .. keys-1``). Works on arrays."""
+    if direction == "diag":
+        return row + offset
+    if direction == "anti":
+        return keys - 1 - row - offset
+    return row * 0 + offset
+
+
+def segment_key(direction: str, offset: int, row: Any, open_: Any, close: Any) -> Any:
+    """The key of a segment line in ``row`` before clamping to ``open_ .. close``."""
+    if direction == "diag":
+        return open_ + 1 + row + offset
+    if direction == "anti":
+        return close - 1 - row - offset
+    return row * 0 + close - offset
+
+
+Heads = tuple[tuple[Line, ...], ...]
+"""Lines of every head of one layer; an empty tuple is a transparent head."""
+
+
+@dataclass(frozen=True)
+class LineBias:
+    """A calibrated bias: for each site and layer, the lines of every head.
+
+    A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
+    derived from this.
+    """
+
+    sites: dict[Site, tuple[Heads, ...]]
+
+    def __post_init__(self) -> None:
+        for site, layers in self.sites.items():
+            if site not in SITES:
+                raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
+            for line in (line for layer in layers for head in layer for line in head):
+                if line.direction not in DIRECTIONS:
+                    raise UsageError(
+                        f"unknown direction {line.direction!r}: choose {', '.join(DIRECTIONS)}"
+                    )
+
+    def heads(self, site: Site, layer: int) -> Heads | None:
+        layers = self.sites.get(site)
+        return None if layers is None else layers[layer]
+
+    def transparent(self) -> list[tuple[Site, int, int]]:
+        """Every head without a line, as (site, layer, head)."""
+        return [
+            (site, layer, head)
+            for site, layers in self.sites.items()
+            for layer, heads in enumerate(layers)
+            for head, lines in enumerate(heads)
+            if not lines
+        ]
+
+    def check(self, layers: dict[Site, int], heads: int) -> None:
+        """Raise ``UsageError`` unless this bias fits a model of that many layers and heads."""
+        for site, mine in self.sites.items():
+            theirs = layers.get(site, 0)
+            if len(mine) != theirs:
+                raise UsageError(
+                    f"the bias has {len(mine)} {site}-attention layers and the model {theirs}: "
+                    "calibrate a model of the same shape"
+                )
+            for layer in mine:
+                if len(layer) != heads:
+                    raise UsageError(
+                        f"the bias has {len(layer)} heads and the model {heads}: "
+                        "calibrate a model of the same shape"
+                    )
+
+    # As plain data
+
+    def to_dict(self) -> dict[str, list[list[list[dict[str, Any]]]]]:
+        return {
+            site: [[[asdict(line) for line in head] for head in layer] for layer in layers]
+            for site, layers in self.sites.items()
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> LineBias:
+        return cls(
+            {
+                site: tuple(  # type: ignore[misc]
+                    tuple(tuple(Line(**line) for line in head) for head in layer)
+                    for layer in layers
+                )
+                for site, layers in data.items()
+            }
+        )
+
+    def save(self, path: Path, **arrays: np.ndarray) -> None:
+        """Write to a safetensors file: the lines in its metadata, ``arrays`` beside them."""
+        values = {"values": np.array([line.value for line in self._lines()], np.float32)}
+        metadata = {"format": "abc-calib line bias 1", "lines": json.dumps(self.to_dict())}
+        contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+        save_file({**values, **contiguous}, path, metadata=metadata)
+
+    @classmethod
+    def load(cls, path: Path) -> LineBias:
+        """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
+        try:
+            with safe_open(path, "numpy") as file:
+                metadata = file.metadata() or {}
+            return cls.from_dict(json.loads(metadata["lines"]))
+        except FileNotFoundError:
+            raise AbcError(f"no bias at {path}: run abc calibrate first") from None
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+
+    def _lines(self) -> list[Line]:
+        return [
+            line for layers in self.sites.values() for layer in layers for h in layer for line in h
+        ]
+
+    def with_value(self, value: float) -> LineBias:
+        """The same lines, all with one value."""
+        return LineBias(
+            {
+                site: tuple(
+                    tuple(tuple(replace(line, value=value) for line in head) for head in layer)
+                    for layer in layers
+                )
+                for site, layers in self.sites.items()
+            }
+        )

@@ -1,0 +1,139 @@
+"""From a trained run to a LineBias: which samples, which fit, which table to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abc_calib.calibration import nnls
+from abc_calib.calibration.capture import average_attention, capture, correct_samples, same_shape
+from abc_calib.calibration.lines import Heads, Line, LineBias, Site
+from abc_calib.calibration.mean import line_means, mean_lines
+from abc_calib.config import CalibrationOptions
+from abc_calib.data import Source
+from abc_calib.errors import AbcError
+
+CALIBRATION_STEP = 2**31
+"""Training batches for calibration are drawn as those of a step that training never reaches."""
+REFUSED_BELOW = 0.99
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """One kept line, for the table: ``weight`` is its share of the head's attention."""
+
+    site: str
+    layer: int
+    head: int
+    line: str
+    weight: float
+    value: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A LineBias, the attention it was read from, and the table of its lines.
+
+    ``attention[site]`` is ``(layers, h, i, j)``, averaged over ``samples`` training samples of
+    one shape; ``tokens`` label the keys and rows of that shape.
+    """
+
+    bias: LineBias
+    attention: dict[Site, np.ndarray]
+    table: list[LineRow]
+    samples: int
+    accuracy: float
+
+
+def calibrate(
+    model: Any, source: Source, options: CalibrationOptions, force: bool = False
+) -> Calibration:
+    """Find the lines of a model that has interpolated, on training lengths only.
+
+    Raises ``AbcError`` if the model decodes less than 99 % of training samples correctly,
+    unless ``force``.
+    """
+    batch = source.training(CALIBRATION_STEP, options.samples)
+    correct, accuracy = correct_samples(model, batch)
+    if accuracy < REFUSED_BELOW and not force:
+        raise AbcError(
+            f"the model has not interpolated: {100 * accuracy:.1f} % of {len(batch)} training "
+            "samples are right, and calibration reads the attention of a model that is right. "
+            "Train longer (--steps), or use --force"
+        )
+    if not len(correct):
+        raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
+    full = full_length(source, options.samples, model)
+    attention = average_attention(model, full)
+    if options.fit == "mean":
+        bias, table = _by_means(attention, options)
+    else:
+        bias, table = _by_nnls(model, source, correct, options)
+    return Calibration(bias, attention, table, len(correct), accuracy)
+
+
+def full_length(source: Source, samples: int, model: Any) -> Any:
+    """Correct training samples of one shape, operands of the full training length."""
+    batch = source.training(CALIBRATION_STEP + 1, samples, exact=True)
+    correct, _ = correct_samples(model, batch)
+    return same_shape(correct if len(correct) else batch, source.vocabulary.pad)
+
+
+def _by_means(
+    attention: dict[Site, np.ndarray], options: CalibrationOptions
+) -> tuple[LineBias, list[LineRow]]:
+    """The paper's fit: the last layer's attention gives the lines of every layer."""
+    threshold = 4.0 if options.threshold is None else options.threshold
+    sites: dict[Site, tuple[Heads, ...]] = {}
+    table = []
+    for site, layers in attention.items():
+        # anti-diagonals of self-attention have no meaning while the output's length is open
+        dirs = [d for d in options.dirs if not (site == "self" and d == "anti")]
+        heads = mean_lines(layers[-1], dirs, threshold) if dirs else ((),) * len(layers[-1])
+        sites[site] = (heads,) * len(layers)
+        for head, lines in enumerate(heads):
+            means = {d: line_means(layers[-1][head], d) for d in dirs}
+            for line in lines:
+                weight = means[line.direction][line.offset]
+                table.append(_row(site, -1, head, line, weight))
+            if not lines:
+                table.append(LineRow(site, -1, head, "-", 0.0, 0.0, "transparent"))
+    return LineBias(sites), table
+
+
+def _by_nnls(
+    model: Any, source: Source, correct: Any, options: CalibrationOptions
+) -> tuple[LineBias, list[LineRow]]:
+    """The default fit: segment lines by non-negative least squares, each layer its own."""
+    threshold = 0.2 if options.threshold is None else options.threshold
+    segments = source.segments
+    wanted: dict[Site, tuple[Line, ...]] = {
+        site: nnls.candidates(site, options.dirs, segments, source.length)
+        for site in ("encoder", "self", "cross")
+    }
+    fitted = nnls.fit(capture(model, correct), wanted)
+    sinks: dict[Site, Line] = {
+        "encoder": Line("vert", segments, 0),
+        "self": Line("vert", 0, 0),
+        "cross": Line("vert", segments, 0),
+    }
+    sites: dict[Site, tuple[Heads, ...]] = {}
+    table = []
+    for site, found in fitted.items():
+        sites[site] = nnls.select(found, threshold, sinks[site])
+        for layer, heads in enumerate(sites[site]):
+            for head, lines in enumerate(heads):
+                for line in lines:
+                    known = line in found.lines
+                    at = found.lines.index(line) if known else None
+                    weight = float(found.weights[layer, head, at]) if at is not None else 0.0
+                    sink = weight < threshold
+                    table.append(_row(site, layer, head, line, weight, "sink" if sink else ""))
+    return LineBias(sites), table
+
+
+def _row(site: Site, layer: int, head: int, line: Line, weight: float, note: str = "") -> LineRow:
+    return LineRow(site, layer, head, line.label(site), round(weight, 4), line.value, note)

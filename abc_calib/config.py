@@ -1,0 +1,114 @@
+"""The options of a run: typed, frozen, complete. An unknown key is an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from abc_calib.errors import AbcError, UsageError
+
+FORMAT_VERSION = 1
+"""Version of the run folder: a folder of another version is refused."""
+
+
+class Options(BaseModel):
+    """Base of all option groups: frozen, and strict about names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelOptions(Options):
+    """The shape of the Transformer."""
+
+    encoder_layers: int = Field(0, ge=0)
+    decoder_layers: int = Field(2, ge=1)
+    heads: int = Field(8, ge=1)
+    width: int = Field(128, ge=2)
+    feedforward: int = Field(512, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    scheme: str = "sinusoidal"
+
+
+PRESETS: dict[str, ModelOptions] = {
+    "small": ModelOptions(),
+    "paper": ModelOptions(encoder_layers=1, decoder_layers=6, dropout=0.3),
+}
+"""``small`` trains in CPU minutes; ``paper`` is section 3.3 of Duan & Shi."""
+
+
+class TrainOptions(Options):
+    """How a model is trained. ``steps`` is the most; ``stop_early`` ends at interpolation."""
+
+    steps: int = Field(4000, ge=1)
+    batch: int = Field(256, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    warmup: int = Field(100, ge=0)
+    validate_every: int = Field(100, ge=1)
+    stop_early: bool = True
+    law: str = "mixed"
+    length: int = Field(6, ge=1)
+    format: str = "free"
+    seed: int = Field(0, ge=0)
+
+
+class CalibrationOptions(Options):
+    """How lines are found. See ``abc_calib.calibration``."""
+
+    fit: Literal["nnls", "mean"] = "nnls"
+    dirs: tuple[Literal["diag", "anti", "vert"], ...] = ("diag", "anti", "vert")
+    threshold: float | None = None
+    samples: int = Field(2048, ge=1)
+
+
+class RunConfig(Options):
+    """Everything that is needed to repeat a run: saved as ``config.json`` in its folder."""
+
+    format_version: int = FORMAT_VERSION
+    code_version: str
+    stage: Literal["vanilla", "calibrated"]
+    task: str
+    base: int
+    model: ModelOptions
+    train: TrainOptions
+    calibration: CalibrationOptions | None = None
+    parent: str | None = None
+    data_hash: str = ""
+
+
+T = TypeVar("T", bound=Options)
+
+
+def build(kind: type[T], given: str, **values: Any) -> T:
+    """``kind(**values)``, or a ``UsageError`` that names the field, the value and the rule."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        raise UsageError(f"{given}: {describe(error)}") from None
+
+
+def describe(error: ValidationError) -> str:
+    """The first problem of a validation, in one line."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field} = {first.get('input')!r}: {first['msg'].lower()}"
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a run's ``config.json``; ``AbcError`` says what is wrong with it."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise AbcError(f"{path} cannot be read ({error}): train again") from None
+    version = data.get("format_version") if isinstance(data, dict) else None
+    if version != FORMAT_VERSION:
+        raise AbcError(
+            f"{path} is a run folder of version {version}, and this program reads version "
+            f"{FORMAT_VERSION}: train again, or use the program that wrote it"
+        )
+    try:
+        return RunConfig(**data)
+    except ValidationError as error:
+        raise AbcError(f"{path} is not valid ({describe(error)}): train again") from None

@@ -1,0 +1,218 @@
+"""Digits to token ids: formats, the split of the numbers, training batches and test sets.
+
+A *format* is how a problem is laid out for the model. In all of them the source reads
+``$ operand [operator operand] &`` and the target is the answer, least significant digit
+first, then ``&``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_calib.errors import UsageError
+from abc_calib.vocabulary import Vocabulary
+from tasks import Digits, Problems, Task, TaskError
+
+PAPER_RANGE = 2**20 + 1
+"""Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids: ``source (b, s)`` and ``target (b, t)`` int64, each row closed by EOS, then PAD.
+
+    ``problems`` are the rows as the task drew them.
+    """
+
+    source: Tensor
+    target: Tensor
+    problems: Problems
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def hash(self) -> str:
+        """A short fingerprint of the sources and targets."""
+        digest = hashlib.sha256()
+        for part in (self.source, self.target):
+            digest.update(str(tuple(part.shape)).encode())
+            digest.update(part.to(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+class Format:
+    """``free``: no operand wider than the longer one. ``fixed:N``: each of N digits.
+
+    Operands are zero-padded at the left, to one width, as when sums are written in columns;
+    an operand that is always one digit (N x 1) stays one digit, as in the paper's ``0123*6``.
+    """
+
+    def __init__(self, text: str = "free"):
+        self.text = text
+        kind, _, width = text.partition(":")
+        valid = text == "free" or (kind == "fixed" and width.isdigit() and int(width) > 0)
+        if not valid:
+            raise UsageError(f"unknown format {text!r}: choose free or fixed:N, as in fixed:60")
+        self.width = int(width) if width else None
+
+    def lay_out(self, task: Task, vocabulary: Vocabulary, problems: Problems) -> Batch:
+        """Token ids of ``problems``; ``UsageError`` if an operand is wider than the format."""
+        operands = task.padded(problems.operands, self.width)
+        answer = task.answer(*operands)
+        parts: list[Digits | int] = [vocabulary.sos]
+        for i, operand in enumerate(operands):
+            parts += [vocabulary.ids[task.operator], operand] if i else [operand]
+        source = _join([*parts, vocabulary.eos], vocabulary.pad)
+        backwards = Digits(_left_to_right(answer), answer.lengths)
+        target = _join([backwards, vocabulary.eos], vocabulary.pad)
+        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+
+
+def _left_to_right(number: Digits) -> np.ndarray:
+    """The digits of each row from the last to the first, aligned at the right again."""
+    columns = np.arange(number.width) - (number.width - number.lengths[:, None])
+    columns = np.where(columns >= 0, number.width - 1 - columns, 0)
+    return np.take_along_axis(number.values, columns, 1)
+
+
+def _join(parts: list[Digits | int], pad: int) -> np.ndarray:
+    """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
+    n = next(len(p) for p in parts if isinstance(p, Digits))
+    lengths = [p.lengths if isinstance(p, Digits) else np.ones(n, int) for p in parts]
+    ids = np.full((n, int(sum(lengths).max(initial=0))), pad, np.int64)  # type: ignore[union-attr]
+    start = np.zeros(n, int)
+    for part, length in zip(parts, lengths, strict=True):
+        if isinstance(part, Digits):
+            inside = np.arange(part.width) >= part.width - part.lengths[:, None]
+            rows, columns = np.nonzero(inside)
+            to = start[rows] + columns - (part.width - part.lengths[rows])
+            ids[rows, to] = part.values[rows, columns]
+        else:
+            ids[np.arange(n), start] = part
+        start = start + length
+    return ids
+
+
+class Split:
+    """Which numbers are for training and which are held out, 7:1, by a seeded permutation.
+
+    Numbers up to 2^20 follow a permutation as in the paper; larger ones (other bases) a keyed
+    hash. The few numbers of three digits or less are always for training: they are the only
+    examples of their kind.
+    """
+
+    def __init__(self, base: int, seed: int):
+        self.base = base
+        self.seed = seed
+        order = np.random.default_rng([seed, 0]).permutation(PAPER_RANGE)
+        self._held_out = np.zeros(PAPER_RANGE, bool)
+        self._held_out[order[: PAPER_RANGE // 8]] = True
+        self._held_out[: base**3] = False
+
+    def held_out(self, number: Digits) -> np.ndarray:
+        """``(n,)`` bool: is each number kept from training?"""
+        integers = number.as_integers(self.base)
+        known = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
+        mixed = integers ^ np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return np.where(integers < PAPER_RANGE, known, (mixed >> np.uint64(61)) == 0)
+
+    def allows(self, problems: Problems, held_out: bool) -> np.ndarray:
+        """``(n,)`` bool: are all the problem's numbers on the asked side of the split?
+
+        A number of one to three digits counts for both sides.
+        """
+        fits = np.ones(len(problems), bool)
+        for operand in problems.operands:
+            side = self.held_out(operand)
+            fits &= (side | (operand.lengths <= 3)) if held_out else ~side
+        return fits
+
+
+class Source:
+    """Draws batches of one task in one format from one seed."""
+
+    def __init__(self, task: Task, layout: Format, seed: int, law: str, length: int):
+        self.task = task
+        self.layout = layout
+        self.vocabulary = Vocabulary(task)
+        self.seed = seed
+        self.law = law
+        self.length = length
+        self.split = Split(task.base, seed)  # type: ignore[attr-defined]
+
+    @property
+    def segments(self) -> int:
+        """How many parts the delimiters cut a source into."""
+        return 2 if self.task.operator else 1
+
+    def training(self, step: int, n: int, exact: bool = False) -> Batch:
+        """The training batch of a step: the same for the same seed, step and size."""
+        rng = np.random.default_rng([self.seed, 1, step])
+        problems = self._draw(rng, n, self.length, self.law, exact, held_out=False)
+        return self.layout.lay_out(self.task, self.vocabulary, problems)
+
+    def validation(self, n: int) -> Batch:
+        """Held-out numbers of exactly the training length."""
+        rng = np.random.default_rng([self.seed, 2])
+        law = "balanced" if self.law == "mixed" else self.law
+        problems = self._draw(rng, n, self.length, law, True, held_out=True)
+        return self.layout.lay_out(self.task, self.vocabulary, problems)
+
+    def test(self, length: int, n: int, law: str = "balanced", seed: int = 0) -> Batch:
+        """``n`` problems of exactly ``length`` digits; never a training number of that length.
+
+        Depends on the task, ``length``, ``n``, ``law`` and ``seed`` and, up to the training
+        length, on the split of the training run.
+        """
+        rng = np.random.default_rng([seed, 3, length, self.task.laws.index(law)])
+        if length > self.length:
+            problems = self.task.sample(rng, n, length, law, exact=True)
+        else:
+            problems = self._draw(rng, n, length, law, True, held_out=True)
+        return self.layout.lay_out(self.task, self.vocabulary, problems)
+
+    def _draw(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str,
+        exact: bool,
+        held_out: bool,
+    ) -> Problems:
+        """Problems from one side of the split: rows of the wrong side are drawn again."""
+        parts: list[Problems] = []
+        missing, attempts = n, 0
+        while missing > 0:
+            extra = missing * (10 if held_out else 2) + 64
+            drawn = self.task.sample(rng, extra, length, law, exact)
+            kept = drawn.take(np.flatnonzero(self.split.allows(drawn, held_out))[:missing])
+            if len(kept):
+                parts.append(kept)
+            missing -= len(kept)
+            attempts += 1
+            if attempts > 200:
+                raise TaskError(f"no {'held-out ' if held_out else ''}numbers of {length} digits")
+        return _concatenate(parts)
+
+
+def _concatenate(parts: list[Problems]) -> Problems:
+    if len(parts) == 1:
+        return parts[0]
+
+    def join(digits: list[Digits]) -> Digits:
+        width = max(d.width for d in digits)
+        return Digits(
+            np.concatenate([d.widened(width) for d in digits]),
+            np.concatenate([d.lengths for d in digits]),
+        )
+
+    operands = zip(*(p.operands for p in parts), strict=True)
+    return Problems(tuple(join(list(o)) for o in operands), join([p.answer for p in parts]))

@@ -1,0 +1,112 @@
+"""Multi-head attention with additive biases, dense or gathered along lines."""
+
+from __future__ import annotations
+
+import math
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from abc_calib.nn.biases import CLOSED, Frame, Gathered, LayerBias
+from abc_calib.nn.positions import Scheme
+
+GATHER_FROM = 64
+"""From this many keys on, gathering a few keys a row is faster than scoring all of them."""
+
+
+class Attention(nn.Module):
+    """Vaswani et al. 2017, section 3.2, with a sum of biases before softmax.
+
+    ``path`` chooses how restricted heads are computed: ``dense`` scores every key,
+    ``lines`` gathers the few keys on the lines (cost linear in length), ``auto`` picks by
+    length. Both give the same numbers up to rounding.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+
+    def project(self, memory: Tensor, positions: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
+        """Keys and values of ``memory (b, j, d)`` at ``positions (j,)``, each ``(b, h, j, e)``."""
+        keys = scheme.rotate(self._split(self.key(memory)), positions)
+        return keys, self._split(self.value(memory))
+
+    def forward(
+        self,
+        x: Tensor,  # (b, i, d)
+        keys: Tensor,  # (b, h, j, e)
+        values: Tensor,
+        frame: Frame,
+        scheme: Scheme,
+        bias: LayerBias | None = None,
+        path: str = "auto",
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``."""
+        queries = scheme.rotate(self._split(self.query(x)), frame.rows)
+        dropout = self.dropout if self.training else 0.0
+        linear = bias is not None and bias.restricted and not scheme.has_score_bias
+        if path == "auto":
+            linear = linear and frame.keys >= GATHER_FROM
+        if linear and path != "dense" and not weights:
+            assert bias is not None
+            mixed = self._gathered(queries, keys, values, bias.gathered(frame), dropout)
+            return self.output(rearrange(mixed, "b h i e -> b i (h e)")), None
+        score_bias = self._score_bias(queries, frame, scheme, bias)
+        if weights:
+            scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1]) + score_bias
+            seen: Tensor | None = scores.softmax(-1)
+            mixed = F.dropout(seen, dropout, self.training) @ values  # type: ignore[arg-type]
+        else:
+            seen = None
+            mixed = F.scaled_dot_product_attention(queries, keys, values, score_bias, dropout)
+        if bias is not None and bias.may_close_rows:
+            mixed = mixed * (score_bias > CLOSED / 2).any(-1, keepdim=True)
+        return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen
+
+    def _split(self, x: Tensor) -> Tensor:
+        return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
+
+    def _score_bias(
+        self, queries: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None
+    ) -> Tensor:
+        """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
+        closed = ~frame.mask()
+        total = torch.zeros(closed.shape, device=queries.device).masked_fill_(closed, CLOSED)
+        if bias is not None:
+            total = total + bias.dense(frame)
+        if scheme.has_score_bias:
+            keys = torch.arange(frame.keys, device=queries.device)
+            extra = scheme.score_bias(queries, frame.rows, keys)
+            assert extra is not None
+            total = total + extra
+        return total.to(queries.dtype)
+
+    def _gathered(
+        self, queries: Tensor, keys: Tensor, values: Tensor, gathered: Gathered, dropout: float
+    ) -> Tensor:
+        """Attention over the gathered keys only: ``(b, h, i, e)``, cost linear in ``i``."""
+        index, bias = gathered.index, gathered.bias
+        b, h, j, _ = keys.shape
+        start = torch.arange(h, device=index.device)[:, None, None] * j
+        if len(index) == 1:
+            flat, groups = (index + start).flatten(), b
+        else:
+            rows = torch.arange(b, device=index.device)[:, None, None, None] * (h * j)
+            flat, groups = (index + start + rows).flatten(), 1
+        shape = (b, h, *index.shape[2:], keys.shape[-1])
+
+        def pick(x: Tensor) -> Tensor:  # (b, h, j, e) -> (b, h, i, k, e)
+            return x.reshape(groups, -1, x.shape[-1]).index_select(1, flat).view(shape)
+
+        scores = torch.einsum("bhie,bhike->bhik", queries, pick(keys))
+        scores = scores / math.sqrt(queries.shape[-1]) + bias.to(queries.dtype)
+        weights = F.dropout(scores.softmax(-1), dropout, self.training)
+        open_ = bias > CLOSED / 2
+        weights = weights * open_
+        return torch.einsum("bhik,bhike->bhie", weights, pick(values))

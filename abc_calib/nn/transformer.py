@@ -1,0 +1,345 @@
+"""A small encoder-decoder Transformer with pluggable positions and calibrated biases.
+
+At the outside a ``transformers`` model: save and load through ``AutoModelForSeq2SeqLM``,
+``generate()`` with a cache, attention weights on request. Pre-norm layers; an encoder of 0
+layers passes the embeddings straight to cross-attention, as the public code of Duan & Shi does.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    EncoderDecoderCache,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.cache_utils import DynamicCache
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from abc_calib.calibration.lines import LineBias, Site
+from abc_calib.nn.attention import Attention
+from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.positions import Scheme, build_scheme
+
+
+class AbcConfig(PreTrainedConfig):
+    """Everything that shapes the model, the calibrated lines included (``line_bias``)."""
+
+    model_type = "abc_transformer"
+    attribute_map = {"num_hidden_layers": "decoder_layers", "num_attention_heads": "heads"}
+    is_encoder_decoder: bool = True
+
+    vocab_size: int = 15
+    d_model: int = 128
+    encoder_layers: int = 0
+    decoder_layers: int = 2
+    heads: int = 8
+    feedforward: int = 512
+    dropout: float = 0.0
+    scheme: str = "sinusoidal"
+    delimiter_ids: list[int] | None = None
+    line_bias: dict[str, Any] | None = None
+    pad_token_id: int | None = 14
+    bos_token_id: int | None = 12
+    eos_token_id: int | None = 13
+    decoder_start_token_id: int | None = 12
+
+@dataclass
+class EncoderOutput(BaseModelOutput):
+    """The encoded source, with its delimiters' positions ``(b, c)`` for lines to count from."""
+
+    delimiters: Tensor | None = None
+
+
+class FeedForward(nn.Sequential):
+    """Two linear maps with ReLU between them."""
+
+    def __init__(self, width: int, hidden: int, dropout: float):
+        super().__init__(
+            nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, width)
+        )
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then the feed-forward part."""
+
+    def __init__(self, config: AbcConfig):
+        super().__init__()
+        self.attention = Attention(config.d_model, config.heads, config.dropout)
+        self.feedforward = FeedForward(config.d_model, config.feedforward, config.dropout)
+        self.norms = nn.ModuleList(nn.LayerNorm(config.d_model) for _ in range(2))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self, x: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        y = self.norms[0](x)
+        keys, values = self.attention.project(y, frame.rows, scheme)
+        y, weights = self.attention(y, keys, values, frame, scheme, bias, **options)
+        x = x + self.dropout(y)
+        return x + self.dropout(self.feedforward(self.norms[1](x))), weights
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the output so far, cross-attention to the source, feed-forward."""
+
+    def __init__(self, config: AbcConfig, index: int):
+        super().__init__()
+        self.index = index
+        self.self_attention = Attention(config.d_model, config.heads, config.dropout)
+        self.cross_attention = Attention(config.d_model, config.heads, config.dropout)
+        self.feedforward = FeedForward(config.d_model, config.feedforward, config.dropout)
+        self.norms = nn.ModuleList(nn.LayerNorm(config.d_model) for _ in range(3))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        frames: dict[Site, Frame],
+        scheme: Scheme,
+        biases: dict[Site, LayerBias | None],
+        cache: EncoderDecoderCache | None,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        frame = frames["self"]
+        y = self.norms[0](x)
+        keys, values = self.self_attention.project(y, frame.rows, scheme)
+        if cache is not None:
+            keys, values = cache.self_attention_cache.update(keys, values, self.index)
+        y, own = self.self_attention(y, keys, values, frame, scheme, biases["self"], **options)
+        x = x + self.dropout(y)
+
+        frame = frames["cross"]
+        if cache is not None and cache.is_updated.get(self.index):
+            stored = cache.cross_attention_cache.layers[self.index]
+            keys, values = stored.keys, stored.values
+        else:
+            positions = torch.arange(frame.keys, device=x.device)
+            keys, values = self.cross_attention.project(memory, positions, scheme)
+            if cache is not None:
+                keys, values = cache.cross_attention_cache.update(keys, values, self.index)
+                cache.is_updated[self.index] = True
+        y, crossed = self.cross_attention(
+            self.norms[1](x), keys, values, frame, scheme, biases["cross"], **options
+        )
+        x = x + self.dropout(y)
+        return x + self.dropout(self.feedforward(self.norms[2](x))), own, crossed
+
+
+class AbcEncoder(nn.Module):
+    """Embeds the source and runs the encoder layers, if there are any."""
+
+    def __init__(self, config: AbcConfig, embed: nn.Embedding, scheme: Scheme):
+        super().__init__()
+        self.config, self.embed, self.scheme = config, embed, scheme
+        self.main_input_name = "input_ids"
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.norm = nn.LayerNorm(config.d_model) if config.encoder_layers else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self.biases: list[LayerBias | None] = [None] * config.encoder_layers
+        self.path = "auto"
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool = False,
+        **_: Any,
+    ) -> EncoderOutput:
+        if attention_mask is None:
+            attention_mask = input_ids != self.config.pad_token_id
+        lengths = attention_mask.long().sum(1)
+        delimiters = delimiter_positions(input_ids, self.config.delimiter_ids or [])
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+        x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
+        frame = Frame("encoder", positions, input_ids.shape[1], lengths, delimiters)
+        weights = []
+        for layer, bias in zip(self.layers, self.biases, strict=True):
+            x, seen = layer(x, frame, self.scheme, bias, path=self.path, weights=output_attentions)
+            weights.append(seen)
+        return EncoderOutput(
+            last_hidden_state=self.norm(x),
+            attentions=tuple(weights) if output_attentions else None,
+            delimiters=delimiters,
+        )
+
+
+class AbcTransformer(PreTrainedModel, GenerationMixin):
+    """The model. ``forward`` takes the usual ``transformers`` arguments."""
+
+    config_class = AbcConfig
+    config: AbcConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = False
+    _tied_weights_keys = {"encoder.embed.weight": "embed.weight"}
+
+    def __init__(self, config: AbcConfig):
+        super().__init__(config)
+        self.embed = nn.Embedding(config.vocab_size, config.d_model)
+        self.scheme = build_scheme(config.scheme, config.d_model, config.heads)
+        self.encoder = AbcEncoder(config, self.embed, self.scheme)
+        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(config.d_model, config.vocab_size)
+        self.path = "auto"
+        self.post_init()
+        self.set_line_bias(LineBias.from_dict(config.line_bias) if config.line_bias else None)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight)
+        elif isinstance(module, nn.LayerNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def set_line_bias(self, bias: LineBias | None) -> None:
+        """Use these calibrated lines from now on (``UsageError`` if they do not fit)."""
+        layers: dict[Site, int] = {
+            "encoder": self.config.encoder_layers,
+            "self": self.config.decoder_layers,
+            "cross": self.config.decoder_layers,
+        }
+        if bias is not None:
+            bias.check(layers, self.config.heads)
+        self.line_bias = bias
+        self.config.line_bias = bias.to_dict() if bias is not None else None
+
+        def built(site: Site) -> list[LayerBias | None]:
+            lines = [bias.heads(site, i) if bias else None for i in range(layers[site])]
+            return [LayerBias(heads, site) if heads is not None else None for heads in lines]
+
+        self.biases = {site: built(site) for site in layers}
+        self.encoder.biases = self.biases["encoder"]
+
+    def set_path(self, path: str) -> None:
+        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
+        self.path = self.encoder.path = path
+
+    def get_encoder(self, *_: Any, **__: Any) -> AbcEncoder:
+        return self.encoder
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embed
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        encoder_outputs: EncoderOutput | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **_: Any,
+    ) -> Seq2SeqLMOutput:
+        """Logits ``(b, t, v)`` for ``input_ids (b, s)`` and ``decoder_input_ids (b, t)``.
+
+        ``labels`` (b, t), with -100 or the pad id where nothing counts, give a ``loss``, and
+        the decoder's input where that is left out.
+        """
+        weights = bool(output_attentions)
+        if encoder_outputs is None:
+            assert input_ids is not None, "give input_ids or encoder_outputs"
+            encoder_outputs = self.encoder(input_ids, attention_mask, output_attentions=weights)
+        if decoder_input_ids is None:
+            assert labels is not None, "give decoder_input_ids or labels"
+            decoder_input_ids = self.shifted(labels)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        memory = encoder_outputs.last_hidden_state
+        assert memory is not None
+        frames = self._frames(decoder_input_ids, memory, encoder_outputs, attention_mask,
+                              past_key_values)
+        rows = frames["self"].rows
+        x = self.dropout(self.scheme.embed(self.embed(decoder_input_ids), rows))
+        own, crossed = [], []
+        for i, layer in enumerate(self.layers):
+            biases = {site: self.biases[site][i] for site in ("self", "cross")}
+            x, seen, seen_across = layer(
+                x, memory, frames, self.scheme, biases, past_key_values,
+                path=self.path, weights=weights,
+            )
+            own.append(seen)
+            crossed.append(seen_across)
+        logits = self.head(self.norm(x))
+        loss = None
+        if labels is not None:
+            wanted = labels.masked_fill(labels == self.config.pad_token_id, -100)
+            loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values,
+            decoder_attentions=tuple(own) if weights else None,
+            cross_attentions=tuple(crossed) if weights else None,
+            encoder_last_hidden_state=memory,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """What the decoder reads to write ``target``: SOS, then the target but its last token."""
+        start = torch.full_like(target[:, :1], self.config.decoder_start_token_id)
+        return torch.cat([start, target[:, :-1]], 1).masked_fill_(
+            torch.cat([start, target[:, :-1]], 1) == -100, self.config.pad_token_id
+        )
+
+    def _frames(
+        self,
+        decoder_input_ids: Tensor,
+        memory: Tensor,
+        encoded: EncoderOutput,
+        attention_mask: Tensor | None,
+        cache: EncoderDecoderCache | None,
+    ) -> dict[Site, Frame]:
+        past = cache.get_seq_length() if cache is not None else 0
+        device, steps = memory.device, decoder_input_ids.shape[1]
+        rows = torch.arange(past, past + steps, device=device)
+        if attention_mask is None:
+            lengths = torch.full((len(memory),), memory.shape[1], device=device)
+        else:
+            lengths = attention_mask.long().sum(1)
+        delimiters = encoded.delimiters
+        if self.line_bias is not None and alike(lengths) and alike(delimiters):
+            lengths = lengths[:1]
+            delimiters = delimiters[:1] if delimiters is not None else None
+        return {
+            "self": Frame("self", rows, past + steps, lengths),
+            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters),
+        }
+
+
+def alike(rows: Tensor | None) -> bool:
+    """Are all rows of a tensor the same?"""
+    return rows is None or bool((rows == rows[:1]).all())
+
+
+def delimiter_positions(ids: Tensor, delimiters: list[int]) -> Tensor:
+    """Where the delimiters stand in each source: ``(b, c)``, ascending.
+
+    A row with fewer delimiters than the others repeats its last one.
+    """
+    found = torch.isin(ids, torch.tensor(delimiters, device=ids.device))
+    count = int(found.sum(1).max()) if found.numel() else 0
+    places = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
+    places = torch.where(found, places, ids.shape[1]).sort(1).values[:, :count]
+    last = torch.where(found, torch.arange(ids.shape[1], device=ids.device), 0).amax(1)
+    return torch.minimum(places, last[:, None])
+
+
+AutoConfig.register("abc_transformer", AbcConfig)
+AutoModelForSeq2SeqLM.register(AbcConfig, AbcTransformer)

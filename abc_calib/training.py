@@ -1,0 +1,229 @@
+"""The training loop: optimise until the model interpolates, and never lose what was reached.
+
+Batches depend only on the seed and the step, and the checkpoint holds the optimiser and the
+random state, so a run that was interrupted ends with the weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from abc_calib.config import ModelOptions, TrainOptions
+from abc_calib.data import Batch, Source
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import exact_matches
+from abc_calib.nn.transformer import AbcConfig, AbcTransformer
+from abc_calib.runs import Run, default_device, write_text
+from abc_calib.vocabulary import Vocabulary
+
+INTERPOLATED = 0.999
+"""Exact match on held-out problems of the training length from which a model interpolates."""
+VALIDATION_SIZE = 2000
+
+
+class Interrupted(AbcError):
+    """Training was stopped by the user; the checkpoint is safe."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told after each step."""
+
+    step: int
+    steps: int
+    loss: float
+    accuracy: float | None
+    seconds: float
+
+
+Callback = Callable[[Progress], None]
+
+
+def build_model(options: ModelOptions, vocabulary: Vocabulary, seed: int) -> AbcTransformer:
+    """A model with fresh weights drawn from ``seed``."""
+    if options.width % options.heads:
+        raise UsageError(
+            f"width {options.width} is not divisible by {options.heads} heads: "
+            "choose a width that is a multiple of the heads"
+        )
+    config = AbcConfig(
+        vocab_size=len(vocabulary),
+        d_model=options.width,
+        encoder_layers=options.encoder_layers,
+        decoder_layers=options.decoder_layers,
+        heads=options.heads,
+        feedforward=options.feedforward,
+        dropout=options.dropout,
+        scheme=options.scheme,
+        delimiter_ids=list(vocabulary.delimiters),
+        pad_token_id=vocabulary.pad,
+        bos_token_id=vocabulary.sos,
+        eos_token_id=vocabulary.eos,
+        decoder_start_token_id=vocabulary.sos,
+    )
+    torch.manual_seed(seed)
+    return AbcTransformer(config)
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` as a device; ``UsageError`` if it is not there."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {name!r}: choose auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device cuda: this torch sees no CUDA device; choose auto or cpu")
+    return torch.device(default_device() if name == "auto" else name)
+
+
+def learning_rate(options: TrainOptions, step: int) -> float:
+    """Linear warm-up, then a cosine to zero at the last step."""
+    warm = min(1.0, (step + 1) / max(options.warmup, 1))
+    return options.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+
+
+class Trainer:
+    """One training of one model in one run folder."""
+
+    def __init__(self, run: Run, model: AbcTransformer, device: str = "auto"):
+        self.run = run
+        self.options = run.config.train
+        self.source: Source = run.source
+        self.device = resolve_device(device)
+        self.model = model.to(self.device)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=self.options.learning_rate, betas=(0.9, 0.98), fused=True
+        )
+        self.step = 0
+        self.seconds = 0.0
+        self.good = 0
+        self.history = run.history()
+        self.validation = self.source.validation(VALIDATION_SIZE)
+
+    def train(self, on_step: Callback = lambda _: None) -> dict[str, Any]:
+        """Train to the end and save the model; gives what ``result.json`` holds.
+
+        Raises ``Interrupted`` on Ctrl-C, after saving a checkpoint.
+        """
+        self.resume()
+        started = time.perf_counter() - self.seconds
+        try:
+            while self.step < self.options.steps and not self.finished:
+                loss = self.one_step()
+                self.seconds = time.perf_counter() - started
+                accuracy = None
+                if self.step % self.options.validate_every == 0 or self.step == self.options.steps:
+                    accuracy = self.validate(float(loss))
+                on_step(
+                    Progress(self.step, self.options.steps, float(loss), accuracy, self.seconds)
+                )
+        except KeyboardInterrupt:
+            self.save_checkpoint()
+            raise Interrupted(
+                f"stopped at step {self.step}; nothing is lost. "
+                f"Go on with: abc train --resume {self.run}"
+            ) from None
+        return self.finish()
+
+    @property
+    def finished(self) -> bool:
+        return self.options.stop_early and self.good >= 2
+
+    def one_step(self) -> Tensor:
+        """One optimiser step; gives the loss."""
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.options, self.step)
+        batch = self.source.training(self.step, self.options.batch)
+        source, target = batch.source.to(self.device), batch.target.to(self.device)
+        loss = self.model(source, source != self.source.vocabulary.pad, labels=target).loss
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+        return loss.detach()
+
+    def validate(self, loss: float) -> float:
+        """Exact match on the held-out problems; adds to the history and checkpoints."""
+        accuracy = accuracy_of(self.model, self.validation)
+        self.good = self.good + 1 if accuracy >= INTERPOLATED else 0
+        self.history.append(
+            {
+                "step": self.step,
+                "loss": round(loss, 6),
+                "validation_accuracy": round(100 * accuracy, 3),
+                "seconds": round(self.seconds, 2),
+            }
+        )
+        write_text(
+            self.run.path / "history.jsonl",
+            "".join(json.dumps(entry) + "\n" for entry in self.history),
+        )
+        self.save_checkpoint()
+        return accuracy
+
+    def finish(self) -> dict[str, Any]:
+        """Save the model, then the result, then drop the checkpoint."""
+        accuracy = self.history[-1]["validation_accuracy"] if self.history else 0.0
+        result = {
+            "steps": self.step,
+            "seconds": round(self.seconds, 2),
+            "validation_accuracy": accuracy,
+            "validation_samples": VALIDATION_SIZE,
+            "interpolated": accuracy >= 100 * INTERPOLATED,
+        }
+        self.model.eval()
+        self.run.save_model(self.model)
+        write_text(self.run.path / "result.json", json.dumps(result, indent=2) + "\n")
+        self.run.drop_checkpoint()
+        return result
+
+    # Checkpoints
+
+    def save_checkpoint(self) -> None:
+        tensors = {f"model.{k}": v.contiguous().clone() for k, v in self._weights().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            for key, value in state.items():
+                tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
+        tensors["random"] = torch.get_rng_state()
+        state = {"step": self.step, "seconds": self.seconds, "good": self.good}
+        self.run.save_checkpoint(tensors, state)
+
+    def resume(self) -> None:
+        """Go on from the run's checkpoint, if there is one."""
+        saved = self.run.load_checkpoint()
+        if saved is None:
+            return
+        tensors, state = saved
+        weights = self._weights()
+        try:
+            with torch.no_grad():
+                for name, value in weights.items():
+                    value.copy_(tensors[f"model.{name}"])
+        except (KeyError, RuntimeError) as error:
+            raise AbcError(f"{self.run}: the checkpoint is of another model ({error})") from None
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                optimizer["state"].setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict(optimizer)
+        torch.set_rng_state(tensors["random"])
+        self.step, self.seconds, self.good = state["step"], state["seconds"], state["good"]
+        self.history = [entry for entry in self.history if entry["step"] <= self.step]
+
+    def _weights(self) -> dict[str, Tensor]:
+        return dict(self.model.named_parameters())
+
+
+def accuracy_of(model: AbcTransformer, batch: Batch) -> float:
+    """Exact match of a batch, 0 to 1."""
+    return float(exact_matches(model, batch).float().mean())

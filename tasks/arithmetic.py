@@ -1,0 +1,365 @@
+"""Arithmetic on digits: successor, addition, multiplication by one digit, parity.
+
+The rules of Duan & Shi, section 3.1, in any base from 2 to 36. All of them work on arrays
+of digits, so an operand of 10,000 digits is as good as one of 6.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from tasks.base import Digits, Problems, Task, TaskError
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+UNIFORM_LIMIT = 2**20
+"""The paper draws its numbers from [0, 2^20] (section 3.3)."""
+
+
+class Arithmetic(Task):
+    """A rule on one operand, or on two with an operator between them."""
+
+    laws = ("uniform", "balanced", "carry", "mixed")
+    operator: ClassVar[str | None] = None
+    default_base: ClassVar[int] = 10
+
+    def __init__(self, base: int | None = None):
+        base = self.default_base if base is None else base
+        if not 2 <= base <= 36:
+            raise TaskError(f"base {base} is not possible: choose 2 to 36")
+        self.base = base
+        self.symbols = (*DIGITS[:base], "+", "*")
+        self.delimiters = ("+", "*")
+        self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
+
+    # The rule
+
+    @abstractmethod
+    def answer(self, *operands: Digits) -> Digits:
+        """The digits that the model must write, as one number a row."""
+
+    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
+        """Zeros added at the left of each operand up to ``width`` or the longer one's.
+
+        ``TaskError`` where an operand is wider than ``width``.
+        """
+        longest = np.max([o.lengths for o in operands], axis=0)
+        if width is not None and longest.max(initial=0) > width:
+            raise TaskError(
+                f"an operand of {longest.max()} digits does not fit {width}: "
+                "use the format free, or fixed:N with a larger N in every stage"
+            )
+        lengths = longest if width is None else np.full(len(longest), width)
+        needed = int(lengths.max(initial=1))
+        return tuple(Digits(o.widened(max(needed, o.width))[:, -needed:], lengths) for o in operands)
+
+    def solve(self, source: str) -> str:
+        answer = self.parse(source).answer
+        return self.read(self._text(answer, 0))
+
+    def read(self, output: str) -> str:
+        return output.lstrip("0") or output[-1:]
+
+    # What a person writes
+
+    def parse(self, source: str) -> Problems:
+        text = "".join(source.split()).lower()
+        parts = text.split(self.operator) if self.operator else [text]
+        wanted = 2 if self.operator else 1
+        if len(parts) != wanted or not all(parts):
+            raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
+        operands = tuple(self._number(part) for part in parts)
+        return Problems(operands, self.answer(*operands))
+
+    @property
+    def usage(self) -> str:
+        """How a source is written, for messages."""
+        example = DIGITS[1 : min(self.base, 4)]
+        second = f"{self.operator}{example}" if self.operator else ""
+        return f"digits 0-{DIGITS[self.base - 1]}, as in {example + second!r}"
+
+    def write(self, problems: Problems, row: int) -> str:
+        return (self.operator or "").join(self._text(o, row) for o in problems.operands)
+
+    def _number(self, text: str) -> Digits:
+        bad = sorted(set(text) - set(DIGITS[: self.base]))
+        if bad:
+            raise TaskError(
+                f"{bad[0]!r} is not a digit of base {self.base}: {self.name} takes {self.usage}"
+            )
+        text = text.lstrip("0") or "0"
+        return _digits(np.array([[DIGITS.index(c) for c in text]], np.uint8))
+
+    @staticmethod
+    def _text(digits: Digits, row: int) -> str:
+        shown = digits.values[row, digits.width - digits.lengths[row] :]
+        return "".join(DIGITS[d] for d in shown)
+
+    # Sampling
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str = "balanced",
+        exact: bool = False,
+    ) -> Problems:
+        """Draw problems by one of the laws.
+
+        ``uniform``: numbers uniform in [0, 2^20], as in the paper; with ``exact``, uniform
+        among the numbers of that many digits. ``balanced``: digit counts uniform from 1 to
+        ``length``, then digits. ``carry``: long carry chains and all-nines. ``mixed``: three
+        parts balanced to one part carry.
+        """
+        if law not in self.laws:
+            raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
+        if length < 1:
+            raise TaskError(f"length {length} is not possible: give 1 or more")
+        if law == "mixed":
+            chains = n // 4
+            parts = [
+                self._draw(rng, chains, length, "carry", exact),
+                self._draw(rng, n - chains, length, "balanced", exact),
+            ]
+            order = rng.permutation(n)
+            operands = tuple(_stack(*pair).take(order) for pair in zip(*parts, strict=True))
+        else:
+            operands = self._draw(rng, n, length, law, exact)
+        return Problems(operands, self.answer(*operands))
+
+    def _draw(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> tuple[Digits, ...]:
+        counts = self._counts(rng, n, length, exact)
+        if law == "carry":
+            return self._chains(rng, *counts)
+        if law == "uniform" and not exact:
+            return tuple(self._uniform(rng, n) for _ in counts)
+        return tuple(self._random(rng, count) for count in counts)
+
+    def _counts(
+        self, rng: np.random.Generator, n: int, length: int, exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        """Digit counts of every operand, ``(n,)`` each."""
+        operands = 2 if self.operator else 1
+        if exact:
+            return (np.full(n, length),) * operands
+        return tuple(rng.integers(1, length + 1, n) for _ in range(operands))
+
+    def _random(self, rng: np.random.Generator, counts: np.ndarray) -> Digits:
+        """Uniform digits, the first not zero unless it is the only one."""
+        width = int(counts.max(initial=1))
+        values = rng.integers(0, self.base, (len(counts), width), np.uint8)
+        return self._trimmed(rng, values, counts)
+
+    def _trimmed(self, rng: np.random.Generator, values: np.ndarray, counts: np.ndarray) -> Digits:
+        """``values`` cut to ``counts`` digits, with leading zeros replaced."""
+        width = values.shape[1]
+        values[np.arange(width) < width - counts[:, None]] = 0
+        first = width - counts
+        rows = np.flatnonzero((values[np.arange(len(values)), first] == 0) & (counts > 1))
+        values[rows, first[rows]] = rng.integers(1, self.base, len(rows), np.uint8)
+        return Digits(values, counts)
+
+    def _uniform(self, rng: np.random.Generator, n: int) -> Digits:
+        numbers = rng.integers(0, UNIFORM_LIMIT + 1, n)
+        return from_integers(numbers, self.base)
+
+    @abstractmethod
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        """Operands with the given digit counts and long carry chains."""
+
+    def _run(self, rng: np.random.Generator, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and last-plus-one column, from the right, of a random run; half reach the end."""
+        start = np.where(rng.random(len(room)) < 0.5, 0, rng.integers(0, room))
+        stop = start + 1 + rng.integers(0, np.maximum(room - start, 1))
+        return start, np.where(rng.random(len(room)) < 0.5, room, stop)
+
+
+class Successor(Arithmetic):
+    """The next number: ``199 -> 200``, of which the model writes ``0 0 2``."""
+
+    name = "successor"
+
+    def answer(self, *operands: Digits) -> Digits:
+        (number,) = operands
+        one = Digits(np.ones((len(number), 1), np.uint8), np.ones(len(number), int))
+        return _add(number, one, self.base)
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        number = self._random(rng, counts[0])
+        nines = np.where(rng.random(len(number)) < 0.25, counts[0], rng.integers(0, counts[0] + 1))
+        column = number.width - 1 - np.arange(number.width)
+        number.values[column < nines[:, None]] = self.base - 1
+        return (number,)
+
+
+class Addition(Arithmetic):
+    """The sum: ``999+1 -> 1000``, of which the model writes ``0 0 0 1``."""
+
+    name = "addition"
+    operator = "+"
+
+    def answer(self, *operands: Digits) -> Digits:
+        return _add(*operands, self.base)
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        first, second = (self._random(rng, count) for count in counts)
+        width = max(first.width, second.width)
+        a, b = first.widened(width), second.widened(width)
+        column = width - 1 - np.arange(width)
+        start, _ = self._run(rng, np.minimum(*counts))
+        _, stop = self._run(rng, np.maximum(*counts))
+        chain = (column >= start[:, None]) & (column < stop[:, None])
+        in_a, in_b = (column < count[:, None] for count in counts)
+        # within the chain every pair of digits adds up to base - 1 ...
+        b = np.where(chain & in_b, np.where(in_a, self.base - 1 - a, self.base - 1), b)
+        a = np.where(chain & in_a & ~in_b, self.base - 1, a)
+        # ... and at its start to more
+        begin = column == start[:, None]
+        a = np.where(begin, self.base - 1, a)
+        b = np.where(begin & (b == 0), 1, b)
+        nines = rng.random(len(a)) < 0.1
+        a[nines] = np.where(in_a[nines], self.base - 1, 0)
+        return (
+            self._trimmed(rng, a.astype(np.uint8), counts[0]),
+            self._trimmed(rng, b.astype(np.uint8), counts[1]),
+        )
+
+
+class Multiplication(Arithmetic):
+    """A number times one digit (the paper's N x 1): ``123*6 -> 738``, written ``8 3 7``."""
+
+    name = "multiplication"
+    operator = "*"
+
+    def answer(self, *operands: Digits) -> Digits:
+        number, digit = operands
+        product = np.zeros((len(number), number.width + 1), np.uint8)
+        carry = np.zeros(len(number), np.int16)
+        for column in range(number.width - 1, -1, -1):
+            total = number.values[:, column].astype(np.int16) * digit.values[:, -1] + carry
+            carry, product[:, column + 1] = np.divmod(total, self.base)
+        product[:, 0] = carry
+        # as wide as the number, and one more for a final carry: 123*0 is written 0 0 0
+        carried = product[np.arange(len(number)), number.width - number.lengths] != 0
+        return Digits(product, number.lengths + carried)
+
+    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
+        number, digit = operands
+        return (*super().padded((number,), width), digit)
+
+    def parse(self, source: str) -> Problems:
+        problems = super().parse(source)
+        if problems.operands[1].lengths[0] != 1:
+            raise TaskError(
+                f"{source!r}: multiplication takes a second operand of one digit, as in '123*6'"
+            )
+        return problems
+
+    def _counts(
+        self, rng: np.random.Generator, n: int, length: int, exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        (count, _) = super()._counts(rng, n, length, exact)
+        return count, np.ones(n, int)
+
+    def _draw(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> tuple[Digits, ...]:
+        if law == "uniform" and not exact:
+            return self._uniform(rng, n), self._random(rng, np.ones(n, int))
+        return super()._draw(rng, n, length, law, exact)
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        """Numbers whose product by their digit is a long run of the highest digit, or near it."""
+        number, digit = (self._random(rng, count) for count in counts)
+        factor = np.maximum(digit.values[:, -1], 1).astype(np.int16)
+        first = number.width - counts[0]
+        remainder = np.zeros(len(number), np.int16)
+        start, _ = self._run(rng, counts[0])
+        for column in range(number.width):
+            inside = column >= first
+            quotient, rest = np.divmod(remainder * self.base + self.base - 1, factor)
+            remainder = np.where(inside, rest, 0).astype(np.int16)
+            in_chain = inside & (number.width - 1 - column >= start)
+            number.values[:, column] = np.where(in_chain, quotient, number.values[:, column])
+        nines = rng.random(len(number)) < 0.25
+        column_in = np.arange(number.width) >= first[:, None]
+        number.values[nines] = np.where(column_in[nines], self.base - 1, 0)
+        return number, digit
+
+
+class Parity(Arithmetic):
+    """Whether the ones are odd in number: ``1011 -> 1``.
+
+    The model writes the running xor from the last bit to the first, ``1 0 0 1``
+    (paper, section 3.2), and its last bit is the answer.
+    """
+
+    name = "parity"
+    default_base = 2
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        if self.base != 2:
+            raise TaskError(f"parity is defined on bits: base {self.base} is not possible, only 2")
+
+    def answer(self, *operands: Digits) -> Digits:
+        (bits,) = operands
+        running = np.bitwise_xor.accumulate(bits.values[:, ::-1], axis=1)[:, ::-1]
+        inside = np.arange(bits.width) >= bits.width - bits.lengths[:, None]
+        return Digits(np.where(inside, running, 0).astype(np.uint8), bits.lengths)
+
+    def read(self, output: str) -> str:
+        return output[:1]
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        bits = self._random(rng, counts[0])
+        start, stop = self._run(rng, counts[0])
+        column = bits.width - 1 - np.arange(bits.width)
+        inside = (column >= start[:, None]) & (column < stop[:, None])
+        bits.values[inside] = 1
+        return (self._trimmed(rng, bits.values, counts[0]),)
+
+
+def from_integers(numbers: np.ndarray, base: int) -> Digits:
+    """Digits of non-negative int64 ``(n,)``, without leading zeros."""
+    columns = []
+    rest = numbers.copy()
+    while not columns or rest.any():
+        rest, digit = np.divmod(rest, base)
+        columns.append(digit.astype(np.uint8))
+    return _digits(np.stack(columns[::-1], axis=1))
+
+
+def _digits(values: np.ndarray) -> Digits:
+    """``values`` with the lengths that leave out leading zeros."""
+    width = values.shape[1]
+    first = np.where(values.any(1), (values != 0).argmax(1), width - 1)
+    return Digits(values, width - first)
+
+
+def _stack(first: Digits, second: Digits) -> Digits:
+    width = max(first.width, second.width)
+    values = np.concatenate([first.widened(width), second.widened(width)])
+    return Digits(values, np.concatenate([first.lengths, second.lengths]))
+
+
+def _add(first: Digits, second: Digits, base: int) -> Digits:
+    """The sum, as wide as the longer operand and one more for a final carry."""
+    width = max(first.width, second.width)
+    a, b = (np.ascontiguousarray(x.widened(width).T) for x in (first, second))
+    total = np.zeros((width + 1, len(first)), np.uint8)
+    carry = np.zeros(len(first), np.uint8)
+    for column in range(width - 1, -1, -1):
+        column_sum = a[column] + b[column] + carry
+        carry = (column_sum >= base).astype(np.uint8)
+        total[column + 1] = column_sum - base * carry
+    total[0] = carry
+    total = np.ascontiguousarray(total.T)
+    length = np.maximum(first.lengths, second.lengths)
+    carried = total[np.arange(len(first)), width - length] != 0
+    return Digits(total, length + carried)

@@ -1,0 +1,105 @@
+"""What a task is: a pure rule, and a way to draw problems for it.
+
+Nothing here knows tensors, token ids, padding or the order in which a model reads:
+those belong to ``abc_calib.data``. A task speaks the notation that a person writes
+(``"199+7"``) and, in bulk, arrays of digits, so that numbers may have any length.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+
+class TaskError(ValueError):
+    """A source or an option that the task cannot take; the message says what it can."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """``n`` numbers of any length, one a row, most significant digit first.
+
+    ``values`` is ``(n, width)`` uint8, aligned at the right, zeros to the left of a number;
+    ``lengths`` is ``(n,)``: how many digits of each row are written.
+    """
+
+    values: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        return self.values.shape[1]
+
+    def widened(self, width: int) -> np.ndarray:
+        """The values with zeros added at the left, ``(n, width)``."""
+        return np.pad(self.values, ((0, 0), (width - self.width, 0)))
+
+    def take(self, rows: np.ndarray) -> Digits:
+        return Digits(self.values[rows], self.lengths[rows])
+
+    def as_integers(self, base: int) -> np.ndarray:
+        """The numbers as ``(n,)`` uint64, modulo 2^64."""
+        with np.errstate(over="ignore"):
+            powers = np.uint64(base) ** np.arange(self.width - 1, -1, -1, dtype=np.uint64)
+            return self.values.astype(np.uint64) @ powers
+
+
+@dataclass(frozen=True)
+class Problems:
+    """A batch of arithmetic problems: the operands and, as the model must write it, the answer."""
+
+    operands: tuple[Digits, ...]
+    answer: Digits
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    def take(self, rows: np.ndarray) -> Problems:
+        return Problems(tuple(o.take(rows) for o in self.operands), self.answer.take(rows))
+
+
+class Task(ABC):
+    """One rule. Subclasses are listed in ``tasks.TASKS``; get one with ``tasks.get_task``."""
+
+    name: ClassVar[str]
+    #: sampling laws that ``sample`` takes
+    laws: ClassVar[tuple[str, ...]]
+    #: every symbol that a source or an answer may hold, in the order of its token id
+    symbols: tuple[str, ...]
+    #: symbols that end one part of a source and begin the next
+    delimiters: tuple[str, ...]
+    #: longest training problem by default, in digits
+    train_length: int
+
+    @abstractmethod
+    def solve(self, source: str) -> str:
+        """The right answer to ``source`` as a person writes both; ``TaskError`` on bad input."""
+
+    @abstractmethod
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str = "balanced",
+        exact: bool = False,
+    ) -> Problems:
+        """Draw ``n`` problems of at most (``exact``: of exactly) ``length`` digits."""
+
+    @abstractmethod
+    def parse(self, source: str) -> Problems:
+        """One problem from what a person wrote; ``TaskError`` says what is wrong with it."""
+
+    @abstractmethod
+    def write(self, problems: Problems, row: int) -> str:
+        """The source of one row as a person writes it."""
+
+    @abstractmethod
+    def read(self, output: str) -> str:
+        """What a person reads in a model's ``output`` (most significant digit first)."""
