@@ -24,34 +24,47 @@ class ModelOptions(Options):
     """The shape of the Transformer."""
 
     encoder_layers: int = Field(0, ge=0)
-    decoder_layers: int = Field(2, ge=1)
+    decoder_layers: int = Field(3, ge=1)
     heads: int = Field(8, ge=1)
-    width: int = Field(128, ge=2)
-    feedforward: int = Field(512, ge=1)
+    width: int = Field(64, ge=2)
+    feedforward: int = Field(256, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
     scheme: str = "sinusoidal"
 
 
-PRESETS: dict[str, ModelOptions] = {
-    "small": ModelOptions(),
-    "paper": ModelOptions(encoder_layers=1, decoder_layers=6, dropout=0.3),
-}
-"""``small`` trains in CPU minutes; ``paper`` is section 3.3 of Duan & Shi."""
-
-
 class TrainOptions(Options):
-    """How a model is trained. ``steps`` is the most; ``stop_early`` ends at interpolation."""
+    """How a model is trained.
 
-    steps: int = Field(4000, ge=1)
-    batch: int = Field(256, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    ``steps`` is the most; ``stop_early`` ends at interpolation; ``cooldown`` is how many steps
+    the learning rate takes to fall once the model is nearly there (0: it does not).
+    """
+
+    steps: int = Field(3000, ge=1)
+    batch: int = Field(128, ge=1)
+    learning_rate: float = Field(3e-3, gt=0)
     warmup: int = Field(100, ge=0)
     validate_every: int = Field(100, ge=1)
     stop_early: bool = True
+    cooldown: int = Field(600, ge=0)
     law: str = "mixed"
     length: int = Field(6, ge=1)
     format: str = "free"
     seed: int = Field(0, ge=0)
+
+
+RETRAIN = TrainOptions(steps=1000, learning_rate=4e-3, stop_early=False, cooldown=0)
+"""Retraining runs to its end: exact match is reached early, the margins go on growing."""
+
+PRESETS: dict[str, tuple[ModelOptions, TrainOptions, TrainOptions]] = {
+    "small": (ModelOptions(), TrainOptions(), RETRAIN),
+    "paper": (
+        ModelOptions(encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3),
+        TrainOptions(steps=20_000, learning_rate=5e-4, batch=256),
+        RETRAIN.model_copy(update={"steps": 2000, "learning_rate": 5e-4, "batch": 256}),
+    ),
+}
+"""Model, first training and retraining. ``small`` takes CPU minutes; ``paper`` has the model of
+Duan & Shi, section 3.3."""
 
 
 class CalibrationOptions(Options):
@@ -71,6 +84,7 @@ class RunConfig(Options):
     stage: Literal["vanilla", "calibrated"]
     task: str
     base: int
+    preset: str = "small"
     model: ModelOptions
     train: TrainOptions
     calibration: CalibrationOptions | None = None

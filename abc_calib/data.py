@@ -16,7 +16,8 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.vocabulary import Vocabulary
-from tasks import Digits, Problems, Task, TaskError
+from tasks import Digits, Problems, TaskError
+from tasks.arithmetic import Arithmetic
 
 PAPER_RANGE = 2**20 + 1
 """Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
@@ -60,13 +61,13 @@ class Format:
             raise UsageError(f"unknown format {text!r}: choose free or fixed:N, as in fixed:60")
         self.width = int(width) if width else None
 
-    def lay_out(self, task: Task, vocabulary: Vocabulary, problems: Problems) -> Batch:
+    def lay_out(self, task: Arithmetic, vocabulary: Vocabulary, problems: Problems) -> Batch:
         """Token ids of ``problems``; ``UsageError`` if an operand is wider than the format."""
         operands = task.padded(problems.operands, self.width)
         answer = task.answer(*operands)
         parts: list[Digits | int] = [vocabulary.sos]
         for i, operand in enumerate(operands):
-            parts += [vocabulary.ids[task.operator], operand] if i else [operand]
+            parts += [vocabulary.ids[task.operator or ""], operand] if i else [operand]
         source = _join([*parts, vocabulary.eos], vocabulary.pad)
         backwards = Digits(_left_to_right(answer), answer.lengths)
         target = _join([backwards, vocabulary.eos], vocabulary.pad)
@@ -138,14 +139,14 @@ class Split:
 class Source:
     """Draws batches of one task in one format from one seed."""
 
-    def __init__(self, task: Task, layout: Format, seed: int, law: str, length: int):
+    def __init__(self, task: Arithmetic, layout: Format, seed: int, law: str, length: int):
         self.task = task
         self.layout = layout
         self.vocabulary = Vocabulary(task)
         self.seed = seed
         self.law = law
         self.length = length
-        self.split = Split(task.base, seed)  # type: ignore[attr-defined]
+        self.split = Split(task.base, seed)
 
     @property
     def segments(self) -> int:

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from abc_calib.data import Batch, Source
 from abc_calib.errors import UsageError
+from abc_calib.memory import check_memory
 from abc_calib.metrics import wilson_interval
 
-TOKENS_PER_CHUNK = 16_384
+TOKENS_PER_CHUNK = 8192
 """Source and target tokens scored at once: what bounds the memory, whatever the length."""
 SCREEN_STEPS = 16
 MOST_SAMPLES = 10_000
@@ -64,6 +65,8 @@ def evaluate(
     if any(length < 1 for length in lengths):
         raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")
     rows = []
+    longest = max(lengths, default=1) * max(1, source.segments)
+    check_memory(model, 1, longest, SCREEN_STEPS)
     for kind in sets:
         for length in lengths:
             n = samples or default_samples(source.task.base, length)

@@ -33,7 +33,7 @@ from abc_calib.calibration.lines import LineBias
 from abc_calib.config import RunConfig, load_config
 from abc_calib.data import Format, Source
 from abc_calib.errors import AbcError, UsageError
-from tasks import Task, get_task
+from tasks import Arithmetic, get_task
 
 LATEST = "latest"
 
@@ -79,6 +79,13 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    @classmethod
+    def draft(cls, config: RunConfig) -> Run:
+        """A run of that configuration without a folder yet."""
+        run = cls(Path("draft"))
+        run.__dict__["config"] = config
+        return run
 
     @classmethod
     def create(cls, config: RunConfig, path: Path | None = None) -> Run:
@@ -131,7 +138,7 @@ class Run:
         return load_config(self.path / "config.json")
 
     @cached_property
-    def task(self) -> Task:
+    def task(self) -> Arithmetic:
         return get_task(self.config.task, base=self.config.base)
 
     @cached_property
@@ -161,7 +168,8 @@ class Run:
     # The model
 
     def save_model(self, model: Any) -> None:
-        write_atomically(self.path / "model", lambda made: model.save_pretrained(made))
+        with quiet_transformers():
+            write_atomically(self.path / "model", model.save_pretrained)
 
     def load_model(self) -> Any:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
@@ -238,4 +246,5 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def default_device() -> str:
+    """The fastest device that torch sees."""
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -26,6 +26,8 @@ from abc_calib.vocabulary import Vocabulary
 
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
+NEARLY = 0.8
+"""Exact match from which the learning rate cools down."""
 VALIDATION_SIZE = 2000
 
 
@@ -82,10 +84,19 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(default_device() if name == "auto" else name)
 
 
-def learning_rate(options: TrainOptions, step: int) -> float:
-    """Linear warm-up, then a cosine to zero at the last step."""
+def learning_rate(options: TrainOptions, step: int, cooling_from: int | None = None) -> float:
+    """Linear warm-up, a cosine to zero at the last step, and the cooldown.
+
+    A model that has just found the algorithm is right four times in five, and at the full rate
+    stays there for a long time; so from then on (``cooling_from``) the rate falls linearly to a
+    twentieth within ``cooldown`` steps.
+    """
     warm = min(1.0, (step + 1) / max(options.warmup, 1))
-    return options.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+    cosine = 0.5 * (1 + math.cos(math.pi * step / options.steps))
+    cool = 1.0
+    if cooling_from is not None and options.cooldown:
+        cool = max(0.05, 1 - (step - cooling_from) / options.cooldown)
+    return options.learning_rate * warm * cosine * cool
 
 
 class Trainer:
@@ -96,13 +107,15 @@ class Trainer:
         self.options = run.config.train
         self.source: Source = run.source
         self.device = resolve_device(device)
-        self.model = model.to(self.device)
+        self.model = model
+        self.model.to(device=self.device)  # type: ignore[call-arg]
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=self.options.learning_rate, betas=(0.9, 0.98), fused=True
         )
         self.step = 0
         self.seconds = 0.0
         self.good = 0
+        self.cooling_from: int | None = None
         self.history = run.history()
         self.validation = self.source.validation(VALIDATION_SIZE)
 
@@ -139,7 +152,7 @@ class Trainer:
         """One optimiser step; gives the loss."""
         self.model.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.options, self.step)
+            group["lr"] = learning_rate(self.options, self.step, self.cooling_from)
         batch = self.source.training(self.step, self.options.batch)
         source, target = batch.source.to(self.device), batch.target.to(self.device)
         loss = self.model(source, source != self.source.vocabulary.pad, labels=target).loss
@@ -154,6 +167,8 @@ class Trainer:
         """Exact match on the held-out problems; adds to the history and checkpoints."""
         accuracy = accuracy_of(self.model, self.validation)
         self.good = self.good + 1 if accuracy >= INTERPOLATED else 0
+        if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
+            self.cooling_from = self.step
         self.history.append(
             {
                 "step": self.step,
@@ -193,7 +208,12 @@ class Trainer:
             for key, value in state.items():
                 tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
         tensors["random"] = torch.get_rng_state()
-        state = {"step": self.step, "seconds": self.seconds, "good": self.good}
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "good": self.good,
+            "cooling_from": self.cooling_from,
+        }
         self.run.save_checkpoint(tensors, state)
 
     def resume(self) -> None:
@@ -218,6 +238,7 @@ class Trainer:
         self.optimizer.load_state_dict(optimizer)
         torch.set_rng_state(tensors["random"])
         self.step, self.seconds, self.good = state["step"], state["seconds"], state["good"]
+        self.cooling_from = state["cooling_from"]
         self.history = [entry for entry in self.history if entry["step"] <= self.step]
 
     def _weights(self) -> dict[str, Tensor]:

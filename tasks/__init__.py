@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tasks.arithmetic import Addition, Multiplication, Parity, Successor
+from tasks.arithmetic import Addition, Arithmetic, Multiplication, Parity, Successor
 from tasks.base import Digits, Problems, Task, TaskError
 
-TASKS: dict[str, type[Task]] = {
+TASKS: dict[str, type[Arithmetic]] = {
     "successor": Successor,
     "addition": Addition,
     "multiplication": Multiplication,
@@ -20,7 +20,7 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
-def get_task(name: str, **options: Any) -> Task:
+def get_task(name: str, **options: Any) -> Arithmetic:
     """The task of that name; ``TaskError`` names the known ones."""
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, 1)
@@ -29,4 +29,4 @@ def get_task(name: str, **options: Any) -> Task:
     return TASKS[name](**options)
 
 
-__all__ = ["TASKS", "Digits", "Problems", "Task", "TaskError", "get_task"]
+__all__ = ["TASKS", "Arithmetic", "Digits", "Problems", "Task", "TaskError", "get_task"]

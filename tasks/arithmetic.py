@@ -53,7 +53,9 @@ class Arithmetic(Task):
             )
         lengths = longest if width is None else np.full(len(longest), width)
         needed = int(lengths.max(initial=1))
-        return tuple(Digits(o.widened(max(needed, o.width))[:, -needed:], lengths) for o in operands)
+        return tuple(
+            Digits(o.widened(max(needed, o.width))[:, -needed:], lengths) for o in operands
+        )
 
     def solve(self, source: str) -> str:
         answer = self.parse(source).answer
@@ -204,7 +206,8 @@ class Addition(Arithmetic):
     operator = "+"
 
     def answer(self, *operands: Digits) -> Digits:
-        return _add(*operands, self.base)
+        first, second = operands
+        return _add(first, second, self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         first, second = (self._random(rng, count) for count in counts)
@@ -327,7 +330,7 @@ class Parity(Arithmetic):
 
 def from_integers(numbers: np.ndarray, base: int) -> Digits:
     """Digits of non-negative int64 ``(n,)``, without leading zeros."""
-    columns = []
+    columns: list[np.ndarray] = []
     rest = numbers.copy()
     while not columns or rest.any():
         rest, digit = np.divmod(rest, base)

@@ -83,9 +83,7 @@ def same_shape(batch: Batch, pad: int) -> Batch:
     largest = int(counts.argmax())
     keep = kind == largest
     s, t = kinds[largest].tolist()
-    return Batch(
-        batch.source[keep, :s], batch.target[keep, :t], batch.problems.take(keep.numpy())
-    )
+    return Batch(batch.source[keep, :s], batch.target[keep, :t], batch.problems.take(keep.numpy()))
 
 
 def average_attention(model: Any, batch: Batch) -> dict[Site, np.ndarray]:

@@ -81,9 +81,7 @@ def fit(parts: Iterable[Captured], lines: dict[Site, tuple[Line, ...]]) -> dict[
                 picked = torch.take_along_dim(layer, key, dim=3) * rows[:, None, :, None]
                 sums.append(picked.double().sum((0, 2)))  # (h, k)
             along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
-    return {
-        site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap
-    }
+    return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
 
 
 def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
@@ -117,9 +115,7 @@ def select(fitted: Fitted, threshold: float, sink: Line) -> tuple[Heads, ...]:
     return tuple(_assign(fitted.lines, layer, threshold, sink) for layer in fitted.weights)
 
 
-def _assign(
-    lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line
-) -> Heads:
+def _assign(lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line) -> Heads:
     """One layer: ``weights (h, k)``. The strongest lines first, if there are more than heads."""
     heads = len(weights)
     strongest = weights.max(0)

@@ -22,7 +22,11 @@ REFUSED_BELOW = 0.99
 
 @dataclass(frozen=True)
 class LineRow:
-    """One kept line, for the table: ``weight`` is its share of the head's attention."""
+    """One kept line, for the table: ``weight`` is its share of the head's attention.
+
+    ``note``: ``sink`` for a head that follows no line and is closed onto a delimiter,
+    ``assigned`` for one that takes over a line of its layer, ``transparent`` for one left open.
+    """
 
     site: str
     layer: int
@@ -125,13 +129,11 @@ def _by_nnls(
     for site, found in fitted.items():
         sites[site] = nnls.select(found, threshold, sinks[site])
         for layer, heads in enumerate(sites[site]):
-            for head, lines in enumerate(heads):
-                for line in lines:
-                    known = line in found.lines
-                    at = found.lines.index(line) if known else None
-                    weight = float(found.weights[layer, head, at]) if at is not None else 0.0
-                    sink = weight < threshold
-                    table.append(_row(site, layer, head, line, weight, "sink" if sink else ""))
+            for head, (line,) in enumerate(heads):
+                at = found.lines.index(line) if line in found.lines else None
+                weight = 0.0 if at is None else float(found.weights[layer, head, at])
+                note = "" if weight >= threshold else "sink" if line == sinks[site] else "assigned"
+                table.append(_row(site, layer, head, line, weight, note))
     return LineBias(sites), table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -15,12 +16,18 @@ GATHER_FROM = 64
 """From this many keys on, gathering a few keys a row is faster than scoring all of them."""
 
 
+def is_single(bias: LayerBias | None, path: str, weights: bool) -> bool:
+    """Does every head read exactly one key a row, and need no scores?"""
+    return bias is not None and bias.single and path != "dense" and not weights
+
+
 class Attention(nn.Module):
     """Vaswani et al. 2017, section 3.2, with a sum of biases before softmax.
 
-    ``path`` chooses how restricted heads are computed: ``dense`` scores every key,
-    ``lines`` gathers the few keys on the lines (cost linear in length), ``auto`` picks by
-    length. Both give the same numbers up to rounding.
+    ``path`` chooses how restricted heads are computed: ``dense`` scores every key, ``lines``
+    gathers the few keys on the lines (cost linear in length), ``auto`` picks by length. Both
+    give the same numbers up to rounding. Where every head has exactly one key a row, softmax
+    over it is 1 and ``lines`` needs neither queries nor keys.
     """
 
     def __init__(self, width: int, heads: int, dropout: float):
@@ -31,10 +38,17 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def project(self, memory: Tensor, positions: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
-        """Keys and values of ``memory (b, j, d)`` at ``positions (j,)``, each ``(b, h, j, e)``."""
-        keys = scheme.rotate(self._split(self.key(memory)), positions)
-        return keys, self._split(self.value(memory))
+    def project(
+        self, memory: Tensor, positions: Tensor, scheme: Scheme, single: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values of ``memory (b, j, d)`` at ``positions (j,)``, each ``(b, h, j, e)``.
+
+        With ``single``, where no key is ever compared, the values twice as ``(b, 1, j, d)``.
+        """
+        values = self.value(memory)
+        if single:
+            return values[:, None], values[:, None]
+        return scheme.rotate(self._split(self.key(memory)), positions), self._split(values)
 
     def forward(
         self,
@@ -47,9 +61,16 @@ class Attention(nn.Module):
         path: str = "auto",
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``."""
-        queries = scheme.rotate(self._split(self.query(x)), frame.rows)
+        """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``.
+
+        ``keys`` and ``values`` come from ``project``, with ``single`` as ``is_single`` says.
+        """
         dropout = self.dropout if self.training else 0.0
+        if is_single(bias, path, weights):
+            assert bias is not None
+            mixed = self._picked(values[:, 0], bias.positions(frame)[0][..., 0])
+            return self.output(F.dropout(mixed, dropout, self.training)), None
+        queries = scheme.rotate(self._split(self.query(x)), frame.rows)
         linear = bias is not None and bias.restricted and not scheme.has_score_bias
         if path == "auto":
             linear = linear and frame.keys >= GATHER_FROM
@@ -68,6 +89,19 @@ class Attention(nn.Module):
         if bias is not None and bias.may_close_rows:
             mixed = mixed * (score_bias > CLOSED / 2).any(-1, keepdim=True)
         return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen
+
+    def _picked(self, values: Tensor, key: Tensor) -> Tensor:
+        """``values (b, j, d)`` at each head's one key a row, ``key (b|1, h, i)``: ``(b, i, d)``."""
+        b, j, d = values.shape
+        head = torch.arange(self.heads, device=key.device)
+        index = rearrange(key, "b h i -> b i h") * self.heads + head
+        shape = (b, key.shape[2], d)
+        if len(index) == 1:
+            flat = values.reshape(b, j * self.heads, -1)
+            return flat.index_select(1, index.flatten()).view(shape)
+        index = index + torch.arange(b, device=key.device)[:, None, None] * (j * self.heads)
+        flat = values.reshape(b * j * self.heads, -1)
+        return flat.index_select(0, index.flatten()).view(shape)
 
     def _split(self, x: Tensor) -> Tensor:
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)

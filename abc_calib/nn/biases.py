@@ -51,7 +51,11 @@ class Gathered:
 
 
 class LayerBias:
-    """The lines of one layer and site as index arithmetic on tensors."""
+    """The lines of one layer and site as index arithmetic on tensors.
+
+    The tensors are made when first used, on the device of the call: they follow from the lines,
+    which the model's configuration holds, and are never saved or loaded.
+    """
 
     def __init__(self, heads: Heads, site: Site):
         self.site = site
@@ -60,47 +64,30 @@ class LayerBias:
         self.restricted = all(heads)
         #: a corner line may leave the matrix, and its row without a key
         self.may_close_rows = any(line.segment == CORNER for head in heads for line in head)
-        lines = max((len(head) for head in heads), default=0)
-        shape = (len(heads), max(lines, 1))
-        self.slope = torch.zeros(shape, dtype=torch.long)
-        self.shift = torch.zeros(shape, dtype=torch.long)
-        self.origin = torch.zeros(shape, dtype=torch.long)
-        self.low = torch.zeros(shape, dtype=torch.long)
-        self.high = torch.zeros(shape, dtype=torch.long)
-        self.corner = torch.zeros(shape, dtype=torch.bool)
-        self.value = torch.full(shape, CLOSED)
-        for h, head in enumerate(heads):
-            for k, line in enumerate(head):
-                self.slope[h, k] = {"diag": 1, "anti": -1, "vert": 0}[line.direction]
-                self.value[h, k] = line.value
-                self.corner[h, k] = line.segment == CORNER
-                origin, low, high, shift = _place(line.direction, line.segment, line.offset, site)
-                self.origin[h, k], self.low[h, k], self.high[h, k] = origin, low, high
-                self.shift[h, k] = shift
-        self.transparent = torch.tensor([not head for head in heads])
-        self._index_parts = ("slope", "shift", "origin", "low", "high", "corner", "value")
+        #: every head has exactly one key in every row
+        self.single = all(len(head) == 1 for head in heads) and not self.may_close_rows
+        self._tensors: _Tensors | None = None
 
-    def to(self, device: torch.device) -> LayerBias:
-        if self.value.device != device:
-            for name in (*self._index_parts, "transparent"):
-                setattr(self, name, getattr(self, name).to(device))
-        return self
+    def tensors(self, device: torch.device) -> _Tensors:
+        if self._tensors is None or self._tensors.value.device != device:
+            self._tensors = _build(self.heads, self.site, device)
+        return self._tensors
 
     def positions(self, frame: Frame) -> tuple[Tensor, Tensor]:
         """The key of each line in each row, and whether the line has left the matrix there.
 
         Both ``(b, h, i, k)``; where it has left, the key is the nearest one inside.
         """
-        self.to(frame.rows.device)
+        lines = self.tensors(frame.rows.device)
         anchors = _anchors(frame)  # (b, i|1, a)
         rows = frame.rows[:, None]  # (i, 1)
 
         def at(places: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
             return anchors[:, :, places].permute(0, 2, 1, 3)
 
-        key = at(self.origin) + (self.slope[:, None] * rows + self.shift[:, None])
-        low, high = at(self.low), at(self.high)
-        outside = self.corner[:, None] & ((key < low) | (key > high))
+        key = at(lines.origin) + (lines.slope[:, None] * rows + lines.shift[:, None])
+        low, high = at(lines.low), at(lines.high)
+        outside = lines.corner[:, None] & ((key < low) | (key > high))
         return torch.minimum(torch.maximum(key, low), high), outside
 
     def keys(self, frame: Frame) -> tuple[Tensor, Tensor]:
@@ -110,7 +97,8 @@ class LayerBias:
         one key, have the bias ``CLOSED``.
         """
         key, outside = self.positions(frame)
-        bias = self.value[:, None].expand(key.shape).masked_fill(outside, CLOSED)
+        value = self.tensors(key.device).value
+        bias = value[:, None].expand(key.shape).masked_fill(outside, CLOSED)
         for k in range(1, key.shape[-1]):  # lines that meet: the highest counts, once
             for other in range(k):
                 same = key[..., k] == key[..., other]
@@ -124,12 +112,57 @@ class LayerBias:
         key, bias = self.keys(frame)
         matrix = torch.full((*key.shape[:3], frame.keys), CLOSED, device=key.device)
         matrix.scatter_reduce_(3, key, bias, "amax")
-        return matrix.masked_fill_(self.transparent[:, None, None], 0.0)
+        return matrix.masked_fill_(self.tensors(key.device).transparent[:, None, None], 0.0)
 
     def gathered(self, frame: Frame) -> Gathered:
         """The same bias as a list of keys a row; only if every head is restricted."""
         assert self.restricted
         return Gathered(*self.keys(frame))
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """A line's key is ``anchor[origin] + slope * row + shift``, within ``low`` and ``high``.
+
+    All but ``transparent (h,)`` are ``(h, k)``; ``origin``, ``low`` and ``high`` are columns of
+    the anchor table; a head with fewer lines than others is filled up with closed ones.
+    """
+
+    slope: Tensor
+    shift: Tensor
+    origin: Tensor
+    low: Tensor
+    high: Tensor
+    corner: Tensor
+    value: Tensor
+    transparent: Tensor
+
+
+def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
+    lines = max(1, *(len(head) for head in heads))
+    rows = []
+    for head in heads:
+        places = [_place(x.direction, x.segment, x.offset, site) for x in head]
+        slopes = [{"diag": 1, "anti": -1, "vert": 0}[x.direction] for x in head]
+        filled = [
+            (slope, shift, origin, low, high)
+            for slope, (origin, low, high, shift) in zip(slopes, places, strict=True)
+        ]
+        rows.append(filled + [(0, 0, 0, 0, 0)] * (lines - len(head)))
+    numbers = torch.tensor(rows, dtype=torch.long, device=device)
+    slope, shift, origin, low, high = numbers.unbind(-1)
+    corner = [[x.segment == CORNER for x in h] + [False] * (lines - len(h)) for h in heads]
+    value = [[x.value for x in h] + [CLOSED] * (lines - len(h)) for h in heads]
+    return _Tensors(
+        slope,
+        shift,
+        origin,
+        low,
+        high,
+        corner=torch.tensor(corner, device=device),
+        value=torch.tensor(value, dtype=torch.float32, device=device),
+        transparent=torch.tensor([not head for head in heads], device=device),
+    )
 
 
 # Columns of the anchor table: the first key, the last key, then the delimiters.

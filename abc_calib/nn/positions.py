@@ -60,8 +60,13 @@ SCHEMES: dict[str, type[Scheme]] = {
 }
 
 
-def build_scheme(name: str, width: int, heads: int) -> Scheme:
-    """The scheme of that name for a model width and a number of heads."""
+def check_scheme(name: str) -> None:
+    """Raise ``UsageError`` unless there is a scheme of that name."""
     if name not in SCHEMES:
         raise UsageError(f"unknown scheme {name!r}: choose one of {', '.join(SCHEMES)}")
+
+
+def build_scheme(name: str, width: int, heads: int) -> Scheme:
+    """The scheme of that name for a model width and a number of heads."""
+    check_scheme(name)
     return SCHEMES[name](width, heads)

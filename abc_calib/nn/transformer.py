@@ -23,7 +23,7 @@ from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from abc_calib.calibration.lines import LineBias, Site
-from abc_calib.nn.attention import Attention
+from abc_calib.nn.attention import Attention, is_single
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme, build_scheme
 
@@ -49,6 +49,19 @@ class AbcConfig(PreTrainedConfig):
     bos_token_id: int | None = 12
     eos_token_id: int | None = 13
     decoder_start_token_id: int | None = 12
+
+    @property
+    def pad(self) -> int:
+        """The id that fills up short rows."""
+        assert self.pad_token_id is not None, "the configuration names no pad_token_id"
+        return self.pad_token_id
+
+    @property
+    def sos(self) -> int:
+        """The id that the decoder reads first."""
+        assert self.decoder_start_token_id is not None, "no decoder_start_token_id is named"
+        return self.decoder_start_token_id
+
 
 @dataclass
 class EncoderOutput(BaseModelOutput):
@@ -80,7 +93,7 @@ class EncoderLayer(nn.Module):
         self, x: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         y = self.norms[0](x)
-        keys, values = self.attention.project(y, frame.rows, scheme)
+        keys, values = self.attention.project(y, frame.rows, scheme, is_single(bias, **options))
         y, weights = self.attention(y, keys, values, frame, scheme, bias, **options)
         x = x + self.dropout(y)
         return x + self.dropout(self.feedforward(self.norms[1](x))), weights
@@ -110,7 +123,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         frame = frames["self"]
         y = self.norms[0](x)
-        keys, values = self.self_attention.project(y, frame.rows, scheme)
+        single = is_single(biases["self"], **options)
+        keys, values = self.self_attention.project(y, frame.rows, scheme, single)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.index)
         y, own = self.self_attention(y, keys, values, frame, scheme, biases["self"], **options)
@@ -118,11 +132,12 @@ class DecoderLayer(nn.Module):
 
         frame = frames["cross"]
         if cache is not None and cache.is_updated.get(self.index):
-            stored = cache.cross_attention_cache.layers[self.index]
+            stored: Any = cache.cross_attention_cache.layers[self.index]
             keys, values = stored.keys, stored.values
         else:
             positions = torch.arange(frame.keys, device=x.device)
-            keys, values = self.cross_attention.project(memory, positions, scheme)
+            single = is_single(biases["cross"], **options)
+            keys, values = self.cross_attention.project(memory, positions, scheme, single)
             if cache is not None:
                 keys, values = cache.cross_attention_cache.update(keys, values, self.index)
                 cache.is_updated[self.index] = True
@@ -153,9 +168,8 @@ class AbcEncoder(nn.Module):
         output_attentions: bool = False,
         **_: Any,
     ) -> EncoderOutput:
-        if attention_mask is None:
-            attention_mask = input_ids != self.config.pad_token_id
-        lengths = attention_mask.long().sum(1)
+        mask = input_ids.ne(self.config.pad) if attention_mask is None else attention_mask
+        lengths = mask.long().sum(1)
         delimiters = delimiter_positions(input_ids, self.config.delimiter_ids or [])
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
@@ -263,23 +277,30 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
         memory = encoder_outputs.last_hidden_state
         assert memory is not None
-        frames = self._frames(decoder_input_ids, memory, encoder_outputs, attention_mask,
-                              past_key_values)
+        frames = self._frames(
+            decoder_input_ids, memory, encoder_outputs, attention_mask, past_key_values
+        )
         rows = frames["self"].rows
         x = self.dropout(self.scheme.embed(self.embed(decoder_input_ids), rows))
         own, crossed = [], []
         for i, layer in enumerate(self.layers):
             biases = {site: self.biases[site][i] for site in ("self", "cross")}
             x, seen, seen_across = layer(
-                x, memory, frames, self.scheme, biases, past_key_values,
-                path=self.path, weights=weights,
+                x,
+                memory,
+                frames,
+                self.scheme,
+                biases,
+                past_key_values,
+                path=self.path,
+                weights=weights,
             )
             own.append(seen)
             crossed.append(seen_across)
         logits = self.head(self.norm(x))
         loss = None
         if labels is not None:
-            wanted = labels.masked_fill(labels == self.config.pad_token_id, -100)
+            wanted = labels.masked_fill(labels.eq(self.config.pad), -100)
             loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
         return Seq2SeqLMOutput(
             loss=loss,
@@ -293,10 +314,9 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
 
     def shifted(self, target: Tensor) -> Tensor:
         """What the decoder reads to write ``target``: SOS, then the target but its last token."""
-        start = torch.full_like(target[:, :1], self.config.decoder_start_token_id)
-        return torch.cat([start, target[:, :-1]], 1).masked_fill_(
-            torch.cat([start, target[:, :-1]], 1) == -100, self.config.pad_token_id
-        )
+        read = target.roll(1, dims=1)
+        read[:, 0] = self.config.sos
+        return read.masked_fill_(read.eq(-100), self.config.pad)
 
     def _frames(
         self,

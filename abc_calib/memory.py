@@ -1,0 +1,54 @@
+"""Refuse what would not fit, before it is tried."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from abc_calib.errors import AbcError
+
+
+def available_memory() -> int | None:
+    """Free memory of this machine in bytes, or None where that cannot be told."""
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def needed_memory(model: Any, batch: int, keys: int, steps: int) -> int:
+    """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
+    config = model.config
+    activations = 40 * batch * (keys + steps) * (config.d_model + config.feedforward) * 4
+    linear = all(
+        bias is not None and bias.restricted
+        for site, layers in model.biases.items()
+        for bias in layers
+    )
+    if linear:
+        return activations
+    scores = 3 * config.heads * batch * steps * max(keys, steps) * 4
+    if config.encoder_layers:
+        scores += 3 * config.heads * batch * keys * keys * 4
+    return activations + scores
+
+
+def check_memory(model: Any, batch: int, keys: int, steps: int) -> None:
+    """Raise ``AbcError`` if a pass over such sources would not fit the free memory."""
+    if model.device.type != "cpu":
+        return
+    free = available_memory()
+    needed = needed_memory(model, batch, keys, steps)
+    if free is not None and needed > 0.9 * free:
+        raise AbcError(
+            f"a source of {keys} tokens needs about {needed / 2**30:.1f} GiB and "
+            f"{free / 2**30:.1f} GiB are free: use a shorter one, or a calibrated model whose "
+            "heads all follow lines, which takes memory linear in length"
+        )

@@ -1,0 +1,132 @@
+"""Accuracy against length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from abc_calib.errors import UsageError
+from abc_calib.reporting.style import (
+    COLUMN_WIDTH,
+    LABEL_SIZE,
+    MARKERS,
+    PALETTE,
+    SMALL,
+    TICK_SIZE,
+    TITLE_SIZE,
+    new_figure,
+    styled,
+)
+from abc_calib.reporting.ticks import text_width
+
+MANY = 20
+"""With more lengths than this, the axis names only round ones."""
+
+Point = tuple[int, float, float, float]
+"""A length, and its accuracy and the two ends of its 95 % interval in percent."""
+
+
+@styled
+def accuracy_curve(
+    series: Mapping[str, Sequence[Point]], *, title: str, train_length: int
+) -> Figure:
+    """Exact match against length on a logarithmic axis, one line a series, a column wide.
+
+    Shaded: the 95 % intervals. Dashed: ``train_length``, where interpolation ends.
+    """
+    empty = [name for name, points in series.items() if not points]
+    if empty or not series:
+        of = f" of {empty[0]}" if empty else ""
+        raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
+    lengths = sorted({point[0] for points in series.values() for point in points})
+    names = [*series, f"training length {train_length}"]
+    columns = 2 if max(map(text_width, names)) < 85 else 1
+    margins = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+    figure = new_figure(COLUMN_WIDTH, 2.1 + 0.14 * -(-len(names) // columns), layout=margins)
+    axes = figure.add_subplot()
+    mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
+    lines = [
+        _line(axes, name, points, i, len(series), lengths)
+        for i, (name, points) in enumerate(series.items())
+    ]
+    _axes(axes, title, lengths, train_length)
+    figure.legend(
+        [*lines, mark], names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
+        frameon=False, handlelength=2.2, columnspacing=1.2, labelspacing=0.25, borderpad=0.1,
+    )  # fmt: skip
+    return figure
+
+
+def _line(
+    axes: Axes, name: str, points: Sequence[Point], i: int, count: int, within: Sequence[int]
+) -> Line2D:
+    """One series; the first ones have larger markers, so that equal curves all show."""
+    lengths, accuracies, low, high = zip(*sorted(points), strict=True)
+    colour = PALETTE[i % len(PALETTE)]
+    axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
+    (line,) = axes.plot(
+        lengths, accuracies, label=name, color=colour, linewidth=1.1,
+        marker=MARKERS[i % len(MARKERS)], markersize=3.0 + 1.2 * max(count - 1 - i, 0) / 2,
+        markeredgewidth=0.8, markerfacecolor="white" if i < count - 1 else colour,
+        clip_on=False, zorder=3 + i, markevery=_marked(lengths, within),
+    )  # fmt: skip
+    return line
+
+
+def _axes(axes: Axes, title: str, lengths: Sequence[int], train_length: int) -> None:
+    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
+    axes.set_xscale("log")
+    axes.set_ylim(-4, 104)
+    axes.set_yticks([0, 25, 50, 75, 100])
+    axes.xaxis.set_minor_locator(NullLocator())
+    shown = _spread(lengths, [train_length])
+    axes.set_xticks(shown, [f"{length:,}" for length in shown])
+    axes.tick_params(labelsize=TICK_SIZE)
+    axes.set_xlabel("digits of an operand", fontsize=LABEL_SIZE)
+    axes.set_ylabel("exact match (%)", fontsize=LABEL_SIZE)
+    axes.grid(axis="y", color="0.9", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _spread(lengths: Sequence[int], first: Sequence[int] = ()) -> list[int]:
+    """The lengths to name on the axis: the ends, then ``first``, then round ones, then others."""
+
+    def rank(length: int) -> int:
+        if length in (lengths[0], lengths[-1]):
+            return 0
+        digits = str(length).rstrip("0")
+        return 1 if length in first else 2 if digits == "1" else 3 if digits in "25" else 4
+
+    if len(lengths) > MANY:
+        lengths = [x for x in lengths if rank(x) < 4 or len(str(x).rstrip("0")) == 1 < len(str(x))]
+
+    places = _places(lengths)
+    sizes = {x: text_width(f"{x:,}") * TICK_SIZE / SMALL + 4 for x in lengths}
+    shown: list[int] = []
+    for x in sorted(lengths, key=rank):
+        if all(abs(places[x] - places[y]) >= (sizes[x] + sizes[y]) / 2 for y in shown):
+            shown.append(x)
+    return sorted(shown)
+
+
+def _marked(lengths: Sequence[int], within: Sequence[int]) -> list[int]:
+    """Which of ``lengths`` get a marker, by index, so that markers do not merge."""
+    places = _places(within)
+    marked = [0]
+    for i, length in enumerate(lengths):
+        if places[length] - places[lengths[marked[-1]]] >= 3.5:
+            marked.append(i)
+    return [*marked[: max(1, len(marked) - 1)], len(lengths) - 1] if len(lengths) > 1 else marked
+
+
+def _places(lengths: Sequence[int]) -> dict[int, float]:
+    """Where each length lies on the logarithmic axis, in points, nearly."""
+    span = math.log(lengths[-1] / lengths[0]) or 1.0
+    return {length: 180 * math.log(length / lengths[0]) / span for length in lengths}

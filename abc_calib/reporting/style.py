@@ -1,0 +1,109 @@
+"""The look of every figure, and how figures are written: the same bytes for the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.runs import write_atomically
+
+COLUMN_WIDTH = 3.25
+TEXT_WIDTH = 6.75
+"""Widths of a paper's column and of its text, in inches."""
+
+TITLE_SIZE, LABEL_SIZE, TICK_SIZE, SMALL = 9.0, 8.0, 7.0, 6.5
+"""Font sizes in points."""
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which colour-blind readers tell apart; darkest first."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+CLOSED = "#262626"
+"""Cells that a row may not look at: neutral, and darker than any value."""
+OPEN = "#E4E4E4"
+"""Cells of a transparent head."""
+
+STYLE: Any = {
+    "font.family": ["STIXGeneral", "DejaVu Sans"],  # both come with matplotlib
+    "font.size": LABEL_SIZE,
+    "text.parse_math": False,  # a lone $ is the token that opens a source
+    "mathtext.fontset": "stix",
+    "axes.linewidth": 0.5,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
+    "xtick.major.size": 2.0,
+    "ytick.major.size": 2.0,
+    "xtick.major.pad": 2.0,
+    "ytick.major.pad": 2.0,
+    "pdf.fonttype": 42,  # fonts embedded as TrueType
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "abc-calib",
+    "savefig.dpi": 300,
+    "savefig.bbox": None,
+    "path.simplify": False,
+}
+
+styled = matplotlib.rc_context(STYLE)
+"""Decorates functions that make or write figures; the user's own settings stay as they are."""
+
+FORMATS: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+    "png": {"Software": None},
+}
+"""What can be written, and the metadata that must not be."""
+
+
+def value_colours() -> Colormap:
+    """Viridis without its dark end, so that low values differ from closed (masked) cells."""
+    upper = matplotlib.colormaps["viridis"].resampled(256)(range(70, 256))
+    colours = LinearSegmentedColormap.from_list("upper viridis", upper)
+    return colours.with_extremes(bad=CLOSED)
+
+
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """An empty figure of that many inches, tied to no window and to no global state."""
+    figure = Figure(figsize=(width, height), **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise ``UsageError`` unless every format can be written."""
+    for given in formats:
+        if given not in FORMATS:
+            allowed = ", ".join(f".{name}" for name in FORMATS)
+            raise UsageError(f"figures cannot be written as {given!r}: choose {allowed}")
+
+
+@styled
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write ``figure`` to ``path``, atomically, in the format of its suffix.
+
+    Drawn again from the same data, the file has the same bytes. ``UsageError`` for a suffix
+    other than .pdf, .svg and .png.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        allowed = ", ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"{path}: the suffix {path.suffix!r} is no figure format: use {allowed}")
+    make_folder(path.parent)
+    write_atomically(path, lambda made: figure.savefig(made, format=kind, metadata=FORMATS[kind]))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for figures; ``AbcError`` if that is not possible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AbcError(
+            f"cannot make the folder {path} ({error.strerror}): choose another one"
+        ) from None

@@ -1,0 +1,320 @@
+"""The stages: train, calibrate, retrain, evaluate, predict. Each reads and writes run folders.
+
+What the commands call, and what a notebook calls too.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from abc_calib.calibration.pipeline import Calibration, LineRow
+from abc_calib.calibration.pipeline import calibrate as find_lines
+from abc_calib.config import (
+    PRESETS,
+    CalibrationOptions,
+    ModelOptions,
+    RunConfig,
+    TrainOptions,
+    build,
+)
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import Row, greedy_decode
+from abc_calib.evaluation import evaluate as exact_match_rows
+from abc_calib.memory import check_memory
+from abc_calib.nn.positions import check_scheme
+from abc_calib.runs import Run, write_atomically, write_text
+from abc_calib.training import Callback, Trainer, build_model, resolve_device
+from abc_calib.version import __version__
+from tasks import get_task
+
+
+def _ignore(*_: Any) -> None:
+    pass
+
+
+def train(
+    task: str,
+    *,
+    base: int | None = None,
+    preset: str = "small",
+    out: Path | None = None,
+    device: str = "auto",
+    on_step: Callback = _ignore,
+    on_start: Callable[[Run], None] = _ignore,
+    **overrides: Any,
+) -> Run:
+    """Train a vanilla model on short problems until it interpolates.
+
+    ``overrides`` are fields of ``ModelOptions`` and ``TrainOptions``. Raises ``UsageError`` for
+    an unknown task, preset, device or option before anything is written, and ``Interrupted`` on
+    Ctrl-C with a checkpoint saved.
+    """
+    problem = get_task(task, base=base)
+    resolve_device(device)
+    if preset not in PRESETS:
+        raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    model, training, _ = PRESETS[preset]
+    overrides.setdefault("length", problem.train_length)
+    config = RunConfig(
+        code_version=__version__,
+        stage="vanilla",
+        task=problem.name,
+        base=problem.base,
+        preset=preset,
+        model=_changed(model, overrides, "model"),
+        train=_changed(training, overrides, "training"),
+    )
+    _refuse_unknown(overrides)
+    check_scheme(config.model.scheme)
+    run = _created(config, out)
+    on_start(run)
+    return _trained(run, device, on_step)
+
+
+def calibrate(
+    run: Run | Path | str | None = None,
+    *,
+    fit: str = "nnls",
+    dirs: Sequence[str] = ("diag", "anti", "vert"),
+    threshold: float | None = None,
+    samples: int = 2048,
+    scheme: str = "none",
+    force: bool = False,
+    retrain: bool = True,
+    out: Path | None = None,
+    device: str = "auto",
+    on_step: Callback = _ignore,
+    on_lines: Callable[[Run, Calibration], None] = _ignore,
+    **overrides: Any,
+) -> Run:
+    """Find the lines of a trained run and, with ``retrain``, train a new model with them.
+
+    Makes a new run folder. Raises ``AbcError`` if the model has not interpolated, unless
+    ``force``. ``overrides`` are fields of ``TrainOptions`` for the retraining.
+    """
+    options = build(
+        CalibrationOptions,
+        "calibration",
+        fit=fit,
+        dirs=tuple(dict.fromkeys(dirs)),
+        threshold=threshold,
+        samples=samples,
+    )
+    check_scheme(scheme)
+    vanilla = _vanilla(run)
+    config = vanilla.config
+    _, _, retraining = PRESETS[config.preset]
+    kept = {name: getattr(config.train, name) for name in ("law", "length", "format", "seed")}
+    given = {**kept, **overrides}
+    settings = _changed(retraining, given, "retraining")
+    _refuse_unknown(given)
+    if settings.length != config.train.length or settings.format != config.train.format:
+        raise UsageError("length and format of the retraining are those of the first training")
+    model = vanilla.load_model().to(resolve_device(device))
+    calibration = find_lines(model, vanilla.source, options, force)
+    calibrated = _created(
+        config.model_copy(
+            update={
+                "code_version": __version__,
+                "stage": "calibrated",
+                "model": config.model.model_copy(update={"scheme": scheme}),
+                "train": settings,
+                "calibration": options,
+                "parent": str(vanilla.path),
+            }
+        ),
+        out,
+    )
+    arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
+    write_atomically(
+        calibrated.path / "bias.safetensors",
+        lambda made: calibration.bias.save(made, **arrays),
+    )
+    write_text(calibrated.path / "lines.csv", _as_csv(calibration.table))
+    on_lines(calibrated, calibration)
+    return _trained(calibrated, device, on_step) if retrain else calibrated
+
+
+def retrain(
+    run: Run | Path | str | None = None,
+    *,
+    device: str = "auto",
+    on_step: Callback = _ignore,
+) -> Run:
+    """Train the model of a run that was calibrated without retraining."""
+    run = _opened(run)
+    if run.config.stage != "calibrated":
+        raise UsageError(f"{run} is not calibrated: abc calibrate {run}")
+    return _trained(run, device, on_step)
+
+
+def resume(
+    run: Run | Path | str | None = None, *, device: str = "auto", on_step: Callback = _ignore
+) -> Run:
+    """Go on with a training that was interrupted, to the same weights as without interruption."""
+    run = _opened(run)
+    if run.result is not None:
+        raise UsageError(f"{run} has finished training: there is nothing to resume")
+    return _trained(run, device, on_step)
+
+
+def _trained(run: Run, device: str, on_step: Callback) -> Run:
+    config = run.config
+    if run.result is not None:
+        raise UsageError(f"{run} is trained already: calibrate again for another one")
+    model = build_model(config.model, run.source.vocabulary, config.train.seed)
+    if config.stage == "calibrated":
+        model.set_line_bias(run.bias())
+    Trainer(run, model, device).train(on_step)
+    run.make_latest()
+    return run
+
+
+def _created(config: RunConfig, out: Path | None) -> Run:
+    """The new run, its training data's fingerprint in its configuration."""
+    draft = Run.draft(config)
+    fingerprint = draft.source.training(0, 256).hash()
+    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out)
+
+
+def _opened(run: Run | Path | str | None) -> Run:
+    return run if isinstance(run, Run) else Run.open(run)
+
+
+def _vanilla(run: Run | Path | str | None) -> Run:
+    """The run to calibrate: of a calibrated one that was not named outright, its parent."""
+    opened = _opened(run)
+    if opened.config.stage == "calibrated":
+        parent = opened.config.parent
+        if run is None and parent and Path(parent).is_dir():
+            return Run.open(parent)
+        raise UsageError(f"{opened} is calibrated already: name the run it came from, {parent}")
+    return opened
+
+
+def _changed(options: Any, overrides: dict[str, Any], name: str) -> Any:
+    """``options`` with the overrides that are fields of it, checked; they are taken out."""
+    fields = type(options).model_fields
+    mine = {key: overrides.pop(key) for key in list(overrides) if key in fields}
+    mine = {key: value for key, value in mine.items() if value is not None}
+    return build(type(options), f"{name} options", **{**options.model_dump(), **mine})
+
+
+def _refuse_unknown(overrides: dict[str, Any]) -> None:
+    if overrides:
+        allowed = [*ModelOptions.model_fields, *TrainOptions.model_fields]
+        raise UsageError(
+            f"unknown option {next(iter(overrides))!r}: choose among {', '.join(allowed)}"
+        )
+
+
+def _as_csv(table: Sequence[LineRow]) -> str:
+    text = io.StringIO()
+    names = ("site", "layer", "head", "line", "weight", "value", "note")
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in table)
+    return text.getvalue()
+
+
+def evaluate(
+    run: Run | Path | str | None = None,
+    lengths: Sequence[int] = tuple(range(1, 51)),
+    *,
+    samples: int | None = None,
+    sets: Sequence[str] = ("random",),
+    seed: int = 0,
+    greedy: bool = False,
+    device: str = "auto",
+    on_row: Callable[[Row], None] = _ignore,
+) -> pd.DataFrame:
+    """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
+
+    Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
+    test_hash, seconds.
+    """
+    opened = _opened(run)
+    model = opened.load_model().to(resolve_device(device))
+    source = opened.source
+    rows = exact_match_rows(model, source, lengths, samples, sets, seed, greedy, on_row)
+    table = pd.DataFrame([row.as_dict() for row in rows])
+    path = opened.path / "eval.csv"
+    merged = pd.concat([pd.read_csv(path), table]) if path.exists() else table
+    merged = merged.drop_duplicates(["set", "length", "test_seed"], keep="last")
+    merged = merged.sort_values(["set", "test_seed", "length"])
+    write_text(path, merged.to_csv(index=False))
+    return table
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A model's answer: ``answer`` as a person reads it, ``output`` token by token.
+
+    ``attended``: for each output token, the positions of the source it attended to, with the
+    strongest weight over layers and heads, largest first; ``tokens`` are the source's.
+    """
+
+    answer: str
+    correct: bool
+    tokens: list[str]
+    output: list[str]
+    attended: list[list[tuple[int, float]]]
+
+
+@torch.inference_mode()
+def predict(
+    run: Run | Path | str | None, problem: str, *, device: str = "auto", show: bool = False
+) -> Prediction:
+    """Decode the answer to a problem in a person's notation, greedily, with a cache.
+
+    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
+    writes no end within the longest possible answer or the source does not fit the memory.
+    """
+    opened = _opened(run)
+    problems = opened.task.parse(problem)
+    batch = opened.source.layout.lay_out(opened.task, opened.source.vocabulary, problems)
+    model = opened.load_model().to(resolve_device(device))
+    vocabulary = opened.source.vocabulary
+    steps = batch.target.shape[1] + 2
+    check_memory(model, 1, batch.source.shape[1], steps if show else 1)
+    source = batch.source.to(model.device)
+    written = greedy_decode(model, source, steps)[0].tolist()
+    if vocabulary.eos not in written:
+        raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
+    written = written[: written.index(vocabulary.eos) + 1]
+    output = [vocabulary.symbols[i] for i in written]
+    answer = opened.task.read("".join(output[-2::-1])) if len(output) > 1 else ""
+    attended = _attended(model, source, written) if show else []
+    return Prediction(
+        answer=answer,
+        correct=answer == opened.task.solve(problem),
+        tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
+        output=output,
+        attended=attended,
+    )
+
+
+LOOKED_AT = 0.2
+"""A source token counts as attended to from this weight on."""
+
+
+def _attended(model: Any, source: Tensor, written: list[int]) -> list[list[tuple[int, float]]]:
+    target = torch.tensor([written], device=source.device)
+    weights = model(
+        source, decoder_input_ids=model.shifted(target), output_attentions=True
+    ).cross_attentions
+    strongest = torch.stack(weights)[:, 0].amax((0, 1))  # (i, j)
+    rows = []
+    for row in strongest.tolist():
+        seen = [(key, weight) for key, weight in enumerate(row) if weight >= LOOKED_AT]
+        rows.append(sorted(seen, key=lambda pair: -pair[1]))
+    return rows

@@ -1,0 +1,1 @@
+"""The command ``abc``: parse, call, print."""

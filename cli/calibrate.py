@@ -1,0 +1,129 @@
+"""``abc calibrate`` and ``abc retrain``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli import console
+from cli.options import AsJson, Device, Out, Quiet, RunArgument, Threads
+from cli.train import report
+
+
+@console.command
+def calibrate(
+    run: RunArgument = None,
+    dirs: Annotated[
+        str, typer.Option(help="Directions of lines: diag, anti, vert, with commas between.")
+    ] = "diag,anti,vert",
+    fit: Annotated[
+        str, typer.Option(help="nnls (lines from the delimiters) or mean (the paper's).")
+    ] = "nnls",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="nnls: least share of a head's attention on a line (default 0.2); "
+            "mean: k, for lines above mean + k standard deviations (default 4)."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Training samples to read attention from.")] = 2048,
+    scheme: Annotated[str, typer.Option(help="Positions of the retrained model.")] = "none",
+    no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
+    steps: Annotated[int | None, typer.Option(help="Steps of the retraining.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed; the first training's by default.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the model has not interpolated.")
+    ] = False,
+    out: Out = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the lines that a trained model attends along, and retrain with them as biases.
+
+    Examples: **abc calibrate --dirs diag,anti,vert** · **abc calibrate --fit mean --threshold 2
+    --no-retrain**
+    """
+    from abc_calib import stages
+    from abc_calib.config import PRESETS
+    from abc_calib.runs import Run
+
+    console.set_threads(threads)
+    opened = Run.open(run)
+    total = steps or PRESETS[opened.config.preset][2].steps
+    given = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
+    with console.training_progress("retraining", total, quiet) as on_step:
+        made = stages.calibrate(
+            opened if run else None,
+            fit=fit,
+            dirs=[d.strip() for d in dirs.split(",") if d.strip()],
+            threshold=threshold,
+            samples=samples,
+            scheme=scheme,
+            force=force,
+            retrain=not no_retrain,
+            out=out,
+            device=device,
+            on_step=on_step,
+            on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    if no_retrain:
+        if as_json:
+            console.print_json({"run": str(made), "retrained": False})
+        else:
+            console.say(f"{made}: calibrated; next: abc retrain", quiet)
+        return
+    report(made, quiet, as_json, "next: abc eval --max-len 50")
+    if not as_json:
+        console.say(time_ratio(made), quiet)
+
+
+@console.command
+def retrain(
+    run: RunArgument = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train the model of a run that was calibrated with --no-retrain."""
+    from abc_calib import stages
+    from abc_calib.runs import Run
+
+    console.set_threads(threads)
+    opened = Run.open(run)
+    with console.training_progress("retraining", opened.config.train.steps, quiet) as on_step:
+        made = stages.retrain(opened, device=device, on_step=on_step)
+    report(made, quiet, as_json, "next: abc eval --max-len 50")
+    if not as_json:
+        console.say(time_ratio(made), quiet)
+
+
+def show_lines(found: Any) -> None:
+    """The kept lines as a table."""
+    from rich.table import Table
+
+    table = Table(title=f"lines, from {found.samples} correctly decoded training samples")
+    for name in ("site", "layer", "head", "line", "weight", "value", "note"):
+        table.add_column(name, justify="right" if name in ("weight", "value") else "left")
+    for row in found.table:
+        layer = "last" if row.layer < 0 else str(row.layer + 1)
+        cells = (row.site, layer, str(row.head + 1), row.line)
+        table.add_row(*cells, f"{row.weight:.3f}", f"{row.value:.3f}", row.note)
+    console.out.print(table)
+
+
+def time_ratio(run: Any) -> str:
+    """The retraining's time against the first training's, as the paper reports it."""
+    from abc_calib.runs import Run
+
+    first = Run.open(run.config.parent).result if run.config.parent else None
+    if not first:
+        return ""
+    ratio = run.result["seconds"] / max(first["seconds"], 1e-9)
+    return f"retraining took {ratio:.2f} of the first training's time (the paper: 0.01 to 0.1)"

@@ -1,0 +1,50 @@
+"""``abc``: train small Transformers on arithmetic, calibrate their attention, go far beyond."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli import calibrate, demo, evaluate, heatmap, predict, runs, train
+
+app = typer.Typer(
+    name="abc",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help=__doc__,
+    epilog="Start with **abc demo**, or with **abc train successor**, **abc calibrate**, "
+    "**abc eval --max-len 50**.",
+)
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        from abc_calib.version import __version__
+
+        typer.echo(f"abc-calib {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("calibrate")(calibrate.calibrate)
+app.command("retrain")(calibrate.retrain)
+app.command("eval")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("heatmap")(heatmap.heatmap)
+app.command("runs")(runs.runs)
+app.command("tasks")(runs.tasks)
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,55 @@
+"""``abc predict``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli import console
+from cli.options import AsJson, Device, Threads
+
+
+@console.command
+def predict(
+    problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
+    run: Annotated[str | None, typer.Option(help="A run; the latest by default.")] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Also which input digits each output digit read.")
+    ] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a trained model answer one problem.
+
+    Example: **abc predict "999999999999+1"**
+    """
+    from abc_calib import stages
+
+    console.set_threads(threads)
+    found = stages.predict(run, problem, device=device, show=show)
+    if as_json:
+        console.print_json(
+            {"problem": problem, "answer": found.answer, "correct": found.correct}
+            | ({"attended": found.attended} if show else {})
+        )
+        return
+    typer.echo(found.answer)
+    if show:
+        show_attention(found)
+    if not found.correct:
+        console.say("[yellow]this is wrong[/]: the model has not learned this one")
+
+
+def show_attention(found: Any) -> None:
+    """For each output token, the source tokens it attended to."""
+    from rich.table import Table
+
+    table = Table(title="output, least significant digit first")
+    for name in ("step", "writes", "reads (position in the source, strongest weight)"):
+        table.add_column(name)
+    for step, (token, keys) in enumerate(zip(found.output, found.attended, strict=True), start=1):
+        read = "  ".join(f"{found.tokens[key]} at {key} ({weight:.2f})" for key, weight in keys)
+        table.add_row(str(step), token, read)
+    console.out.print(table)

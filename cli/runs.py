@@ -1,0 +1,82 @@
+"""``abc runs`` and ``abc tasks``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli import console
+from cli.options import AsJson
+
+
+@console.command
+def runs(as_json: AsJson = False) -> None:
+    """List the runs, oldest first."""
+    from rich.table import Table
+
+    from abc_calib.errors import AbcError
+    from abc_calib.runs import list_runs, runs_root
+
+    rows: list[dict[str, Any]] = []
+    for run in list_runs():
+        try:
+            config, result = run.config, run.result or {}
+        except AbcError as error:
+            rows.append({"run": str(run), "state": f"unreadable: {error}"})
+            continue
+        rows.append(
+            {
+                "run": str(run),
+                "task": config.task,
+                "base": config.base,
+                "stage": config.stage,
+                "seed": config.train.seed,
+                "state": "trained" if result else "not finished",
+                "held_out": result.get("validation_accuracy"),
+                "seconds": result.get("seconds"),
+            }
+        )
+    if as_json:
+        console.print_json(rows)
+        return
+    if not rows:
+        console.say(f"there is no run in {runs_root()} yet: abc train successor")
+        return
+    table = Table()
+    names = ("run", "task", "base", "stage", "seed", "state", "held_out", "seconds")
+    for name in names:
+        table.add_column(name.replace("_", "-"), overflow="fold")
+    for row in rows:
+        table.add_row(*("" if row.get(name) is None else str(row[name]) for name in names))
+    console.out.print(table)
+
+
+@console.command
+def tasks(as_json: AsJson = False) -> None:
+    """List the tasks, with a sample each."""
+    import numpy as np
+    from rich.table import Table
+
+    from tasks import TASKS, get_task
+
+    rows = []
+    for name in TASKS:
+        task = get_task(name)
+        problems = task.sample(np.random.default_rng(0), 1, min(task.train_length, 6), exact=True)
+        source = task.write(problems, 0)
+        rows.append(
+            {
+                "task": name,
+                "what": (type(task).__doc__ or "").splitlines()[0].split(":")[0],
+                "sample": f"{source} -> {task.solve(source)}",
+                "trained_on": f"up to {task.train_length} digits",
+            }
+        )
+    if as_json:
+        console.print_json(rows)
+        return
+    table = Table()
+    for column in ("task", "what", "sample", "trained on"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row.values())
+    console.out.print(table)

@@ -1,0 +1,117 @@
+"""``abc train``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli import console
+from cli.options import AsJson, Device, Out, Quiet, Seed, Threads
+
+
+@console.command
+def train(
+    task: Annotated[
+        str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")
+    ] = None,
+    base: Annotated[int | None, typer.Option(help="Base of the digits, 2 to 36.")] = None,
+    preset: Annotated[str, typer.Option(help="small (minutes on a CPU) or paper.")] = "small",
+    seed: Seed = 0,
+    digits: Annotated[
+        int | None, typer.Option(help="Longest training operand; 6 by default (parity: 20).")
+    ] = None,
+    law: Annotated[
+        str | None, typer.Option(help="Sampling: uniform, balanced, carry or mixed.")
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="free, or fixed:N as in the paper.")
+    ] = None,
+    scheme: Annotated[str | None, typer.Option(help="Positions: sinusoidal or none.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Most optimiser steps.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    encoder_layers: Annotated[int | None, typer.Option(help="0: embeddings only.")] = None,
+    decoder_layers: Annotated[int | None, typer.Option(help="Decoder layers.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
+    width: Annotated[int | None, typer.Option(help="Model width.")] = None,
+    feedforward: Annotated[int | None, typer.Option(help="Feed-forward width.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with this interrupted run; no other options.")
+    ] = None,
+    out: Out = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on short problems until it interpolates.
+
+    Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
+    **abc train --resume runs/addition-vanilla-seed3-1**
+    """
+    from abc_calib import stages
+    from abc_calib.errors import UsageError
+    from abc_calib.runs import Run
+
+    console.set_threads(threads)
+    if (task is None) == (resume is None):
+        raise UsageError("name a task (abc tasks lists them), or a run to --resume")
+    overrides = {
+        "seed": seed,
+        "length": digits,
+        "law": law,
+        "format": format_,
+        "scheme": scheme,
+        "steps": steps,
+        "batch": batch,
+        "learning_rate": learning_rate,
+        "encoder_layers": encoder_layers,
+        "decoder_layers": decoder_layers,
+        "heads": heads,
+        "width": width,
+        "feedforward": feedforward,
+        "dropout": dropout,
+    }
+    if resume is not None:
+        given = [name for name, value in overrides.items() if value is not None and name != "seed"]
+        if given or base is not None or out is not None:
+            raise UsageError("--resume goes on as the run began: leave out the other options")
+        run = Run.open(resume)
+        steps_in_all = run.config.train.steps
+        with console.training_progress(f"training {run.config.task}", steps_in_all, quiet) as step:
+            run = stages.resume(run, device=device, on_step=step)
+    else:
+        assert task is not None
+        chosen: dict[str, Any] = {
+            name: value for name, value in overrides.items() if value is not None
+        }
+        from abc_calib.config import PRESETS
+
+        known = PRESETS.get(preset)
+        steps_in_all = steps or (known[1].steps if known else 1)
+        with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
+            run = stages.train(
+                task, base=base, preset=preset, out=out, device=device, on_step=step, **chosen
+            )
+    report(run, quiet, as_json, "next: abc calibrate --dirs diag,anti,vert")
+
+
+def report(run: Any, quiet: bool, as_json: bool, advice: str) -> None:
+    """How a training ended."""
+    result = run.result
+    if as_json:
+        console.print_json({"run": str(run), **result})
+        return
+    accuracy = result["validation_accuracy"]
+    console.say(
+        f"{run}: {accuracy} % of {result['validation_samples']} held-out problems of "
+        f"{run.config.train.length} digits after {result['steps']} steps, "
+        f"{result['seconds']:.0f} s",
+        quiet,
+    )
+    if not result["interpolated"]:
+        console.say("it has not interpolated: try another --seed, or more --steps", quiet)
+    else:
+        console.say(advice, quiet)

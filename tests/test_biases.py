@@ -1,0 +1,347 @@
+"""Biases against a slow definition of every line, and attention along lines against dense."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from abc_calib.calibration.lines import CORNER, DIRECTIONS, SITES, Line
+from abc_calib.nn.attention import Attention, is_single
+from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+from abc_calib.nn.positions import build_scheme
+from abc_calib.nn.transformer import alike, delimiter_positions
+
+SEEDS = st.integers(0, 2**32)
+
+
+def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int | None:
+    """The key of a line in a row, from the table in ``lines.py``; None if it has left.
+
+    ``last`` is the last key that exists: in self-attention the row's own. There, and in the
+    encoder, a segment line is counted as a corner line and then clamped; an encoder's vertical
+    is the delimiter itself.
+    """
+    sign = {"diag": 1, "anti": -1, "vert": 0}[line.direction]
+    start = {"diag": line.offset, "anti": last - line.offset, "vert": line.offset}
+    low, high = 0, last
+    if line.segment != CORNER and site == "cross":
+        low, high = places[max(line.segment - 1, 0)], places[line.segment]
+        start = {
+            "diag": low + 1 + line.offset,
+            "anti": high - 1 - line.offset,
+            "vert": high - line.offset,
+        }
+    elif line.segment != CORNER and site == "encoder" and line.direction == "vert":
+        return places[line.segment]
+    key = start[line.direction] + sign * row
+    if line.segment == CORNER:
+        return key if low <= key <= high else None
+    return min(max(key, low), high)
+
+
+def slow_dense(heads: tuple, frame: Frame) -> np.ndarray:
+    """``LayerBias.dense``, cell by cell."""
+    b = max(len(frame.lengths), 1)
+    bias = np.full((b, len(heads), len(frame.rows), frame.keys), CLOSED, np.float32)
+    for s, h, i in np.ndindex(bias.shape[:3]):
+        row = int(frame.rows[i])
+        last = row if frame.site == "self" else int(frame.lengths[s]) - 1
+        places = [] if frame.delimiters is None else frame.delimiters[s].tolist()
+        for line in heads[h]:
+            key = key_of(line, frame.site, row, last, places)
+            if key is not None:
+                bias[s, h, i, key] = max(bias[s, h, i, key], np.float32(line.value))
+        if not heads[h]:
+            bias[s, h, i] = 0.0
+    return bias
+
+
+def random_frame(rng: random.Random, site: str, samples: int, past: int, steps: int) -> Frame:
+    """Sources ``$ digits + digits &`` of unequal length, padded to a common one."""
+    operands = [(rng.randint(1, 7), rng.randint(1, 7)) for _ in range(samples)]
+    places = torch.tensor([[0, a + 1, a + b + 2] for a, b in operands])
+    lengths = places[:, -1] + 1
+    keys = int(lengths.max()) + rng.randint(0, 2)
+    if site == "self":
+        return Frame("self", torch.arange(past, past + steps), past + steps, lengths)
+    rows = torch.arange(keys) if site == "encoder" else torch.arange(past, past + steps)
+    return Frame(site, rows, keys, lengths, places)
+
+
+def random_heads(
+    rng: random.Random, site: str, heads: int, empty: float = 0.0, single: bool = False
+) -> tuple:
+    """Lines of every head: one segment line each (``single``), or none to four of any kind."""
+
+    def line() -> Line:
+        direction = rng.choice(DIRECTIONS)
+        segments = [0] if site == "self" else [0, 1, 2]
+        segment = rng.choice(segments if single else [CORNER, *segments])
+        fixed = site == "encoder" and direction == "vert" and segment != CORNER
+        offset = 0 if fixed else rng.randint(-4, 9)
+        return Line(direction, segment, offset, rng.choice([0.0, -0.5, -2.0, rng.uniform(-9, 0)]))
+
+    if single:
+        return tuple((line(),) for _ in range(heads))
+    counts = [0 if rng.random() < empty else rng.randint(1, 4) for _ in range(heads)]
+    return tuple(tuple(line() for _ in range(count)) for count in counts)
+
+
+# The matrix
+
+
+@given(SEEDS, st.sampled_from(SITES), st.integers(0, 5), st.integers(1, 11), st.booleans())
+def test_dense_is_the_slow_definition(seed, site, past, steps, transparent):
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 3, past, steps)
+    heads = random_heads(rng, site, 5, 0.4 if transparent else 0.0)
+    dense = LayerBias(heads, site).dense(frame)
+    expected = slow_dense(heads, frame)
+    assert np.array_equal(np.broadcast_to(dense.numpy(), expected.shape), expected)
+
+
+@given(SEEDS, st.sampled_from(SITES))
+def test_gathered_is_the_same_bias_as_a_list_of_keys(seed, site):
+    """Scattered back, its open entries are the matrix, and no key is open twice in a row."""
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 3, 0, 7)
+    heads = random_heads(rng, site, 5)
+    gathered = LayerBias(heads, site).gathered(frame)
+    index, bias = np.broadcast_arrays(gathered.index.numpy(), gathered.bias.numpy())
+    matrix = np.full((*index.shape[:3], frame.keys), CLOSED, np.float32)
+    for s, h, i, k in np.ndindex(index.shape):
+        if bias[s, h, i, k] > CLOSED / 2:
+            cell = matrix[s, h, i]
+            assert cell[index[s, h, i, k]] == np.float32(CLOSED), "a key is counted twice"
+            cell[index[s, h, i, k]] = bias[s, h, i, k]
+    expected = slow_dense(heads, frame)
+    assert np.array_equal(np.broadcast_to(matrix, expected.shape), expected)
+
+
+@given(SEEDS, st.sampled_from(["self", "cross"]), st.integers(1, 9))
+def test_rows_decoded_with_a_cache_are_rows_of_the_whole_matrix(seed, site, past):
+    rng = random.Random(seed)
+    whole = random_frame(rng, site, 3, 0, 11)
+    heads = random_heads(rng, site, 2, 0.2)
+    bias = LayerBias(heads, site)
+    keys = past + 2 if site == "self" else whole.keys
+    later = Frame(site, torch.arange(past, past + 2), keys, whole.lengths, whole.delimiters)
+    matrix = bias.dense(whole) + torch.where(whole.mask(), 0.0, CLOSED)
+    rows = bias.dense(later) + torch.where(later.mask(), 0.0, CLOSED)
+    assert torch.equal(rows, matrix[:, :, past : past + 2, :keys])
+
+
+@given(SEEDS, st.sampled_from(SITES))
+def test_one_layout_for_all_is_the_layout_of_each(seed, site):
+    rng = random.Random(seed)
+    one = random_frame(rng, site, 1, 0, 7)
+    places = None if one.delimiters is None else one.delimiters.expand(3, -1)
+    three = Frame(site, one.rows, one.keys, one.lengths.expand(3), places)
+    bias = LayerBias(random_heads(rng, site, 2), site)
+    assert torch.equal(
+        bias.dense(one).expand(3, -1, -1, -1), bias.dense(three).expand(3, -1, -1, -1)
+    )
+
+
+@given(SEEDS, st.sampled_from(SITES))
+def test_no_line_opens_padding_or_the_future(seed, site):
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 3, 0, 7)
+    dense = LayerBias(random_heads(rng, site, 5), site).dense(frame).expand(3, -1, -1, -1)
+    allowed = frame.mask().expand(len(frame.lengths), 1, len(frame.rows), -1).expand(dense.shape)
+    assert (dense[~allowed] == CLOSED).all()
+
+
+def test_a_source_by_hand():
+    """Row 0 of an addition writes the last digits, row 2 is past both operands."""
+    frame = Frame("cross", torch.arange(4), 9, torch.tensor([8]), torch.tensor([[0, 3, 7]]))
+    #            0 1 2 3 4 5 6 7 8
+    # source:    $ 1 2 + 0 0 3 & @
+    heads = (
+        (Line("anti", 1, 0, -0.5),),
+        (Line("anti", 2, -1, -0.5),),
+        (Line("vert", 2, 0, -0.5),),
+        (Line("diag", 2, 0, -0.5),),
+        (Line("anti", CORNER, 1, -0.5), Line("vert", CORNER, 6, 0.0)),
+    )
+    dense = LayerBias(heads, "cross").dense(frame)[0]
+    opened = [[(row == -0.5).nonzero()[:, 0].tolist() for row in head] for head in dense]
+    assert opened[0] == [[2], [1], [0], [0]]
+    assert opened[1] == [[7], [6], [5], [4]]
+    assert opened[2] == [[7], [7], [7], [7]]
+    assert opened[3] == [[4], [5], [6], [7]]
+    assert opened[4] == [[], [5], [4], [3]]  # in row 0 both meet on key 6: the higher counts
+    assert dense[4, 0].tolist() == [CLOSED] * 6 + [0.0] + [CLOSED] * 2
+
+
+def test_lines_that_meet_count_once_with_the_highest_value():
+    heads = ((Line("diag", 0, 0, -3.0), Line("vert", 0, 1, -1.0), Line("anti", 0, 0, -2.0)),)
+    frame = Frame("self", torch.arange(3), 3, torch.tensor([3]))
+    bias = LayerBias(heads, "self").dense(frame)[0, 0]
+    assert bias[0].tolist() == [-1.0, CLOSED, CLOSED]
+    assert bias[1].tolist() == [-2.0, -1.0, CLOSED]
+    assert bias[2].tolist() == [-2.0, -1.0, -3.0]
+    open_ = LayerBias(heads, "self").gathered(frame).bias > CLOSED / 2
+    assert open_.sum(-1)[0, 0].tolist() == [1, 2, 3]
+
+
+def test_equal_lines_count_once():
+    heads = ((Line("diag", 0, 0, -1.0),) * 3,)
+    frame = Frame("self", torch.arange(5), 5, torch.tensor([5]))
+    open_ = LayerBias(heads, "self").gathered(frame).bias > CLOSED / 2
+    assert (open_.sum(-1) == 1).all()
+
+
+def test_a_corner_line_that_leaves_the_matrix_closes_its_row():
+    frame = Frame("cross", torch.arange(5), 3, torch.tensor([3]))
+    bias = LayerBias(((Line("diag", CORNER, 1),),), "cross")
+    assert bias.may_close_rows
+    assert (bias.dense(frame)[0, 0] == 0).nonzero().tolist() == [[0, 1], [1, 2]]
+    assert not LayerBias(((Line("diag", 1, 1),),), "cross").may_close_rows
+
+
+def test_layers_know_how_few_keys_their_rows_read():
+    line, corner = (Line("diag", 0, 0),), (Line("diag", CORNER, 0),)
+    for heads, restricted, single in (
+        ((line, line), True, True),
+        ((line, line * 2), True, False),
+        ((line, corner), True, False),
+        ((line, ()), False, False),
+    ):
+        bias = LayerBias(heads, "self")
+        assert (bias.restricted, bias.single) == (restricted, single)
+
+
+# Masks and delimiters
+
+
+def test_masks_close_padding_and_the_future():
+    lengths = torch.tensor([2, 3])
+    cross = Frame("cross", torch.arange(4), 3, lengths).mask().expand(2, 1, 4, 3)
+    assert cross[0, 0].tolist() == [[True, True, False]] * 4
+    assert cross[1].all()
+    own = Frame("self", torch.tensor([1, 2]), 3, lengths).mask()
+    assert own[0, 0].tolist() == [[True, True, False], [True, True, True]]
+
+
+def test_delimiters_are_found_in_every_row():
+    ids = torch.tensor([[9, 1, 8, 1, 9, 0, 0], [9, 1, 1, 1, 8, 1, 9], [9, 1, 9, 0, 0, 0, 0]])
+    places = delimiter_positions(ids, [8, 9])
+    assert places.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
+    assert delimiter_positions(ids, []).shape == (3, 0)
+
+
+def test_alike():
+    assert alike(None) and alike(torch.tensor([5, 5, 5])) and alike(torch.tensor([[1, 2], [1, 2]]))
+    assert not alike(torch.tensor([5, 5, 4]))
+
+
+# Attention
+
+
+def attend(
+    attention: Attention,
+    frame: Frame,
+    bias: LayerBias | None,
+    path: str,
+    given: Tensor,
+    memory: Tensor,
+    weights: bool = False,
+) -> tuple[Tensor, list[Tensor]]:
+    """The output, and the gradients of a fixed function of it."""
+    scheme = build_scheme("none", attention.query.in_features, attention.heads)
+    x, source = given.clone().requires_grad_(), memory.clone().requires_grad_()
+    single = is_single(bias, path, weights)
+    keys, values = attention.project(source, torch.arange(frame.keys), scheme, single)
+    out, _ = attention(x, keys, values, frame, scheme, bias, path=path, weights=weights)
+    mix = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
+    wanted = [x, source, *attention.parameters()]
+    # where each row reads one key, no query is compared, and its gradient is nought
+    gradients = torch.autograd.grad((out * mix).sum(), wanted, materialize_grads=True)
+    return out.detach(), list(gradients)
+
+
+def inputs(seed: int, frame: Frame, samples: int) -> tuple[Attention, Tensor, Tensor]:
+    torch.manual_seed(seed % 1009)
+    attention = Attention(15, 5, 0.0).double()
+    x = torch.randn(samples, len(frame.rows), 15, dtype=torch.float64)
+    return attention, x, torch.randn(samples, frame.keys, 15, dtype=torch.float64)
+
+
+@given(SEEDS, st.sampled_from(SITES), st.booleans(), st.integers(0, 4), st.booleans())
+def test_attention_along_lines_is_dense_attention(seed, site, shared, past, single):
+    """In value and in gradient, whether the samples are laid out alike or not."""
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 1 if shared else 3, past, 7)
+    bias = LayerBias(random_heads(rng, site, 5, single=single), site)
+    assert bias.single or not single
+    attention, x, memory = inputs(seed, frame, 3)
+    dense, dense_gradients = attend(attention, frame, bias, "dense", x, memory)
+    lines, lines_gradients = attend(attention, frame, bias, "lines", x, memory)
+    torch.testing.assert_close(lines, dense, rtol=1e-9, atol=1e-10)
+    for a, b in zip(lines_gradients, dense_gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
+
+
+@given(SEEDS, st.sampled_from(SITES), st.sampled_from(["none", "all", "some"]))
+def test_attention_with_weights_is_attention_without(seed, site, biased):
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 3, 0, 7)
+    heads = random_heads(rng, site, 5, 0.5 if biased == "some" else 0.0)
+    bias = None if biased == "none" else LayerBias(heads, site)
+    attention, x, memory = inputs(seed, frame, 3)
+    plain, gradients = attend(attention, frame, bias, "dense", x, memory)
+    seen, seen_gradients = attend(attention, frame, bias, "dense", x, memory, weights=True)
+    torch.testing.assert_close(seen, plain, rtol=1e-9, atol=1e-10)
+    for a, b in zip(seen_gradients, gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
+
+
+@given(SEEDS, st.sampled_from(SITES))
+def test_attention_is_softmax_of_scores_and_bias(seed, site):
+    """Against the formula, row by row; a row without a key gives nothing but the output's bias."""
+    rng = random.Random(seed)
+    frame = random_frame(rng, site, 2, 0, 5)
+    heads = random_heads(rng, site, 5)
+    attention, x, memory = inputs(seed, frame, 2)
+    out, _ = attend(attention, frame, LayerBias(heads, site), "auto", x, memory)
+    bias = slow_dense(heads, frame)
+    with torch.no_grad():
+        q, k, v = attention.query(x), attention.key(memory), attention.value(memory)
+        for s in range(2):
+            for i in range(len(frame.rows)):
+                mixed = torch.zeros(15, dtype=torch.float64)
+                for h in range(5):
+                    part = slice(3 * h, 3 * h + 3)
+                    opened = [j for j in range(frame.keys) if bias[s, h, i, j] > CLOSED / 2]
+                    if not opened:
+                        continue
+                    scores = torch.stack(
+                        [
+                            q[s, i, part] @ k[s, j, part] / 3**0.5 + float(bias[s, h, i, j])
+                            for j in opened
+                        ]
+                    )
+                    mixed[part] = scores.softmax(0) @ v[s, opened][:, part]
+                torch.testing.assert_close(out[s, i], attention.output(mixed), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_the_gathered_path_scores_the_lines_only(monkeypatch, lines):
+    """Beyond ``GATHER_FROM`` keys ``auto`` builds no matrix of rows by keys."""
+    bias = LayerBias(((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5, "cross")
+    rows, keys = 101, 211
+    frame = Frame(
+        "cross", torch.arange(rows), keys, torch.tensor([keys]), torch.tensor([[0, keys - 1]])
+    )
+    attention, x, memory = inputs(0, frame, 1)
+    expected, _ = attend(attention, frame, bias, "dense", x, memory)
+    monkeypatch.setattr(LayerBias, "dense", lambda *_: pytest.fail("built a matrix"))
+    out, _ = attend(attention, frame, bias, "auto", x, memory)
+    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-10)

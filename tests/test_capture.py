@@ -1,0 +1,139 @@
+"""Capture: the attention that calibration reads is the model's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from abc_calib.calibration import capture as module
+from abc_calib.calibration.capture import (
+    average_attention,
+    capture,
+    correct_samples,
+    same_shape,
+)
+from abc_calib.data import Batch
+from abc_calib.evaluation import greedy_matches
+
+
+@pytest.fixture
+def chunks_of_three(monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 3)
+
+
+@pytest.mark.parametrize("encoder_layers", [0, 2])
+def test_captured_attention_is_that_of_each_sample_alone(
+    make_source, model_for, chunks_of_three, encoder_layers
+):
+    source = make_source("addition")
+    model = model_for(source, encoder_layers=encoder_layers, decoder_layers=2)
+    batch = source.training(0, 7)
+    parts = list(capture(model, batch))
+    assert [len(part.rows["cross"]) for part in parts] == [3, 3, 1]
+    pad = source.vocabulary.pad
+    for n in range(len(batch)):
+        part, at = parts[n // 3], n % 3
+        s, t = int((batch.source[n] != pad).sum()), int((batch.target[n] != pad).sum())
+        alone = model(
+            batch.source[n : n + 1, :s],
+            decoder_input_ids=model.shifted(batch.target[n : n + 1, :t]),
+            output_attentions=True,
+        )
+        expected = {
+            "encoder": alone.encoder_attentions or (),
+            "self": alone.decoder_attentions,
+            "cross": alone.cross_attentions,
+        }
+        for site, size in {"encoder": (s, s), "self": (t, t), "cross": (t, s)}.items():
+            assert part.rows[site][at].sum() == size[0] or not expected[site]
+            assert len(part.weights[site]) == len(expected[site])
+            for seen, wanted in zip(part.weights[site], expected[site], strict=True):
+                small = seen[at, :, : size[0], : size[1]]
+                torch.testing.assert_close(small, wanted[0], rtol=1e-4, atol=1e-6)
+                assert not seen[at, :, : size[0], size[1] :].any()
+
+
+@pytest.mark.parametrize("site", ["encoder", "self", "cross"])
+def test_rows_of_captured_attention_sum_to_one(make_source, model_for, site):
+    source = make_source("addition")
+    model = model_for(source, encoder_layers=1)
+    (part,) = capture(model, source.training(0, 11))
+    for layer in part.weights[site]:
+        rows = layer.transpose(1, 2)[part.rows[site]]
+        torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:2]))
+
+
+def test_frames_say_where_the_delimiters_stand(make_source, model_for):
+    source = make_source("addition")
+    batch = source.training(0, 11)
+    (part,) = capture(model_for(source), batch)
+    frame = part.frames["cross"]
+    assert frame.keys == batch.source.shape[1]
+    for row in range(11):
+        operands = batch.problems.operands
+        width = max(o.lengths[row] for o in operands)
+        assert frame.delimiters[row].tolist() == [0, width + 1, 2 * width + 2]
+        assert int(frame.lengths[row]) == 2 * width + 3
+
+
+def test_correct_samples_are_those_that_greedy_decoding_gets_right(half_trained):
+    source, model = half_trained
+    batch = source.training(10**6, 200)
+    right, share = correct_samples(model, batch)
+    expected = greedy_matches(model, batch)
+    assert 0 < len(right) < 200
+    assert share == pytest.approx(len(right) / 200)
+    assert torch.equal(right.source, batch.source[expected])
+    assert torch.equal(right.target, batch.target[expected])
+    again = source.layout.lay_out(source.task, source.vocabulary, right.problems)
+    s, t = again.source.shape[1], again.target.shape[1]
+    assert torch.equal(right.source[:, :s], again.source)
+    assert torch.equal(right.target[:, :t], again.target)
+
+
+def test_same_shape_keeps_the_most_common_shape_without_padding(make_source):
+    source = make_source("addition")
+    batch = source.training(3, 300)
+    pad = source.vocabulary.pad
+    kept = same_shape(batch, pad)
+    assert not (kept.source == pad).any() and not (kept.target == pad).any()
+    shapes = [
+        (int((s != pad).sum()), int((t != pad).sum()))
+        for s, t in zip(batch.source, batch.target, strict=True)
+    ]
+    most = max(shapes.count(shape) for shape in set(shapes))
+    assert len(kept) == most
+    assert shapes.count((kept.source.shape[1], kept.target.shape[1])) == most
+    first = source.task.write(kept.problems, 0)
+    assert source.task.solve(first) == source.task.read(
+        source.vocabulary.text(kept.target[0].tolist())[::-1]
+    )
+
+
+def test_the_average_is_the_mean_over_samples(make_source, model_for, chunks_of_three):
+    source = make_source("successor")
+    model = model_for(source, encoder_layers=1, decoder_layers=2)
+    batch = same_shape(source.training(0, 40), source.vocabulary.pad)
+    average = average_attention(model, batch)
+    assert {site: len(layers) for site, layers in average.items()} == {
+        "encoder": 1,
+        "self": 2,
+        "cross": 2,
+    }
+    output = model(
+        batch.source, decoder_input_ids=model.shifted(batch.target), output_attentions=True
+    )
+    for site, layers in {
+        "encoder": output.encoder_attentions,
+        "self": output.decoder_attentions,
+        "cross": output.cross_attentions,
+    }.items():
+        expected = torch.stack([layer.mean(0) for layer in layers])
+        torch.testing.assert_close(torch.from_numpy(average[site]), expected)
+
+
+def test_a_site_without_layers_has_no_average(make_source, model_for):
+    source = make_source("successor")
+    batch = source.validation(5)
+    short = Batch(batch.source[:, :8], batch.target[:, :7], batch.problems)
+    assert set(average_attention(model_for(source), short)) == {"self", "cross"}

@@ -1,0 +1,245 @@
+"""Data: how problems are laid out, which numbers train, and tests that never change."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_calib.data import Batch, Format, Source, Split
+from abc_calib.errors import UsageError
+from abc_calib.vocabulary import Vocabulary
+from tasks import TASKS, Digits, get_task
+
+
+def texts(ids: torch.Tensor, vocabulary: Vocabulary) -> list[str]:
+    """Rows of ids as text, padding and all."""
+    return ["".join(vocabulary.symbols[i] for i in row) for row in ids.tolist()]
+
+
+def laid_out(task: str, source: str, layout: str, base: int | None = None) -> tuple[str, str]:
+    rule = get_task(task, base=base)
+    vocabulary = Vocabulary(rule)
+    batch = Format(layout).lay_out(rule, vocabulary, rule.parse(source))
+    return texts(batch.source, vocabulary)[0], texts(batch.target, vocabulary)[0]
+
+
+# Formats
+
+
+@pytest.mark.parametrize(
+    ("task", "base", "layout", "source", "read", "write"),
+    [
+        ("addition", 10, "free", "6+35", "$06+35&", "14&"),
+        ("addition", 10, "free", "35+6", "$35+06&", "14&"),
+        ("addition", 10, "free", "99+1", "$99+01&", "001&"),
+        ("addition", 10, "free", "0+0", "$0+0&", "0&"),
+        ("addition", 10, "fixed:4", "6+35", "$0006+0035&", "1400&"),
+        ("addition", 10, "fixed:2", "99+1", "$99+01&", "001&"),
+        ("addition", 16, "free", "ff+1", "$ff+01&", "001&"),
+        ("successor", 10, "free", "199", "$199&", "002&"),
+        ("successor", 10, "free", "999", "$999&", "0001&"),
+        ("successor", 10, "fixed:5", "199", "$00199&", "00200&"),
+        ("multiplication", 10, "free", "123*6", "$123*6&", "837&"),
+        ("multiplication", 10, "free", "999*9", "$999*9&", "1998&"),
+        ("multiplication", 10, "free", "123*0", "$123*0&", "000&"),
+        ("multiplication", 10, "fixed:5", "123*6", "$00123*6&", "83700&"),
+        ("parity", 2, "free", "1011", "$1011&", "1001&"),
+        ("parity", 2, "fixed:6", "1011", "$001011&", "100111&"),
+    ],
+)
+def test_layout_by_hand(task, base, layout, source, read, write):
+    assert laid_out(task, source, layout, base) == (read, write)
+
+
+def test_rows_of_unequal_length_are_padded_at_the_right():
+    rule = get_task("addition")
+    vocabulary = Vocabulary(rule)
+    first, second = rule.parse("6+35"), rule.parse("7+777")
+    operands = tuple(
+        Digits(np.concatenate([a.widened(3), b.widened(3)]), np.append(a.lengths, b.lengths))
+        for a, b in zip(first.operands, second.operands, strict=True)
+    )
+    problems = type(first)(operands, rule.answer(*operands))
+    batch = Format("free").lay_out(rule, vocabulary, problems)
+    assert texts(batch.source, vocabulary) == ["$06+35&@@", "$007+777&"]
+    assert texts(batch.target, vocabulary) == ["14&@", "487&"]
+    assert batch.source.dtype == batch.target.dtype == torch.int64
+
+
+def test_the_vocabulary_of_base_ten_is_the_papers():
+    vocabulary = Vocabulary(get_task("addition"))
+    assert "".join(vocabulary.symbols) == "0123456789+*$&@"
+    assert len(vocabulary) == 15
+    assert (vocabulary.sos, vocabulary.eos, vocabulary.pad) == (12, 13, 14)
+    assert vocabulary.text([12, 1, 2, 14, 13, 3]) == "12"
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "",
+        "Free",
+        "free:3",
+        "fixed",
+        "fixed:",
+        "fixed:0",
+        "fixed:-1",
+        "fixed:x",
+        "fixed:1.5",
+        "fixed:²",
+    ],
+)
+def test_unknown_formats_are_refused(layout):
+    with pytest.raises(UsageError, match="choose free or fixed:N, as in fixed:60"):
+        Format(layout)
+
+
+def test_an_operand_wider_than_the_format_is_refused():
+    with pytest.raises(ValueError, match=r"4 digits does not fit 3: use the format free, or fixed"):
+        laid_out("addition", "1234+1", "fixed:3")
+
+
+@given(
+    st.sampled_from(list(TASKS)),
+    st.integers(2, 36),
+    st.sampled_from(["free", "fixed:9"]),
+    st.sampled_from(["uniform", "balanced", "carry", "mixed"]),
+    st.integers(1, 9),
+    st.integers(0, 2**32),
+)
+def test_what_is_laid_out_reads_back_as_the_problem(name, base, layout, law, length, seed):
+    rule = get_task(name, base=2 if name == "parity" else base)
+    vocabulary = Vocabulary(rule)
+    problems = rule.sample(np.random.default_rng(seed), 5, length, law, exact=True)
+    batch = Format(layout).lay_out(rule, vocabulary, problems)
+    for row in range(5):
+        source = texts(batch.source, vocabulary)[row].rstrip("@")
+        target = texts(batch.target, vocabulary)[row].rstrip("@")
+        assert source[0] == "$" and source[-1] == target[-1] == "&"
+        wanted = rule.write(problems, row)
+        assert rule.write(rule.parse(source[1:-1]), 0) == wanted
+        assert rule.read(target[:-1][::-1]) == rule.solve(wanted)
+        assert vocabulary.text(batch.target[row].tolist()) == target[:-1]
+
+
+# The split
+
+
+@cache
+def source_of(name: str, base: int, seed: int, law: str = "mixed", layout: str = "free") -> Source:
+    rule = get_task(name, base=base)
+    return Source(rule, Format(layout), seed, law, rule.train_length)
+
+
+def numbers(batch: Batch, base: int) -> set[int]:
+    """The operands of more than three digits."""
+    found: set[int] = set()
+    for operand in batch.problems.operands:
+        found |= set(operand.as_integers(base)[operand.lengths > 3].tolist())
+    return found
+
+
+@pytest.mark.parametrize("law", ["mixed", "uniform"])
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [("addition", 10), ("multiplication", 10), ("successor", 7), ("parity", 2), ("addition", 36)],
+)
+def test_training_numbers_and_held_out_numbers_never_meet(name, base, law):
+    source = source_of(name, base, 3, law)
+    trained: set[int] = set()
+    for step in range(40):
+        trained |= numbers(source.training(step, 128), base)
+    trained |= numbers(source.training(2**31, 256, exact=True), base)
+    held_out = numbers(source.validation(500), base)
+    for length in range(5 if base == 2 else 4, source.length + 1):
+        held_out |= numbers(source.test(length, 150), base)
+        held_out |= numbers(source.test(length, 50, "carry"), base)
+    assert len(trained) > 300 and len(held_out) > 100
+    assert not trained & held_out
+
+
+def test_an_eighth_of_the_numbers_is_held_out():
+    for base in (10, 36):
+        rule = get_task("successor", base=base)
+        drawn = rule.sample(np.random.default_rng(0), 20_000, rule.train_length, exact=True)
+        share = Split(base, 0).held_out(drawn.operands[0]).mean()
+        assert abs(share - 1 / 8) < 0.01
+
+
+def test_another_seed_holds_out_other_numbers():
+    drawn = get_task("successor").sample(np.random.default_rng(0), 2000, 6, exact=True).operands[0]
+    one, same, other = (Split(10, seed).held_out(drawn) for seed in (0, 0, 1))
+    assert (one == same).all()
+    assert (one != other).mean() > 0.1
+
+
+def test_numbers_of_three_digits_are_all_for_training():
+    source = source_of("successor", 10, 0)
+    every = source.task.parse("0").operands[0]
+    every = Digits(np.array(list(np.ndindex(10, 10, 10)), np.uint8), np.full(1000, 3))
+    assert not source.split.held_out(every).any()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+def test_every_length_can_be_tested_in_base_two(length):
+    """Also where the permutation happens to hold out none of the few numbers of that length."""
+    for seed in range(6):
+        batch = source_of("parity", 2, seed).test(length, 2)
+        assert (batch.problems.operands[0].lengths == length).all()
+
+
+# Batches
+
+
+def test_training_batches_depend_on_seed_and_step():
+    def batch(seed: int, step: int) -> str:
+        return source_of("addition", 10, seed).training(step, 31).hash()
+
+    assert batch(1, 4) == batch(1, 4)
+    assert len({batch(1, 4), batch(1, 5), batch(2, 4)}) == 3
+
+
+def test_validation_is_of_exactly_the_training_length():
+    batch = source_of("addition", 10, 0).validation(301)
+    assert len(batch) == 301
+    for operand in batch.problems.operands:
+        assert (operand.lengths == 6).all()
+
+
+@pytest.mark.parametrize("law", ["balanced", "carry"])
+@pytest.mark.parametrize("length", [6, 17])
+def test_the_same_seed_gives_the_same_test_set(length, law):
+    def digest(seed: int, n: int = 41) -> str:
+        return source_of("addition", 10, 0).test(length, n, law, seed).hash()
+
+    assert digest(0) == digest(0)
+    assert len({digest(0), digest(1), digest(0, 43)}) == 3
+
+
+def test_beyond_the_training_length_test_sets_do_not_depend_on_the_run():
+    long = [source_of("addition", 10, seed).test(19, 23).hash() for seed in (0, 1)]
+    short = [source_of("addition", 10, seed).test(6, 23).hash() for seed in (0, 1)]
+    assert long[0] == long[1]
+    assert short[0] != short[1]
+
+
+@given(st.sampled_from(list(TASKS)), st.integers(1, 60), st.sampled_from(["balanced", "carry"]))
+def test_test_sets_have_exactly_the_asked_length(name, length, law):
+    source = source_of(name, 2 if name == "parity" else 10, 1)
+    batch = source.test(length, 7, law)
+    assert len(batch) == 7
+    assert (batch.problems.operands[0].lengths == length).all()
+
+
+def test_the_hash_sees_every_token():
+    batch = source_of("addition", 10, 0).test(9, 5)
+    changed = Batch(batch.source, batch.target.clone(), batch.problems)
+    changed.target[3, 2] += 1
+    assert changed.hash() != batch.hash()
+    swapped = Batch(batch.source.flip(0), batch.target.flip(0), batch.problems)
+    assert swapped.hash() != batch.hash()

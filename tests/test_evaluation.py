@@ -1,0 +1,232 @@
+"""Evaluation: one pass over the gold output tells what token-by-token decoding would."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from abc_calib import evaluation
+from abc_calib.data import Batch
+from abc_calib.errors import UsageError
+from abc_calib.evaluation import (
+    default_samples,
+    evaluate,
+    exact_matches,
+    greedy_decode,
+    greedy_matches,
+)
+from abc_calib.metrics import wilson_interval
+
+# One pass against greedy decoding
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 7])
+def test_exact_match_is_greedy_decoding_for_a_half_trained_model(half_trained, length):
+    source, model = half_trained
+    batch = source.test(length, 150)
+    right = exact_matches(model, batch)
+    assert right.dtype == torch.bool and right.shape == (150,)
+    assert torch.equal(right, greedy_matches(model, batch))
+
+
+def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong(half_trained):
+    source, model = half_trained
+    batch = source.training(10**6, 400)
+    right = exact_matches(model, batch)
+    assert 0.1 < right.float().mean() < 0.95
+    assert torch.equal(right, greedy_matches(model, batch))
+    decoded = greedy_decode(model, batch.source, batch.target.shape[1])
+    for row in range(400):
+        wanted = source.vocabulary.text(batch.target[row].tolist())
+        assert right[row] == (source.vocabulary.text(decoded[row].tolist()) == wanted)
+
+
+@pytest.mark.parametrize("biased", ["", "lines", "single"])
+@pytest.mark.parametrize("length", [1, 40])
+def test_exact_match_is_greedy_decoding_for_random_models(
+    make_source, model_for, random_bias, length, biased
+):
+    source = make_source("successor", base=2)
+    for seed in range(3):
+        model = model_for(source, seed)
+        if biased:
+            sites = {"self": 1, "cross": 1}
+            bias = random_bias(sites, 2, seed, segments=1, single=biased == "single")
+            model.set_line_bias(bias)
+        batch = source.test(length, 30, seed=seed)
+        assert torch.equal(exact_matches(model, batch), greedy_matches(model, batch))
+
+
+def test_greedy_decoding_pads_what_the_model_left_unwritten(half_trained):
+    source, model = half_trained
+    batch = source.test(1, 2)
+    written = greedy_decode(model, batch.source, 13)
+    assert written.shape == (2, 13)
+    assert (written[:, -1] == source.vocabulary.pad).all()
+
+
+# Screening and chunks, with a model whose every answer is known
+
+
+class Scripted:
+    """A stand-in whose argmax is the target, but for one wrong token in some rows.
+
+    ``wrong[row]`` is the step where it errs. Keeps the shape of every call.
+    """
+
+    config = SimpleNamespace(pad_token_id=14)
+    device = torch.device("cpu")
+
+    def __init__(self, batch: Batch, wrong: dict[int, int]):
+        assert len(batch.source.unique(dim=0)) == len(batch)
+        self.answers = {}
+        self.calls: list[tuple[int, int]] = []
+        for row, (source, target) in enumerate(zip(batch.source, batch.target, strict=True)):
+            answer = target.clone()
+            if row in wrong:
+                answer[wrong[row]] = (answer[wrong[row]] + 1) % 10
+            self.answers[tuple(source.tolist())] = answer
+
+    def eval(self) -> None:
+        pass
+
+    def shifted(self, target: Tensor) -> Tensor:
+        return target
+
+    def __call__(self, source: Tensor, mask: Tensor, decoder_input_ids: Tensor):
+        steps = decoder_input_ids.shape[1]
+        self.calls.append((len(source), steps))
+        ids = torch.stack([self.answers[tuple(row.tolist())][:steps] for row in source])
+        return SimpleNamespace(logits=torch.nn.functional.one_hot(ids, 15).float())
+
+
+@pytest.mark.parametrize("chunk", [None, 200])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.45, 0.55, 0.9, 1.0])
+@pytest.mark.parametrize("length", [5, 31, 60])
+def test_screening_changes_no_result(make_source, monkeypatch, length, share, chunk):
+    """Rows err at any step: the first, one beyond the screening, EOS, or none."""
+    if chunk:
+        monkeypatch.setattr(evaluation, "TOKENS_PER_CHUNK", chunk)
+    batch = make_source("addition").test(length, 97)
+    rng = np.random.default_rng(length)
+    rows = rng.permutation(97)[: round(97 * share)]
+    ends = (batch.target == 13).int().argmax(1)
+    wrong = {}
+    for n, row in enumerate(rows.tolist()):
+        end = int(ends[row])
+        wrong[row] = [0, min(15, end), min(16, end), end, int(rng.integers(0, end + 1))][n % 5]
+    expected = torch.tensor([row not in wrong for row in range(97)])
+    assert torch.equal(exact_matches(Scripted(batch, wrong), batch), expected)
+
+
+def test_rows_that_fail_early_are_not_decoded_to_the_end(make_source):
+    batch = make_source("addition").test(60, 97)
+    model = Scripted(batch, dict.fromkeys(range(90), 3))
+    assert exact_matches(model, batch).sum() == 7
+    steps = batch.target.shape[1]
+    assert sum(rows for rows, seen in model.calls if seen == steps) == 7
+    assert {seen for _, seen in model.calls} == {evaluation.SCREEN_STEPS, steps}
+
+
+def test_chunks_bound_the_tokens_of_a_pass(make_source, monkeypatch):
+    monkeypatch.setattr(evaluation, "TOKENS_PER_CHUNK", 300)
+    batch = make_source("addition").test(11, 53)
+    model = Scripted(batch, {})
+    assert exact_matches(model, batch).all()
+    tokens = batch.source.shape[1] + batch.target.shape[1]
+    assert sum(rows for rows, _ in model.calls) == 53
+    assert all(rows * tokens <= 300 for rows, _ in model.calls)
+
+
+def test_tokens_after_the_end_do_not_count(make_source):
+    batch = make_source("addition").training(0, 53)
+    assert (batch.target[:, -1] == 14).any()
+    wrong = {row: int((batch.target[row] != 14).sum()) for row in range(53)}
+    inside = {row: step for row, step in wrong.items() if step < batch.target.shape[1]}
+    assert exact_matches(Scripted(batch, inside), batch).all()
+
+
+def test_an_empty_batch_has_no_matches(half_trained):
+    source, model = half_trained
+    batch = source.validation(3)
+    batch = Batch(batch.source[:0], batch.target[:0], batch.problems.take(np.arange(0)))
+    assert exact_matches(model, batch).shape == greedy_matches(model, batch).shape == (0,)
+
+
+# Tables
+
+
+@pytest.mark.parametrize("base", range(2, 37))
+def test_default_samples_are_the_papers(base):
+    for length in range(1, 60):
+        assert default_samples(base, length) == min(base**length - base ** (length - 1), 10_000)
+
+
+def test_default_samples_by_hand():
+    assert [default_samples(10, n) for n in (1, 2, 4, 5, 50, 10**6)] == [9, 90, 9000] + [10_000] * 3
+
+
+def test_a_table_has_a_row_for_every_set_and_length(half_trained):
+    source, model = half_trained
+    seen = []
+    rows = evaluate(model, source, [2, 5], 40, ["random", "carry"], seed=3, on_row=seen.append)
+    assert seen == rows
+    assert [(row.set, row.length) for row in rows] == [
+        ("random", 2), ("random", 5), ("carry", 2), ("carry", 5),
+    ]  # fmt: skip
+    for row in rows:
+        batch = source.test(row.length, 40, {"random": "balanced"}.get(row.set, row.set), 3)
+        right = int(exact_matches(model, batch).sum())
+        assert (row.n, row.correct, row.test_seed) == (40, right, 3)
+        assert row.accuracy == pytest.approx(100 * right / 40)
+        assert row.test_hash == batch.hash()
+        low, high = wilson_interval(right, 40)
+        assert (row.low, row.high) == pytest.approx((100 * low, 100 * high), abs=1e-3)
+        assert row.as_dict()["length"] == row.length
+    assert len({row.test_hash for row in rows}) == 4
+
+
+def test_greedy_and_one_pass_tables_agree(half_trained):
+    source, model = half_trained
+    tables = [evaluate(model, source, [3, 5, 9], 60, greedy=greedy) for greedy in (False, True)]
+    assert [row.correct for row in tables[0]] == [row.correct for row in tables[1]]
+    assert [row.test_hash for row in tables[0]] == [row.test_hash for row in tables[1]]
+
+
+def test_the_papers_number_of_samples_is_the_default(half_trained):
+    source, model = half_trained
+    assert [row.n for row in evaluate(model, source, [1, 2, 3])] == [2, 6, 18]
+
+
+@pytest.mark.parametrize("lengths", [[0], [5, -3, 1]])
+def test_lengths_below_one_are_refused(half_trained, lengths):
+    source, model = half_trained
+    with pytest.raises(UsageError, match=f"length {min(lengths)} is not possible: give 1 or more"):
+        evaluate(model, source, lengths)
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(
+    ("correct", "n", "low", "high"),
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+    ],
+)
+def test_wilson_interval_gives_published_values(correct, n, low, high):
+    """The first four are Newcombe's (1998), table I, method 3."""
+    assert wilson_interval(correct, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_wilson_interval_of_nothing_is_everything():
+    assert wilson_interval(0, 0) == (0.0, 1.0)

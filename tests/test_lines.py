@@ -1,0 +1,229 @@
+"""Lines: their geometry, their file, and the refusal of those that do not fit a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from abc_calib.calibration.lines import (
+    CORNER,
+    DIRECTIONS,
+    SITES,
+    Line,
+    LineBias,
+    corner_key,
+    segment_key,
+)
+from abc_calib.errors import AbcError, UsageError
+
+LINES = st.builds(
+    Line,
+    st.sampled_from(DIRECTIONS),
+    st.integers(CORNER, 3),
+    st.integers(-40, 40),
+    st.floats(-50, 0, allow_nan=False),
+)
+HEADS = st.lists(st.lists(LINES, max_size=3).map(tuple), min_size=2, max_size=2).map(tuple)
+BIASES = st.dictionaries(
+    st.sampled_from(SITES), st.lists(HEADS, min_size=1, max_size=3).map(tuple)
+).map(LineBias)
+
+
+def some_bias() -> LineBias:
+    """Two layers of cross-attention and one of self-attention, two heads each."""
+    anti, vert = Line("anti", 2, -1, -0.25), Line("vert", 1, 0)
+    return LineBias(
+        {"cross": (((anti,), (vert, anti)), ((), (vert,))), "self": (((Line("diag", 0, -1),), ()),)}
+    )
+
+
+# Geometry
+
+
+@pytest.mark.parametrize(
+    ("direction", "offset", "keys"),
+    [
+        ("diag", 0, [0, 1, 2]),
+        ("diag", -1, [-1, 0, 1]),
+        ("anti", 0, [4, 3, 2]),
+        ("anti", 2, [2, 1, 0]),
+        ("anti", -1, [5, 4, 3]),
+        ("vert", 3, [3, 3, 3]),
+    ],
+)
+def test_corner_lines_of_five_keys_by_hand(direction, offset, keys):
+    assert [corner_key(direction, offset, row, 5) for row in range(3)] == keys
+    assert corner_key(direction, offset, np.arange(3), 5).tolist() == keys
+
+
+@pytest.mark.parametrize(
+    ("direction", "offset", "keys"),
+    [
+        ("diag", 0, [4, 5, 6]),
+        ("diag", 2, [6, 7, 8]),
+        ("anti", 0, [6, 5, 4]),
+        ("anti", -1, [7, 6, 5]),
+        ("vert", 0, [7, 7, 7]),
+        ("vert", 3, [4, 4, 4]),
+    ],
+)
+def test_lines_of_a_segment_from_3_to_7_by_hand(direction, offset, keys):
+    """The delimiters are keys 3 and 7; the operand's three digits keys 4, 5 and 6."""
+    assert [segment_key(direction, offset, row, 3, 7) for row in range(3)] == keys
+    assert segment_key(direction, offset, np.arange(3), 3, 7).tolist() == keys
+
+
+@given(st.integers(1, 13), st.integers(1, 17), st.sampled_from(DIRECTIONS))
+def test_every_cell_lies_on_exactly_one_line_of_each_direction(rows, keys, direction):
+    on = np.zeros((rows, keys), int)
+    for offset in range(-rows - keys, rows + keys + 1):
+        for row in range(rows):
+            key = corner_key(direction, offset, row, keys)
+            if 0 <= key < keys:
+                on[row, key] += 1
+    assert (on == 1).all()
+
+
+def test_a_segment_of_the_whole_source_is_the_corner_of_its_digits():
+    """Between an SOS before key 0 and an EOS after the last, both anchors name one line."""
+    for direction in ("diag", "anti"):
+        for row in range(11):
+            assert segment_key(direction, 2, row, -1, 11) == corner_key(direction, 2, row, 11)
+
+
+def test_labels_tell_lines_apart():
+    lines = [
+        Line(direction, segment, offset)
+        for direction in DIRECTIONS
+        for segment in (CORNER, 0, 1, 2)
+        for offset in (-2, 0, 2)
+    ]
+    assert len({line.label("cross") for line in lines}) == len(lines)
+    assert Line("anti", 2, -1).label("cross") == "anti -1 segment 2"
+    assert Line("anti", CORNER, 3).label("cross") == "anti +3 corner"
+    assert (Line("anti", CORNER, 3).anchor, Line("anti", 0, 3).anchor) == ("corner", "segment")
+
+
+# LineBias
+
+
+def test_a_bias_knows_its_transparent_heads():
+    assert some_bias().transparent() == [("cross", 1, 0), ("self", 0, 1)]
+
+
+def test_a_site_that_is_not_named_has_no_heads():
+    assert some_bias().heads("encoder", 0) is None
+    assert some_bias().heads("cross", 1) == ((), (Line("vert", 1, 0),))
+
+
+def test_with_value_changes_values_only():
+    before, after = some_bias(), some_bias().with_value(-3.0)
+    assert after.with_value(0.0) == before.with_value(0.0)
+    values = [line.value for site in after.sites.values() for la in site for h in la for line in h]
+    assert values == [-3.0] * 5
+
+
+def test_unknown_sites_and_directions_are_refused():
+    with pytest.raises(UsageError, match="unknown site 'decoder': choose one of encoder, self, c"):
+        LineBias({"decoder": ()})
+    with pytest.raises(UsageError, match="unknown direction 'down': choose diag, anti, vert"):
+        LineBias({"cross": (((Line("down", 1, 0),),),)})
+
+
+def test_check_accepts_a_model_of_the_same_shape():
+    bias = LineBias({"cross": (((), ()), ((), ()))})
+    bias.check({"cross": 2, "self": 2, "encoder": 0}, heads=2)
+
+
+def test_check_names_what_does_not_fit():
+    with pytest.raises(UsageError, match="the bias has 2 cross-attention layers and the model 3"):
+        some_bias().check({"cross": 3, "self": 3, "encoder": 0}, heads=2)
+    with pytest.raises(UsageError, match="the bias has 2 heads and the model 8: calibrate a model"):
+        some_bias().check({"cross": 2, "self": 1, "encoder": 0}, heads=8)
+    with pytest.raises(UsageError, match="the bias has 1 encoder-attention layers and the model 0"):
+        LineBias({"encoder": (((),),)}).check({"cross": 1, "self": 1}, heads=1)
+
+
+# The file
+
+
+@given(BIASES)
+def test_plain_data_and_back(bias):
+    assert LineBias.from_dict(json.loads(json.dumps(bias.to_dict()))) == bias
+
+
+@given(BIASES)
+def test_save_and_load(tmp_path_factory, bias):
+    path = tmp_path_factory.mktemp("bias") / "bias.safetensors"
+    bias.save(path)
+    assert LineBias.load(path) == bias
+
+
+def test_arrays_are_saved_beside_the_lines(tmp_path):
+    path = tmp_path / "bias.safetensors"
+    attention = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+    some_bias().save(path, attention=attention.transpose(2, 0, 1))
+    saved = load_file(path)
+    assert (saved["attention"] == attention.transpose(2, 0, 1)).all()
+    assert saved["values"].tolist() == [-0.25, 0.0, -0.25, 0.0, 0.0]
+    assert LineBias.load(path) == some_bias()
+
+
+def test_a_missing_file_says_to_calibrate(tmp_path):
+    with pytest.raises(AbcError, match=r"no bias at .*bias.safetensors: run abc calibrate first"):
+        LineBias.load(tmp_path / "bias.safetensors")
+
+
+def damaged(path: Path, how: str) -> None:
+    some_bias().save(path, attention=np.zeros((3, 5), np.float32))
+    values = {"values": np.zeros(3, np.float32)}
+    line = {"direction": "diag", "segment": 0, "offset": 0, "value": 0.0}
+    lines = {
+        "no lines": None,
+        "not json": "{",
+        "not a table": "[]",
+        "other direction": json.dumps({"cross": [[[{**line, "direction": "down"}]]]}),
+        "other site": json.dumps({"decoder": [[[line]]]}),
+        "other field": json.dumps({"cross": [[[{**line, "width": 3}]]]}),
+        "no layers": json.dumps({"cross": 3}),
+    }
+    if how == "empty":
+        path.write_bytes(b"")
+    elif how == "text":
+        path.write_text("these are not lines, and more than eight bytes of it")
+    elif how == "truncated":
+        path.write_bytes(path.read_bytes()[:-7])
+    elif how == "no metadata":
+        save_file(values, path)
+    else:
+        text = lines[how]
+        save_file(values, path, metadata={"lines": text} if text else {"format": "other"})
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "empty",
+        "text",
+        "truncated",
+        "no metadata",
+        "no lines",
+        "not json",
+        "not a table",
+        "other direction",
+        "other site",
+        "other field",
+        "no layers",
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, how):
+    path = tmp_path / "bias.safetensors"
+    damaged(path, how)
+    with pytest.raises(AbcError, match=r"bias.safetensors is not a bias file \(.*calibrate again"):
+        LineBias.load(path)

@@ -1,0 +1,187 @@
+"""The paper's calibration against a literal transcription of its steps 2.1 to 2.3."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from abc_calib.calibration import extend_bias
+from abc_calib.calibration.lines import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.calibration.mean import dense_bias, line_means, mean_lines
+from abc_calib.errors import UsageError
+from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+
+DELTA = {"diag": 1, "anti": -1, "vert": 0}
+DIRS = st.lists(st.sampled_from(DIRECTIONS), min_size=1, max_size=3, unique=True)
+
+
+def line_through(i: int, j: int, delta: int, m: int, n: int) -> list[tuple[int, int]]:
+    """The cells of an ``m`` by ``n`` matrix on the (1, delta)-line through (i, j)."""
+    cells = [(i + k, j + k * delta) for k in range(-m - n - i - j, m + n + i + j)]
+    return [(row, column) for row, column in cells if 0 <= row < m and 0 <= column < n]
+
+
+def brute_force(
+    attention: np.ndarray, shape: tuple[int, int], dirs: list[str], threshold: float
+) -> tuple[np.ndarray, float]:
+    """The extended bias, and how near a line's mean came to a limit."""
+    heads, m, n = attention.shape
+    rows, keys = shape
+    result = np.full((heads, rows, keys), -math.inf)
+    nearest = math.inf
+    for h in range(heads):
+        any_line = False
+        for direction in dirs:
+            delta = DELTA[direction]
+            shift = keys - n if delta < 0 else 0  # align the top-right corners
+            means = {}
+            for i in range(m):
+                for j in range(n):
+                    cells = line_through(i, j, delta, m, n)
+                    mean = math.fsum(attention[h][cell] for cell in cells) / len(cells)
+                    means[min(cells)] = mean
+            values = list(means.values())
+            mu = math.fsum(values) / len(values)
+            sigma = math.sqrt(math.fsum((v - mu) ** 2 for v in values) / len(values))
+            limit = mu + threshold * sigma
+            nearest = min([nearest, *(abs(v - limit) for v in values)])
+            for (i, j), mean in means.items():
+                if mean > limit:
+                    any_line = True
+                    for cell in line_through(i, j + shift, delta, rows, keys):
+                        result[h][cell] = max(result[h][cell], mean - max(values))
+        if not any_line:
+            result[h] = 0.0
+    return result, nearest
+
+
+@st.composite
+def attentions(draw) -> tuple[np.ndarray, tuple[int, int]]:
+    """An averaged attention ``(h, m, n)``, often with a strong line, and a shape to extend to."""
+    h, m, n = draw(st.sampled_from([1, 2])), draw(st.integers(1, 7)), draw(st.integers(1, 11))
+    values = draw(hnp.arrays(np.float64, (h, m, n), elements=st.integers(0, 64))) / 64
+    direction, offset = draw(st.sampled_from([*DIRECTIONS, None])), draw(st.integers(-3, 8))
+    if direction:
+        kept = dense_bias(((Line(direction, CORNER, offset),),), (m, n))[0] == 0
+        values[draw(st.integers(0, h - 1))][kept] += 3
+    return values, (m + draw(st.integers(0, 6)), n + draw(st.integers(0, 6)))
+
+
+@given(attentions(), DIRS, st.sampled_from([-0.5, 0.0, 0.5, 1.0, 1.5, 2.3, 4.0]))
+def test_extend_bias_is_the_papers_algorithm(given_, dirs, threshold):
+    attention, shape = given_
+    expected, nearest = brute_force(attention, shape, dirs, threshold)
+    assume(nearest > 1e-9)  # equality is a matter of rounding
+    bias = extend_bias(attention, shape, dirs, threshold)
+    assert bias.dtype == np.float64
+    assert (np.isinf(bias) == np.isinf(expected)).all()
+    np.testing.assert_allclose(bias, expected, rtol=0, atol=1e-12)
+
+
+@given(attentions(), DIRS, st.sampled_from([0.0, 1.0, 1.5]))
+def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
+    """The bias that the model adds in cross-attention, transparent heads included."""
+    attention, (rows, keys) = given_
+    expected = extend_bias(attention, (rows, keys), dirs, threshold)
+    frame = Frame("cross", torch.arange(rows), keys, torch.tensor([keys]))
+    bias = LayerBias(mean_lines(attention, dirs, threshold), "cross").dense(frame)[0].numpy()
+    assert ((bias <= CLOSED) == np.isinf(expected)).all()
+    opened = np.isfinite(expected)
+    np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)
+
+
+def test_a_strong_line_by_hand():
+    """Four of six diagonals are 0, one is 0.2, the main one 0.8: only it passes mu + sigma."""
+    attention = np.zeros((1, 3, 4))
+    attention[0, [0, 1, 2], [0, 1, 2]] = 0.8
+    attention[0, [0, 1, 2], [1, 2, 3]] = 0.2
+    bias = extend_bias(attention, (5, 7), ["diag"], 1.0)[0]
+    expected = np.full((5, 7), -np.inf)
+    expected[np.arange(5), np.arange(5)] = 0.0
+    assert np.array_equal(bias, expected)
+    lower = extend_bias(attention, (5, 7), ["diag"], 0.0)[0]
+    expected[np.arange(5), np.arange(5) + 1] = -0.6
+    assert (np.isinf(lower) == np.isinf(expected)).all()
+    np.testing.assert_allclose(lower[:, 1:3], expected[:, 1:3], atol=1e-12)
+
+
+def test_anti_diagonals_are_aligned_at_the_top_right():
+    attention = np.zeros((1, 3, 5))
+    attention[0, [0, 1, 2], [3, 2, 1]] = 1.0
+    bias = extend_bias(attention, (4, 11), ["anti"], 1.5)[0]
+    assert np.argwhere(bias == 0).tolist() == [[0, 9], [1, 8], [2, 7], [3, 6]]
+    assert mean_lines(attention, ["anti"], 1.5) == ((Line("anti", CORNER, 1, 0.0),),)
+
+
+def test_directions_combine_by_their_maximum():
+    attention = np.zeros((1, 5, 7))
+    attention[0, :, 2] = 0.5
+    attention[0, range(5), range(5)] = 0.6
+    bias = extend_bias(attention, (5, 7), ["diag", "vert"], 1.5)[0]
+    assert (bias[:, 2] == 0).all() and (np.diag(bias) == 0).all()
+    assert np.isinf(bias).sum() == 35 - 9
+
+
+def test_heads_are_calibrated_each_on_its_own():
+    rng = np.random.default_rng(0)
+    attention = rng.random((3, 5, 7))
+    attention[1] *= 1000
+    together = extend_bias(attention, (7, 11), threshold=1.0)
+    alone = [extend_bias(head[None], (7, 11), threshold=1.0)[0] for head in attention]
+    assert np.array_equal(together, np.stack(alone))
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(("m", "n"), [(7, 29), (13, 17), (23, 31)])
+def test_a_head_that_attends_evenly_is_transparent(m, n, threshold):
+    """All its lines have one mean, and none stands out: also where that mean is rounded."""
+    bias = extend_bias(np.full((1, m, n), 1 / n), (m, n), threshold=threshold)
+    assert np.count_nonzero(bias) == 0
+
+
+def test_the_lines_survive_the_file(tmp_path):
+    attention = np.random.default_rng(1).random((3, 5, 7))
+    heads = mean_lines(attention, threshold=0.7)
+    bias = LineBias({"cross": (heads,)})
+    bias.save(tmp_path / "bias.safetensors")
+    loaded = LineBias.load(tmp_path / "bias.safetensors").heads("cross", 0)
+    expected = extend_bias(attention, (11, 13), threshold=0.7)
+    assert np.array_equal(dense_bias(loaded, (11, 13)), expected)
+
+
+def test_line_means_use_the_papers_indices():
+    """With rows and keys from 0: ``j - i``, ``n - 1 - (i + j)`` and ``j``."""
+    matrix = np.arange(6.0).reshape(2, 3)
+    assert line_means(matrix, "diag") == {-1: 3.0, 0: 2.0, 1: 3.0, 2: 2.0}
+    assert line_means(matrix, "anti") == {2: 0.0, 1: 2.0, 0: 3.0, -1: 5.0}
+    assert line_means(matrix, "vert") == {0: 1.5, 1: 2.5, 2: 3.5}
+
+
+def test_single_precision_is_averaged_in_double():
+    attention = np.random.default_rng(2).random((2, 5, 7)).astype(np.float32)
+    assert np.array_equal(
+        extend_bias(attention, (7, 11), threshold=0.5),
+        extend_bias(attention.astype(np.float64), (7, 11), threshold=0.5),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "extended", "dirs", "message"),
+    [
+        ((5, 7), (7, 11), ["diag"], r"attention has shape \(5, 7\): give \(heads, rows, keys\)"),
+        ((2, 0, 7), (7, 11), ["diag"], r"attention has shape \(2, 0, 7\)"),
+        ((2, 5, 7), (7,), ["diag"], r"shape \(7,\) is not possible: give \(rows, keys\)"),
+        ((2, 5, 7), (0, 7), ["diag"], r"shape \(0, 7\) is not possible"),
+        ((2, 5, 7), (7, 11), ["down"], "unknown direction 'down': choose among diag, anti, vert"),
+        ((2, 5, 7), (7, 11), [], "choose among diag, anti, vert"),
+    ],
+)
+def test_shapes_and_directions_that_are_not_possible(shape, extended, dirs, message):
+    with pytest.raises(UsageError, match=message):
+        extend_bias(np.zeros(shape), extended, dirs)

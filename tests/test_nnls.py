@@ -1,0 +1,240 @@
+"""The default fit recovers lines that attention was made of."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.optimize import nnls
+from torch import Tensor
+
+from abc_calib.calibration.capture import Captured
+from abc_calib.calibration.lines import DIRECTIONS, SITES, Line
+from abc_calib.calibration.nnls import Fitted, candidates, fit, select
+from abc_calib.nn.biases import Frame, LayerBias
+
+STEPS = 8
+
+
+def frame_of(site: str, seed: int, samples: int, sites: dict | None = None) -> Frame:
+    """Sources ``$ 4 to 6 digits + 4 to 6 digits &``."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(4, 7, (2, samples))
+    places = torch.tensor(np.stack([0 * a, a + 1, a + b + 2], axis=1))
+    lengths = places[:, -1] + 1
+    keys = 15
+    if site == "self":
+        return Frame("self", torch.arange(STEPS), STEPS, lengths)
+    rows = torch.arange(keys if site == "encoder" else STEPS)
+    return Frame(site, rows, keys, lengths, places)
+
+
+def indicator(line: Line, frame: Frame) -> Tensor:
+    """1 on the line, 0 elsewhere: ``(b, i, j)``."""
+    on = LayerBias(((line,),), frame.site).dense(frame)[:, 0] == line.value
+    return on.float().expand(len(frame.lengths), -1, -1)
+
+
+def captured(
+    site: str, mixtures: list[dict[Line, float]], seed: int = 0, samples: int = 41
+) -> Captured:
+    """Two layers of heads made of lines, the rest of each row spread at random."""
+    frame = frame_of(site, seed, samples)
+    torch.manual_seed(seed)
+    rows = torch.ones(samples, len(frame.rows), dtype=torch.bool)
+    if site == "encoder":
+        rows = frame.rows < frame.lengths[:, None]
+    else:
+        rows[:, -2:] = torch.rand(samples, 2) < 0.5
+    layers = []
+    for shift in range(2):
+        heads = []
+        for h in range(len(mixtures)):
+            mixture = mixtures[(h + shift) % len(mixtures)]
+            noise = torch.rand(samples, len(frame.rows), frame.keys) * frame.mask()[:, 0]
+            noise = noise / noise.sum(-1, keepdim=True)
+            made = (1 - sum(mixture.values())) * noise
+            for line, weight in mixture.items():
+                made = made + weight * indicator(line, frame)
+            heads.append(made)
+        layers.append(torch.stack(heads, dim=1))
+    others = {other: () for other in SITES if other != site}
+    return Captured({site: tuple(layers), **others}, {site: frame}, {site: rows})
+
+
+CROSS = [
+    {Line("anti", 1, 0): 0.9},
+    {Line("anti", 2, -1): 0.5, Line("anti", 1, 1): 0.3},
+    {Line("vert", 2, 0): 0.6, Line("vert", 1, 1): 0.2},
+    {Line("diag", 2, 0): 0.8},
+    {},
+]
+OTHER = {
+    "cross": CROSS,
+    "self": [{Line("diag", 0, 0): 0.7}, {Line("diag", 0, -1): 0.5, Line("vert", 0, 0): 0.4}, {}],
+    "encoder": [{Line("diag", 0, -1): 0.8}, {Line("vert", 1, 0): 0.5}, {}],
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_lines_that_attention_is_made_of_are_found_with_their_weights(site):
+    mixtures = OTHER[site]
+    lines = candidates(site, DIRECTIONS, 2, 6)
+    found = fit([captured(site, mixtures)], {site: lines})[site]
+    assert found.lines == lines
+    assert found.weights.shape == (2, len(mixtures), len(lines))
+    for layer in range(2):
+        for h in range(len(mixtures)):
+            mixture = mixtures[(h + layer) % len(mixtures)]
+            for line, weight in zip(lines, found.weights[layer, h], strict=True):
+                excess = weight - mixture.get(line, 0.0)
+                # attention spread evenly is a little of every line, and more in short rows
+                assert -0.01 < excess < 0.02 + 0.3 * (1 - sum(mixture.values())), line
+            strongest = sorted(lines, key=lambda x: -found.weights[layer, h, lines.index(x)])
+            wanted = sorted(mixture, key=lambda x: -mixture[x])
+            assert strongest[: len(wanted)] == wanted
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_the_fit_is_non_negative_least_squares(site):
+    """Its squared error is that of scipy on all cells of all rows that are not padding."""
+    part = captured(site, OTHER[site], seed=3, samples=7)
+    lines = candidates(site, DIRECTIONS, 2, 6)
+    found = fit([part], {site: lines})[site]
+    rows = part.rows[site]
+    design = np.stack(
+        [indicator(line, part.frames[site])[rows].numpy().ravel() for line in lines], 1
+    )
+    for layer in range(2):
+        for h in range(len(OTHER[site])):
+            wanted = part.weights[site][layer][:, h][rows].double().numpy().ravel()
+            _, least = nnls(design.astype(np.float64), wanted)
+            weights = found.weights[layer, h]
+            assert (weights >= 0).all()
+            error = np.linalg.norm(design @ weights - wanted)
+            assert error == pytest.approx(least, rel=1e-6)
+
+
+def test_parts_add_up():
+    lines = {"cross": candidates("cross", DIRECTIONS, 2, 6)}
+    whole = captured("cross", CROSS, samples=11)
+
+    def part(of: slice) -> Captured:
+        frame = whole.frames["cross"]
+        return Captured(
+            {"cross": tuple(layer[of] for layer in whole.weights["cross"])},
+            {"cross": Frame("cross", frame.rows, 15, frame.lengths[of], frame.delimiters[of])},
+            {"cross": whole.rows["cross"][of]},
+        )
+
+    parts = fit([part(slice(0, 3)), part(slice(3, 11))], lines)["cross"]
+    np.testing.assert_allclose(parts.weights, fit([whole], lines)["cross"].weights, atol=1e-6)
+
+
+def test_of_twins_the_first_takes_all():
+    """``vert 2 0`` twice; and past the operand's digits ``vert 1 9`` is SOS, as ``vert 0 0`` is."""
+    lines = (Line("vert", 0, 0), Line("vert", 2, 0), Line("vert", 2, 0), Line("vert", 1, 9))
+    part = captured("cross", [{Line("vert", 2, 0): 0.6, Line("vert", 0, 0): 0.4}])
+    weights = fit([part], {"cross": lines})["cross"].weights[0, 0]
+    np.testing.assert_allclose(weights, [0.4, 0.6, 0, 0], atol=1e-4)
+
+
+def test_a_crossing_of_a_strong_line_is_no_line():
+    """The anti-diagonals that cross a strong vertical get next to nothing."""
+    part = captured("cross", [{Line("vert", 2, 1): 1.0}])
+    lines = candidates("cross", DIRECTIONS, 2, 6)
+    weights = fit([part], {"cross": lines})["cross"].weights[0, 0]
+    assert weights[lines.index(Line("vert", 2, 1))] == pytest.approx(1.0, abs=1e-4)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_padding_rows_do_not_count():
+    part = captured("cross", CROSS)
+    lines = {"cross": candidates("cross", DIRECTIONS, 2, 6)}
+    before = fit([part], lines)["cross"].weights
+    for layer in part.weights["cross"]:
+        layer.permute(0, 2, 1, 3)[~part.rows["cross"]] = 7.0
+    np.testing.assert_allclose(fit([part], lines)["cross"].weights, before, atol=1e-9)
+
+
+def test_sites_without_layers_or_candidates_are_left_out():
+    part = captured("cross", CROSS)
+    wanted = {site: candidates(site, ["anti"], 2, 6) for site in SITES}
+    assert wanted["self"] == ()
+    assert list(fit([part], wanted)) == ["cross"]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_candidates_are_of_the_asked_directions_and_all_different(site):
+    lines = candidates(site, DIRECTIONS, 2, 6)
+    assert len(set(lines)) == len(lines)
+    for direction in DIRECTIONS:
+        some = candidates(site, [direction], 2, 6)
+        assert {line.direction for line in some} <= {direction}
+        assert set(some) == {line for line in lines if line.direction == direction}
+
+
+# One line a head
+
+SINK = Line("vert", 9, 0)
+KINDS = tuple(Line("anti", 1, offset) for offset in range(5))
+WEIGHTS = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 5)),
+    elements=st.sampled_from([0.0, 0.05, 0.15, 0.25, 0.3, 0.4, 0.6, 0.85, 1.0]),
+)
+
+
+def allowed(weights: np.ndarray, chosen: tuple[int, ...], threshold: float) -> set[tuple]:
+    """What a layer may become: each chosen line to one head, at the greatest weight in all."""
+    heads = len(weights)
+    best = [int(k) for k in weights.argmax(1)]
+    own = [KINDS[k] if weights[h, k] >= threshold else SINK for h, k in enumerate(best)]
+    orders = list(itertools.permutations(range(heads), len(chosen)))
+    totals = [sum(weights[h, k] for h, k in zip(order, chosen, strict=True)) for order in orders]
+    results = set()
+    for order, total in zip(orders, totals, strict=True):
+        if total > max(totals) - 1e-9:
+            kept = list(own)
+            for h, k in zip(order, chosen, strict=True):
+                kept[h] = KINDS[k]
+            results.add(tuple((line,) for line in kept))
+    return results
+
+
+@given(WEIGHTS, st.sampled_from([0.2, 0.5]))
+def test_every_strong_line_gets_a_head_and_every_head_one_line(weights, threshold):
+    lines = KINDS[: weights.shape[2]]
+    layers = select(Fitted(lines, weights), threshold, SINK)
+    assert len(layers) == len(weights)
+    for heads, layer in zip(layers, weights, strict=True):
+        assert [len(head) for head in heads] == [1] * len(layer)
+        strongest = layer.max(0)
+        strong = {lines[k] for k in range(len(lines)) if strongest[k] >= threshold}
+        kept = {head[0] for head in heads}
+        assert kept - {SINK} <= strong
+        if len(strong) <= len(layer):
+            assert strong <= kept
+            chosen = tuple(k for k in range(len(lines)) if lines[k] in strong)
+            assert heads in allowed(layer, chosen, threshold)
+        else:
+            assert len(kept) == len(layer)
+            given_up = [strongest[k] for k in range(len(lines)) if lines[k] in strong - kept]
+            assert max(given_up) <= min(strongest[lines.index(line)] for line in kept)
+
+
+def test_heads_that_follow_no_line_close_onto_the_sink():
+    weights = np.array([[[0.1, 0.0], [0.9, 0.0], [0.0, 0.19]]])
+    (heads,) = select(Fitted(KINDS[:2], weights), 0.2, SINK)
+    assert heads == ((SINK,), (KINDS[0],), (SINK,))
+
+
+def test_two_heads_on_one_line_make_room_for_a_weaker_one():
+    weights = np.array([[[0.9, 0.3], [0.8, 0.4]]])
+    (heads,) = select(Fitted(KINDS[:2], weights), 0.2, SINK)
+    assert heads == ((KINDS[0],), (KINDS[1],))

@@ -1,0 +1,349 @@
+"""Training: repeatable, and an interruption costs nothing, wherever it falls."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from abc_calib import training
+from abc_calib.config import ModelOptions, TrainOptions
+from abc_calib.data import Batch
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.runs import Run
+from abc_calib.training import (
+    Interrupted,
+    Trainer,
+    accuracy_of,
+    build_model,
+    learning_rate,
+    resolve_device,
+)
+
+
+@pytest.fixture(autouse=True)
+def few_validation_samples(monkeypatch):
+    monkeypatch.setattr(training, "VALIDATION_SIZE", 37)
+
+
+@pytest.fixture
+def start(make_config, tmp_path):
+    """``start("a", steps=7)``: a new run in a folder of that name."""
+
+    def make(name: str, model: dict | None = None, **train) -> Run:
+        return Run.create(make_config(model=model, **train), tmp_path / name)
+
+    return make
+
+
+def trainer(run: Run, bias=None) -> Trainer:
+    """What a command makes of a run folder, in a process of its own."""
+    run = Run.open(run.path)
+    model = build_model(run.config.model, run.source.vocabulary, run.config.train.seed)
+    model.set_line_bias(bias)
+    return Trainer(run, model, "cpu")
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "model" / "model.safetensors")
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert list(one) == list(other)
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+def interrupt_at(step: int):
+    def on_step(progress) -> None:
+        if progress.step == step:
+            raise KeyboardInterrupt
+
+    return on_step
+
+
+# Repeating
+
+
+def test_the_same_seed_gives_the_same_weights(start):
+    first, second, other = start("a"), start("b"), start("c", seed=1)
+    for run in (first, second, other):
+        trainer(run).train()
+    assert_same(weights(first), weights(second))
+    assert not torch.equal(weights(first)["head.weight"], weights(other)["head.weight"])
+
+
+def test_building_a_model_depends_on_the_seed_alone(make_source):
+    vocabulary = make_source("addition").vocabulary
+    options = ModelOptions(heads=2, width=8, feedforward=16)
+    models = []
+    for seed in (3, 3, 4):
+        torch.rand(7)
+        models.append(build_model(options, vocabulary, seed).state_dict())
+    assert_same(models[0], models[1])
+    assert not torch.equal(models[0]["embed.weight"], models[2]["embed.weight"])
+
+
+def test_the_loss_falls(start):
+    run = start("a", model={"width": 16}, steps=60, batch=32, learning_rate=1e-2)
+    losses = []
+    trainer(run).train(lambda progress: losses.append(progress.loss))
+    assert len(losses) == 60
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+def test_a_step_is_adamw_on_the_batch_of_its_number(start):
+    run = start("a")
+    mine = trainer(run)
+    plain = build_model(run.config.model, run.source.vocabulary, 0).train()
+    optimizer = torch.optim.AdamW(plain.parameters(), betas=(0.9, 0.98), fused=True)
+    for step in range(3):
+        mine.one_step()
+        optimizer.param_groups[0]["lr"] = learning_rate(run.config.train, step)
+        batch = run.source.training(step, 5)
+        optimizer.zero_grad()
+        plain(batch.source, batch.source != 14, labels=batch.target).loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+    for one, other in zip(mine.model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_learning_rate_warms_up_and_falls_to_zero():
+    options = TrainOptions(steps=1000, warmup=10, learning_rate=0.5)
+    rates = [learning_rate(options, step) for step in range(1001)]
+    assert rates[0] == pytest.approx(0.05)
+    assert rates[4] == pytest.approx(0.25, rel=1e-3)
+    assert rates[500] == pytest.approx(0.25)
+    assert rates[1000] == pytest.approx(0.0, abs=1e-12)
+    assert max(rates) == rates[9] and rates[9:] == sorted(rates[9:], reverse=True)
+    without = TrainOptions(steps=10, warmup=0, learning_rate=0.5)
+    assert learning_rate(without, 0) == 0.5
+
+
+# Interrupting
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("stop", [1, 3, 4, 6])
+def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(start, stop, dropout):
+    """Between validations, at one, and at the first step; dropout draws random numbers."""
+    options = {"model": {"dropout": dropout}, "steps": 8, "validate_every": 4}
+    whole, parts = start("whole", **options), start("parts", **options)
+    trainer(whole).train()
+    with pytest.raises(Interrupted, match=f"stopped at step {stop}.*abc train --resume"):
+        trainer(parts).train(interrupt_at(stop))
+    assert parts.result is None
+    torch.manual_seed(12345)
+    seen = []
+    trainer(parts).train(lambda progress: seen.append(progress.step))
+    assert seen == list(range(stop + 1, 9))
+    assert_same(weights(parts), weights(whole))
+    shown = [
+        [{k: v for k, v in entry.items() if k != "seconds"} for entry in run.history()]
+        for run in (whole, parts)
+    ]
+    assert shown[0] == shown[1]
+    assert parts.result["steps"] == whole.result["steps"] == 8
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("where", ["before the update", "after the update"])
+def test_an_interruption_within_a_step_costs_nothing_either(start, monkeypatch, where, dropout):
+    """Ctrl-C hardly ever falls between two steps."""
+    options = {"model": {"dropout": dropout}, "steps": 6}
+    whole, parts = start("whole", **options), start("parts", **options)
+    trainer(whole).train()
+    stopped = trainer(parts)
+    update = stopped.optimizer.step
+
+    def interrupted_update() -> None:
+        if stopped.step == 3 and where == "before the update":
+            signal.raise_signal(signal.SIGINT)
+        update()
+        if stopped.step == 3 and where == "after the update":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(stopped.optimizer, "step", interrupted_update)
+    with pytest.raises(Interrupted):
+        stopped.train()
+    trainer(parts).train()
+    assert_same(weights(parts), weights(whole))
+
+
+def test_a_killed_run_goes_on_from_its_last_validation(start):
+    """What cannot be caught loses the steps since, and nothing else."""
+    options = {"steps": 8, "validate_every": 3}
+    whole, parts = start("whole", **options), start("parts", **options)
+    trainer(whole).train()
+
+    class Killed(BaseException):
+        pass
+
+    def kill(progress) -> None:
+        if progress.step == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trainer(parts).train(kill)
+    seen = []
+    trainer(parts).train(lambda progress: seen.append(progress.step))
+    assert seen == [4, 5, 6, 7, 8]
+    assert_same(weights(parts), weights(whole))
+    assert [entry["step"] for entry in parts.history()] == [3, 6, 8]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_calibrated_run_resumes_with_its_lines(start, random_bias, single):
+    bias = random_bias({"self": 1, "cross": 1}, 2, segments=1, single=single)
+    whole, parts = start("whole"), start("parts")
+    trainer(whole, bias).train()
+    with pytest.raises(Interrupted):
+        trainer(parts, bias).train(interrupt_at(2))
+    trainer(parts, bias).train()
+    assert_same(weights(parts), weights(whole))
+    assert parts.load_model().line_bias == bias
+
+
+def test_interrupting_twice_costs_nothing(start):
+    whole, parts = start("whole"), start("parts")
+    trainer(whole).train()
+    for stop in (2, 5):
+        with pytest.raises(Interrupted):
+            trainer(parts).train(interrupt_at(stop))
+    trainer(parts).train()
+    assert_same(weights(parts), weights(whole))
+
+
+# Damage
+
+
+def checkpoint(start, name: str = "a", **options):
+    run = start(name, **options)
+    with pytest.raises(Interrupted):
+        trainer(run).train(interrupt_at(2))
+    return run, run.path / "checkpoint.safetensors"
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "text", "no state"])
+def test_a_damaged_checkpoint_is_named(start, how):
+    run, path = checkpoint(start)
+    if how == "no state":
+        save_file(load_file(path), path)
+    else:
+        data = {"truncated": path.read_bytes()[:-100], "empty": b"", "text": b"nothing " * 99}
+        path.write_bytes(data[how])
+    with pytest.raises(AbcError, match=r"checkpoint.safetensors is damaged \(.*\): train again"):
+        trainer(run).train()
+
+
+@pytest.mark.parametrize("missing", ["model.head.weight", "random", "optimizer.0.exp_avg"])
+def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing):
+    run, _ = checkpoint(start)
+    tensors, state = run.load_checkpoint()
+    del tensors[missing]
+    run.save_checkpoint(tensors, state)
+    with pytest.raises(AbcError, match="checkpoint"):
+        trainer(run).train()
+
+
+def test_a_checkpoint_of_another_model_is_refused(start):
+    _, small = checkpoint(start, "a")
+    run, path = checkpoint(start, "b", model={"width": 16})
+    path.write_bytes(small.read_bytes())
+    with pytest.raises(AbcError, match="the checkpoint is of another model"):
+        trainer(run).train()
+
+
+# What a run leaves
+
+
+def test_the_history_has_a_line_for_every_validation(start):
+    run = start("a", steps=7, validate_every=3)
+    seen = []
+    mine = trainer(run)
+    mine.train(seen.append)
+    lines = (run.path / "history.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert entries == run.history()
+    assert [entry["step"] for entry in entries] == [3, 6, 7]
+    for entry in entries:
+        assert set(entry) == {"step", "loss", "validation_accuracy", "seconds"}
+        progress = seen[entry["step"] - 1]
+        assert entry["loss"] == pytest.approx(progress.loss, abs=1e-6)
+        assert entry["validation_accuracy"] == pytest.approx(100 * progress.accuracy, abs=1e-3)
+    assert [p.accuracy is None for p in seen] == [True, True, False, True, True, False, False]
+    assert all(p.steps == 7 and math.isfinite(p.loss) for p in seen)
+
+
+def test_the_result_says_how_training_ended(start):
+    run = start("a", steps=7)
+    mine = trainer(run)
+    result = mine.train()
+    assert run.result == result == json.loads((run.path / "result.json").read_text())
+    assert result["steps"] == 7
+    assert result["validation_samples"] == 37
+    assert result["interpolated"] is False
+    assert result["validation_accuracy"] == run.history()[-1]["validation_accuracy"]
+    assert not (run.path / "checkpoint.safetensors").exists()
+    assert not mine.model.training
+    for name, value in run.load_model().state_dict().items():
+        assert torch.equal(value, mine.model.state_dict()[name])
+
+
+def test_training_stops_early_after_two_perfect_validations(start, monkeypatch):
+    scores = iter([0.5, 1.0, 0.9989, 0.999, 1.0, 1.0])
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: next(scores))
+    run = start("a", steps=100, validate_every=2)
+    result = trainer(run).train()
+    assert result["steps"] == 10
+    assert result["interpolated"] is True
+    assert result["validation_accuracy"] == 100.0
+
+
+def test_training_can_be_told_not_to_stop_early(start, monkeypatch):
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
+    run = start("a", steps=9, validate_every=2, stop_early=False)
+    assert trainer(run).train()["steps"] == 9
+
+
+def test_a_perfect_validation_before_an_interruption_counts(start, monkeypatch):
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
+    run = start("a", steps=100, validate_every=2)
+    with pytest.raises(Interrupted):
+        trainer(run).train(interrupt_at(3))
+    assert trainer(run).train()["steps"] == 4
+
+
+def test_accuracy_is_the_share_of_exact_matches(half_trained):
+    source, model = half_trained
+    batch = source.test(1, 2)
+    assert accuracy_of(model, batch) == 1.0
+    wrong = batch.target.clone()
+    wrong[0, 0] = (wrong[0, 0] + 1) % 3
+    assert accuracy_of(model, Batch(batch.source, wrong, batch.problems)) == 0.5
+
+
+# Messages
+
+
+def test_what_cannot_be_built_or_used_is_refused(make_source):
+    vocabulary = make_source("addition").vocabulary
+    with pytest.raises(UsageError, match="width 10 is not divisible by 4 heads: choose a width"):
+        build_model(ModelOptions(width=10, heads=4), vocabulary, 0)
+    with pytest.raises(UsageError, match="unknown scheme 'x'"):
+        build_model(ModelOptions(scheme="x"), vocabulary, 0)
+    with pytest.raises(UsageError, match="unknown device 'tpu': choose auto, cpu or cuda"):
+        resolve_device("tpu")
+    assert resolve_device("cpu") == torch.device("cpu")
+
+
+def test_a_missing_cuda_device_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="this torch sees no CUDA device; choose auto or cpu"):
+        resolve_device("cuda")
+    assert resolve_device("auto") == torch.device("cpu")
