@@ -5,8 +5,6 @@ What the commands call, and what a notebook calls too.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_calib.calibration.pipeline import Calibration, LineRow
+from abc_calib.calibration.check import Check
+from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.config import (
     PRESETS,
@@ -93,6 +92,7 @@ def calibrate(
     out: Path | None = None,
     device: str = "auto",
     on_step: Callback = _ignore,
+    on_check: Callable[[Check], None] = _ignore,
     on_lines: Callable[[Run, Calibration], None] = _ignore,
     **overrides: Any,
 ) -> Run:
@@ -120,7 +120,7 @@ def calibrate(
     if settings.length != config.train.length or settings.format != config.train.format:
         raise UsageError("length and format of the retraining are those of the first training")
     model = vanilla.load_model().to(resolve_device(device))
-    calibration = find_lines(model, vanilla.source, options, force)
+    calibration = find_lines(model, vanilla.source, options, force, on_check)
     calibrated = _created(
         config.model_copy(
             update={
@@ -140,6 +140,8 @@ def calibrate(
         lambda made: calibration.bias.save(made, **arrays),
     )
     write_text(calibrated.path / "lines.csv", _as_csv(calibration.table))
+    if calibration.checks:
+        write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
     on_lines(calibrated, calibration)
     return _trained(calibrated, device, on_step) if retrain else calibrated
 
@@ -217,13 +219,8 @@ def _refuse_unknown(overrides: dict[str, Any]) -> None:
         )
 
 
-def _as_csv(table: Sequence[LineRow]) -> str:
-    text = io.StringIO()
-    names = ("site", "layer", "head", "line", "weight", "value", "note")
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in table)
-    return text.getvalue()
+def _as_csv(rows: Sequence[Any]) -> str:
+    return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
 def evaluate(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_calib.config import ModelOptions, TrainOptions
+from abc_calib.config import RETRAIN, ModelOptions, TrainOptions
 from abc_calib.data import Batch, Source
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
@@ -99,6 +99,34 @@ def learning_rate(options: TrainOptions, step: int, cooling_from: int | None = N
     return options.learning_rate * warm * cosine * cool
 
 
+def build_optimizer(model: AbcTransformer) -> torch.optim.Optimizer:
+    """AdamW; the learning rate is set at each step."""
+    return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), fused=True)
+
+
+def optimise(model: AbcTransformer, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+    """One step on one batch; gives the loss."""
+    source, target = batch.source.to(model.device), batch.target.to(model.device)
+    loss = model(source, source != model.config.pad, labels=target).loss
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
+
+
+def fit_briefly(model: AbcTransformer, source: Source, steps: int) -> None:
+    """Train in place for a few steps with the default retraining options, keeping no files."""
+    options = RETRAIN.model_copy(update={"steps": steps})
+    optimizer = build_optimizer(model)
+    model.train()
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(options, step)
+        optimise(model, optimizer, source.training(step, options.batch))
+    model.eval()
+
+
 class Trainer:
     """One training of one model in one run folder."""
 
@@ -109,9 +137,7 @@ class Trainer:
         self.device = resolve_device(device)
         self.model = model
         self.model.to(device=self.device)  # type: ignore[call-arg]
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=self.options.learning_rate, betas=(0.9, 0.98), fused=True
-        )
+        self.optimizer = build_optimizer(model)
         self.step = 0
         self.seconds = 0.0
         self.good = 0
@@ -154,14 +180,9 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.options, self.step, self.cooling_from)
         batch = self.source.training(self.step, self.options.batch)
-        source, target = batch.source.to(self.device), batch.target.to(self.device)
-        loss = self.model(source, source != self.source.vocabulary.pad, labels=target).loss
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        loss = optimise(self.model, self.optimizer, batch)
         self.step += 1
-        return loss.detach()
+        return loss
 
     def validate(self, loss: float) -> float:
         """Exact match on the held-out problems; adds to the history and checkpoints."""

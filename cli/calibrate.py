@@ -69,6 +69,7 @@ def calibrate(
             out=out,
             device=device,
             on_step=on_step,
+            on_check=lambda check: console.say(describe(check), quiet),
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
             **{name: value for name, value in given.items() if value is not None},
         )
@@ -102,6 +103,14 @@ def retrain(
     report(made, quiet, as_json, "next: abc eval --max-len 50")
     if not as_json:
         console.say(time_ratio(made), quiet)
+
+
+def describe(check: Any) -> str:
+    """One line about a candidate that was tried."""
+    return (
+        f"lines above {check.threshold:.0%} of a head's attention ({check.lines} different): "
+        f"{100 * check.accuracy:.1f} % on training lengths that they were not trained on"
+    )
 
 
 def show_lines(found: Any) -> None:

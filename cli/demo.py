@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli import console
-from cli.calibrate import show_lines, time_ratio
+from cli.calibrate import describe, show_lines, time_ratio
 from cli.evaluate import parse_lengths
 from cli.options import AsJson, Device, Quiet, Seed, Threads
 
@@ -53,6 +53,7 @@ def demo(
             vanilla,
             device=device,
             on_step=on_step,
+            on_check=lambda check: console.say(describe(check), quiet),
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
         )
     wanted = wanted or job.demo_lengths(vanilla.config.train.length)

@@ -229,7 +229,7 @@ def test_a_padded_row_gives_the_logits_that_it_gives_alone(build, sources, outpu
         torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("biased", BIASED)
+@pytest.mark.parametrize("biased", ["none", "lines"])
 @pytest.mark.parametrize("shape", SHAPES)
 @torch.no_grad()
 def test_without_a_mask_the_pad_id_is_padding(build, sources, outputs, shape, biased):
@@ -239,10 +239,9 @@ def test_without_a_mask_the_pad_id_is_padding(build, sources, outputs, shape, bi
     torch.testing.assert_close(model(sources, decoder_input_ids=outputs).logits, expected)
 
 
-@pytest.mark.parametrize("biased", BIASED)
-def test_generate_without_a_mask_takes_the_pad_id_as_padding(build, sources, biased):
+def test_generate_without_a_mask_takes_the_pad_id_as_padding(build, sources):
     """``generate`` makes no mask of its own for an encoder-decoder."""
-    model = build({"scheme": "none"}, biased, seed=4)
+    model = build({"scheme": "none"}, "none", seed=4)
     written = model.generate(sources, max_new_tokens=7, do_sample=False)[:, 1:]
     assert torch.equal(written, decode(model, sources, 7)[:, : written.shape[1]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from abc_calib.calibration import nnls
 from abc_calib.calibration.capture import average_attention, capture, correct_samples, same_shape
+from abc_calib.calibration.check import Check, choose
 from abc_calib.calibration.lines import Heads, Line, LineBias, Site
 from abc_calib.calibration.mean import line_means, mean_lines
 from abc_calib.config import CalibrationOptions
@@ -18,6 +20,8 @@ from abc_calib.errors import AbcError
 CALIBRATION_STEP = 2**31
 """Training batches for calibration are drawn as those of a step that training never reaches."""
 REFUSED_BELOW = 0.99
+
+OnCheck = Callable[[Check], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class LineRow:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A LineBias, the attention it was read from, and the table of its lines.
+    """A LineBias, the attention it was read from, the table of its lines, how it was chosen.
 
     ``attention[site]`` is ``(layers, h, i, j)``, averaged over ``samples`` training samples of
     one shape; ``tokens`` label the keys and rows of that shape.
@@ -48,12 +52,17 @@ class Calibration:
     bias: LineBias
     attention: dict[Site, np.ndarray]
     table: list[LineRow]
+    checks: list[Check]
     samples: int
     accuracy: float
 
 
 def calibrate(
-    model: Any, source: Source, options: CalibrationOptions, force: bool = False
+    model: Any,
+    source: Source,
+    options: CalibrationOptions,
+    force: bool = False,
+    on_check: OnCheck = lambda _: None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
@@ -74,9 +83,10 @@ def calibrate(
     attention = average_attention(model, full)
     if options.fit == "mean":
         bias, table = _by_means(attention, options)
+        checks: list[Check] = []
     else:
-        bias, table = _by_nnls(model, source, correct, options)
-    return Calibration(bias, attention, table, len(correct), accuracy)
+        bias, table, checks = _by_nnls(model, source, correct, options, on_check)
+    return Calibration(bias, attention, table, checks, len(correct), accuracy)
 
 
 def full_length(source: Source, samples: int, model: Any) -> Any:
@@ -108,11 +118,14 @@ def _by_means(
     return LineBias(sites), table
 
 
+THRESHOLDS = (0.4, 0.3, 0.2, 0.1)
+"""Tried from the fewest lines to the most, unless a threshold is given."""
+
+
 def _by_nnls(
-    model: Any, source: Source, correct: Any, options: CalibrationOptions
-) -> tuple[LineBias, list[LineRow]]:
+    model: Any, source: Source, correct: Any, options: CalibrationOptions, on_check: OnCheck
+) -> tuple[LineBias, list[LineRow], list[Check]]:
     """The default fit: segment lines by non-negative least squares, each layer its own."""
-    threshold = 0.2 if options.threshold is None else options.threshold
     segments = source.segments
     wanted: dict[Site, tuple[Line, ...]] = {
         site: nnls.candidates(site, options.dirs, segments, source.length)
@@ -124,17 +137,29 @@ def _by_nnls(
         "self": Line("vert", 0, 0),
         "cross": Line("vert", segments, 0),
     }
-    sites: dict[Site, tuple[Heads, ...]] = {}
+
+    def bias(threshold: float) -> LineBias:
+        return LineBias(
+            {site: nnls.select(found, threshold, sinks[site]) for site, found in fitted.items()}
+        )
+
+    if options.threshold is not None:
+        checks: list[Check] = []
+        chosen = bias(options.threshold)
+    else:
+        chosen, checks = choose(((t, bias(t)) for t in THRESHOLDS), model, source, on_check)
     table = []
-    for site, found in fitted.items():
-        sites[site] = nnls.select(found, threshold, sinks[site])
-        for layer, heads in enumerate(sites[site]):
+    for site, layers in chosen.sites.items():
+        found = fitted[site]
+        for layer, heads in enumerate(layers):
             for head, (line,) in enumerate(heads):
                 at = found.lines.index(line) if line in found.lines else None
                 weight = 0.0 if at is None else float(found.weights[layer, head, at])
-                note = "" if weight >= threshold else "sink" if line == sinks[site] else "assigned"
+                strongest = float(found.weights[layer, head].max())
+                follows = weight > 0 and weight == strongest
+                note = "" if follows else "sink" if line == sinks[site] else "assigned"
                 table.append(_row(site, layer, head, line, weight, note))
-    return LineBias(sites), table
+    return chosen, table, checks
 
 
 def _row(site: Site, layer: int, head: int, line: Line, weight: float, note: str = "") -> LineRow:

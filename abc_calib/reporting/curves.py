@@ -70,6 +70,7 @@ def _line(
     lengths, accuracies, low, high = zip(*sorted(points), strict=True)
     colour = PALETTE[i % len(PALETTE)]
     axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.vlines(lengths, low, high, color=colour, alpha=0.5, linewidth=0.6)
     (line,) = axes.plot(
         lengths, accuracies, label=name, color=colour, linewidth=1.1,
         marker=MARKERS[i % len(MARKERS)], markersize=3.0 + 1.2 * max(count - 1 - i, 0) / 2,
@@ -104,13 +105,13 @@ def _spread(lengths: Sequence[int], first: Sequence[int] = ()) -> list[int]:
         digits = str(length).rstrip("0")
         return 1 if length in first else 2 if digits == "1" else 3 if digits in "25" else 4
 
-    if len(lengths) > MANY:
-        lengths = [x for x in lengths if rank(x) < 4 or len(str(x).rstrip("0")) == 1 < len(str(x))]
+    def is_round(length: int) -> bool:
+        return rank(length) < 4 or len(str(length).rstrip("0")) < len(str(length)) < 3
 
     places = _places(lengths)
     sizes = {x: text_width(f"{x:,}") * TICK_SIZE / SMALL + 4 for x in lengths}
     shown: list[int] = []
-    for x in sorted(lengths, key=rank):
+    for x in sorted(filter(is_round, lengths) if len(lengths) > MANY else lengths, key=rank):
         if all(abs(places[x] - places[y]) >= (sizes[x] + sizes[y]) / 2 for y in shown):
             shown.append(x)
     return sorted(shown)

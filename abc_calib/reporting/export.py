@@ -23,6 +23,10 @@ LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
 
 
+LONGEST = 500
+"""Digits: more rows and keys than these make no image."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """A kept line as the table of a run has it: ``weight`` is its share of the attention."""
@@ -259,6 +263,8 @@ def _problems(
 ) -> tuple[Problem, Problem]:
     """The problem that was averaged over, and the one that the bias is drawn for."""
     width = run.source.layout.width
+    if not 1 <= extend_to <= LONGEST:
+        raise UsageError(f"a heatmap of {extend_to} digits is not possible: choose 1 to {LONGEST}")
     near = Layout.of(run.task, run.source.length, width)
     far = Layout.of(run.task, extend_to, width)
     steps, keys = attention["cross"].shape[-2:]

@@ -199,5 +199,7 @@ def _legend(figure: Figure, y: float, closed: bool) -> None:
     axes = figure.add_axes((right / width, y / height, 0.5 / width, side / height))
     axes.imshow(np.linspace(0, 1, 128)[None], cmap=value_colours(), aspect="auto")
     axes.set_axis_off()
+    axes.set_xticks([])
+    axes.set_yticks([])
     right -= 0.05
     write("lowest")

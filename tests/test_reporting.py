@@ -1,0 +1,512 @@
+"""Figures and tables: what they show, their files, and their errors."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from rich.console import Console
+
+from abc_calib.calibration.lines import CORNER, Line, LineBias
+from abc_calib.config import RunConfig
+from abc_calib.data import Source
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import Row
+from abc_calib.nn.transformer import AbcTransformer
+from abc_calib.reporting import (
+    Layout,
+    accuracy_curve,
+    accuracy_table,
+    as_latex,
+    as_markdown,
+    bias_report,
+    draw_heatmaps,
+    head_heatmaps,
+    read_labels,
+    save_figure,
+    written_labels,
+)
+from abc_calib.runs import Run, write_atomically
+from tasks import get_task
+
+INF = math.inf
+POINTS = [(2, 100.0, 99.0, 100.0), (6, 98.0, 96.0, 99.0), (40, 0.0, 0.0, 1.0)]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore
+
+
+def images(figure: Figure) -> list[Any]:
+    """The images of the heads, without the legend's."""
+    found = [image for axes in figure.axes for image in axes.images]
+    return [image for image in found if image.get_array().shape[0] > 1]
+
+
+def heads(shape: tuple[int, int, int] = (3, 5, 7), seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random(shape)
+
+
+def drawn(matrices: np.ndarray, **options: Any) -> Figure:
+    _, rows, keys = matrices.shape
+    labels = {"row_labels": written_labels(rows), "key_labels": read_labels(keys)}
+    return head_heatmaps(matrices, title="heads", **{**labels, **options})
+
+
+def curve() -> Figure:
+    return accuracy_curve({"first": POINTS, "second": POINTS[:2]}, title="T", train_length=6)
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
+def test_a_figure_drawn_twice_has_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    for make in (curve, lambda: drawn(heads((2, 3, 5)))):
+        for name in ("one", "two"):
+            save_figure(make(), tmp_path / f"{name}.{suffix}")
+        first, second = ((tmp_path / f"{name}.{suffix}").read_bytes() for name in ("one", "two"))
+        assert first == second
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"one.{suffix}", f"two.{suffix}"]
+
+
+def test_fonts_are_embedded_and_no_date_is_written(tmp_path: Path) -> None:
+    save_figure(curve(), tmp_path / "curve.pdf")
+    pdf = (tmp_path / "curve.pdf").read_bytes()
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
+    save_figure(curve(), tmp_path / "curve.svg")
+    assert "<dc:date>" not in (tmp_path / "curve.svg").read_text()
+
+
+def test_settings_of_the_user_stay_as_they_are(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    save_figure(curve(), tmp_path / "new" / "folder" / "curve.svg")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_another_suffix_names_the_allowed_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"suffix '\.jpg'.*\.pdf, \.svg, \.png"):
+        save_figure(curve(), tmp_path / "curve.jpg")
+    with pytest.raises(UsageError, match=r"\.pdf, \.svg, \.png"):
+        save_figure(curve(), tmp_path / "curve")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AbcError, match="cannot make the folder"):
+        save_figure(curve(), tmp_path / "file" / "curve.pdf")
+
+
+# Heatmaps
+
+
+def test_closed_cells_are_masked_and_each_head_has_its_own_scale() -> None:
+    matrices = np.array([[[0.0, -INF], [-2.0, -1.0]], [[0.25, 0.5], [0.75, 0.5]]])
+    first, second = images(drawn(matrices))
+    np.testing.assert_array_equal(first.get_array().mask, [[False, True], [False, False]])
+    assert not np.ma.getmaskarray(second.get_array()).any()
+    assert (first.norm.vmin, first.norm.vmax) == (-2, 0)
+    assert (second.norm.vmin, second.norm.vmax) == (0.25, 0.75)
+    closed, lowest = first.cmap.get_bad()[:3], first.cmap(0)[:3]
+    assert max(closed) - min(closed) == 0 and np.abs(closed - np.array(lowest)).max() > 0.3
+    shown = texts(drawn(matrices))
+    assert {"head 0  [−2.00, 0]", "head 1  [0.25, 0.75]", "closed (−∞)"} <= set(shown)
+    assert "closed (−∞)" not in texts(drawn(heads()))
+
+
+def test_heads_of_one_value_are_open_and_closed_heads_say_so() -> None:
+    matrices = np.full((2, 3, 5), -INF)
+    matrices[0, :, 2] = 0.0
+    figure = drawn(matrices)
+    line, nothing = images(figure)
+    assert line.norm(0.0) == 1.0
+    assert nothing.get_array().mask.all()
+    assert {"head 0  0", "head 1  closed"} <= set(texts(figure))
+
+
+def test_transparent_heads_are_marked() -> None:
+    matrices = np.zeros((2, 3, 5))
+    assert texts(drawn(matrices, transparent=[False, True])).count("transparent") == 1
+    assert "transparent" not in texts(drawn(matrices))
+
+
+def test_notes_stand_over_the_heads() -> None:
+    shown = texts(drawn(heads((2, 3, 5)), kept=["diag +0", "vert +0\nsink"]))
+    assert {"diag +0", "vert +0"} <= set(shown)
+    assert any(text.startswith("head 1") and text.endswith("sink") for text in shown)
+
+
+def test_few_keys_are_all_named_and_of_many_the_delimiters_and_round_digits() -> None:
+    few = Layout.of(get_task("addition"), 6).source_labels()
+    figure = drawn(heads((8, 7, 15)), key_labels=few)
+    shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
+    assert shown.count(few) == 4  # the lower line of panels
+    many = Layout.of(get_task("addition"), 20).source_labels()
+    figure = drawn(heads((1, 21, 43)), key_labels=many)
+    shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
+    named = next(names for names in shown if "+" in names)
+    assert named[0] == "$" and named[-1] == "&" and len(named) < 43
+    assert set(named) <= set(many)
+
+
+@pytest.mark.parametrize(
+    ("count", "keys"), [(1, 3), (1, 25), (2, 43), (3, 24), (8, 8), (8, 15), (8, 24), (8, 150)]
+)
+def test_names_on_an_axis_never_overlap(count: int, keys: int) -> None:
+    figure = drawn(heads((count, 5, keys)))
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+            named = [label for label in labels if label.get_text()]
+            assert len(named) > 1 or not named
+            for one, other in zip(named, named[1:], strict=False):
+                assert_apart(one, other)
+
+
+def assert_apart(one: Text, other: Text) -> None:
+    """Neighbours side by side do not touch; those over each other are a font size apart."""
+    first, second = one.get_window_extent(), other.get_window_extent()
+    across = one.get_rotation() == 0 and first.y0 == pytest.approx(second.y0, abs=3)
+    x, y = (abs(second.x0 + second.x1 - first.x0 - first.x1) / 2, abs(second.y0 - first.y0))
+    size = one.get_fontsize() * 100 / 72
+    assert not first.overlaps(second) if across else max(x, y) >= size - 0.5
+
+
+def test_all_text_is_inside_the_figure_and_of_readable_size() -> None:
+    for figure in (drawn(heads((8, 7, 15))), curve(), report()):
+        figure.draw_without_rendering()
+        width, height = figure.bbox.size
+        for text in figure.findobj(Text):
+            if text.get_text() and text.get_visible():  # type: ignore[attr-defined]
+                assert text.get_fontsize() >= 6  # type: ignore[attr-defined]
+                box = text.get_window_extent()
+                assert box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1
+
+
+def report(**options: Any) -> Figure:
+    far = np.zeros((2, 11, 13))
+    labels = {
+        "row_labels": written_labels(5),
+        "key_labels": read_labels(7),
+        "bias_row_labels": written_labels(11),
+        "bias_key_labels": read_labels(13),
+    }
+    near = heads((2, 5, 7))
+    return bias_report(near, options.pop("fit", near), far, title="report", **labels, **options)
+
+
+def test_a_report_has_three_rows_of_panels() -> None:
+    fit = np.zeros((2, 5, 7))
+    figure = report(fit=fit, kept=["anti +0", "no line"], transparent=[False, True])
+    assert [image.get_array().shape for image in images(figure)] == [(5, 7)] * 4 + [(11, 13)] * 2
+    assert images(figure)[2].norm(0.0) == 0.0  # no weight is nothing,
+    assert images(figure)[4].norm(0.0) == 1.0  # no bias is open
+    assert {"(a) averaged attention", "(b) sum of the kept lines", "(c) extended bias"} <= set(
+        texts(figure)
+    )
+    assert texts(figure).count("transparent") == 2
+
+
+def test_arrays_that_do_not_belong_together_are_refused() -> None:
+    with pytest.raises(UsageError, match="do not belong together"):
+        report(fit=np.zeros((2, 5, 8)))
+    with pytest.raises(UsageError, match=r"shape \(5, 7\): give \(heads, rows, keys\)"):
+        head_heatmaps(np.zeros((5, 7)), title="", row_labels=[], key_labels=[])
+    with pytest.raises(UsageError, match=r"2 key labels for \(3, 5, 7\): give 7"):
+        drawn(heads(), key_labels=["a", "b"])
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "delimiters"),
+    [
+        ("successor", "$ a3 a2 a1 &", (0, 4)),
+        ("parity", "$ a3 a2 a1 &", (0, 4)),
+        ("addition", "$ a3 a2 a1 + b3 b2 b1 &", (0, 4, 8)),
+        ("multiplication", "$ a3 a2 a1 * b1 &", (0, 4, 6)),
+    ],
+)
+def test_labels_of_each_task(
+    task: str,
+    labels: str,
+    delimiters: tuple[int, ...],
+    make_source: Callable[..., Source],
+) -> None:
+    layout = Layout.of(get_task(task), 3)
+    assert layout.source_labels() == labels.split()
+    assert layout.delimiters == delimiters
+    assert layout.digits == 3
+    source = make_source(task, base=2 if task == "parity" else 10)
+    batch = source.test(3, 5)
+    assert batch.source.shape[1] == layout.keys
+    for row in batch.source:
+        found = torch.isin(row, torch.tensor(source.vocabulary.delimiters)).nonzero()[:, 0]
+        assert tuple(found.tolist()) == delimiters
+
+
+def test_labels_of_a_fixed_format_and_of_rows() -> None:
+    assert Layout.of(get_task("addition"), 3, width=5).widths == (5, 5)
+    assert Layout.of(get_task("multiplication"), 3, width=5).widths == (5, 1)
+    assert written_labels(4) == ["y1", "y2", "y3", "&"]
+    assert read_labels(4) == ["$", "y1", "y2", "y3"]
+    with pytest.raises(UsageError, match="length 0 is not possible"):
+        Layout.of(get_task("addition"), 0)
+
+
+# From a run folder
+
+NEAR, FAR = Line("anti", 1, 0), Line("vert", 2, 0)
+BIAS = LineBias(
+    {
+        "self": (((Line("diag", 0, 0),), (Line("diag", 0, -1, -0.5), Line("vert", 0, 0))),),
+        "cross": (((NEAR,), (FAR,)),),
+    }
+)
+WEIGHTS = [
+    ("self", 0, 0, "diag +0", 0.75, 0.0, ""),
+    ("self", 0, 1, "diag -1", 0.5, -0.5, ""),
+    ("self", 0, 1, "vert +0", 0.25, 0.0, ""),
+    ("cross", 0, 0, "anti +0 segment 1", 0.875, 0.0, ""),
+    ("cross", 0, 1, "vert +0 segment 2", 0.0, 0.0, "sink"),
+]
+
+
+@pytest.fixture
+def calibrated(make_config: Callable[..., RunConfig], tmp_path: Path) -> Run:
+    """A run with a bias for addition of 4 digits: 5 rows, 11 keys, 1 layer, 2 heads."""
+    run = Run.create(make_config("addition"), tmp_path / "runs" / "calibrated")
+    arrays = {"attention.self": heads((2, 5, 5))[None], "attention.cross": heads((2, 5, 11))[None]}
+    write_bias(run, BIAS, WEIGHTS, arrays)
+    return run
+
+
+def write_bias(
+    run: Run, bias: LineBias, rows: list[tuple[Any, ...]], arrays: dict[str, np.ndarray]
+) -> None:
+    write_atomically(
+        run.path / "bias.safetensors",
+        lambda made: bias.save(made, **{k: v.astype(np.float32) for k, v in arrays.items()}),
+    )
+    with (run.path / "lines.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["site", "layer", "head", "line", "weight", "value", "note"])
+        writer.writerows(rows)
+
+
+def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_path: Path) -> None:
+    paths = draw_heatmaps(calibrated, tmp_path / "out", ("png",), extend_to=7)
+    assert [path.name for path in paths] == [
+        *("bias-self-layer0.png", "self.npz"),
+        *("bias-cross-layer0.png", "cross.npz"),
+    ]
+    assert sorted(paths) == sorted((tmp_path / "out").iterdir())
+    with np.load(tmp_path / "out" / "cross.npz") as cross:
+        np.testing.assert_array_equal(cross["attention"], heads((2, 5, 11))[None].astype("f4"))
+        labels = "$ a4 a3 a2 a1 + b4 b3 b2 b1 &"
+        assert cross["key_labels"].tolist() == labels.split()
+        assert cross["row_labels"].tolist() == ["y1", "y2", "y3", "y4", "&"]
+        fit, bias = cross["fit"][0], cross["bias"][0]
+        assert len(cross["bias_row_labels"]) == 8 and len(cross["bias_key_labels"]) == 17
+    expected = np.zeros((5, 11))
+    expected[np.arange(5), [4, 3, 2, 1, 0]] = 0.875
+    np.testing.assert_allclose(fit, [expected, np.zeros((5, 11))])
+    far = np.full((2, 8, 17), -INF)
+    far[0, np.arange(8), 7 - np.arange(8)] = 0  # the first operand's digits, then SOS
+    far[1, :, 16] = 0
+    np.testing.assert_array_equal(bias, far)
+
+
+def test_self_attention_is_causal_and_lines_add_up(calibrated: Run, tmp_path: Path) -> None:
+    draw_heatmaps(calibrated, tmp_path / "out", (), ("self",), extend_to=2)
+    with np.load(tmp_path / "out" / "self.npz") as arrays:
+        fit, bias = arrays["fit"][0], arrays["bias"][0]
+    rows = np.arange(5)
+    expected = np.zeros((5, 5))
+    expected[:, 0] += 0.25
+    expected[rows, np.maximum(rows - 1, 0)] += 0.5
+    np.testing.assert_allclose(fit, [0.75 * np.eye(5), expected])
+    assert np.isneginf(bias[:, ~np.tri(3, dtype=bool)]).all()
+    np.testing.assert_allclose(bias[1], [[0, -INF, -INF], [0, -INF, -INF], [0, -0.5, -INF]])
+
+
+def test_a_run_is_drawn_to_the_same_bytes_again(calibrated: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        draw_heatmaps(calibrated, tmp_path / name, ("svg",), ("cross",), extend_to=5)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_lines_of_the_last_layer_serve_all(
+    make_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    lines = ((Line("diag", CORNER, 2, 0.0),), ())
+    run = Run.create(make_config("successor"), tmp_path / "runs" / "mean")
+    rows = [("cross", -1, 0, "diag +2 corner", 0.5, 0.0, "")]
+    rows += [("cross", -1, 1, "-", 0.0, 0.0, "transparent")]
+    write_bias(run, LineBias({"cross": (lines, lines)}), rows, {"attention.cross": heads3()})
+    paths = draw_heatmaps(run, tmp_path / "out", (), ("cross",), extend_to=5)
+    with np.load(paths[-1]) as arrays:
+        fit, bias = arrays["fit"], arrays["bias"]
+    assert fit.shape == (2, 2, 5, 6) and bias.shape == (2, 2, 6, 7)
+    np.testing.assert_allclose(fit[:, 0], [0.5 * np.eye(5, 6, 2)] * 2)
+    assert (fit[:, 1] == 0).all() and (bias[:, 1] == 0).all()
+    assert np.isneginf(bias[0, 0, 5]).all()  # the line has left the matrix
+
+
+def heads3() -> np.ndarray:
+    return np.stack([heads((2, 5, 6)), heads((2, 5, 6), 1)])
+
+
+def test_a_run_without_a_bias_shows_its_attention(
+    make_config: Callable[..., RunConfig],
+    model_for: Callable[..., AbcTransformer],
+    tmp_path: Path,
+) -> None:
+    run = Run.create(make_config("successor", {"width": 16, "feedforward": 32}))
+    run.save_model(model_for(run.source))
+    paths = draw_heatmaps(run, tmp_path / "out", ("png",), ("cross",))
+    assert [path.name for path in paths] == ["attention-cross-layer0.png", "cross.npz"]
+    with np.load(paths[-1]) as arrays:
+        assert arrays["attention"].shape == (1, 2, 5, 6)
+        np.testing.assert_allclose(arrays["attention"].sum(-1), 1, rtol=1e-5)
+        assert sorted(arrays) == ["attention", "key_labels", "row_labels"]
+
+
+def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
+        draw_heatmaps(calibrated, out, ("jpg",))
+    with pytest.raises(UsageError, match="unknown site 'crss'.*encoder, self, cross"):
+        draw_heatmaps(calibrated, out, sites=("crss",))
+    with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
+        draw_heatmaps(calibrated, out, sites=("encoder",))
+    for digits in (0, 501):
+        with pytest.raises(UsageError, match=f"{digits} digits is not possible: choose 1 to 500"):
+            draw_heatmaps(calibrated, out, extend_to=digits)
+    assert not out.exists()
+
+
+def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: Path) -> None:
+    arrays = {"attention.cross": heads((2, 5, 11))[None]}
+    write_bias(calibrated, BIAS, WEIGHTS[:-1], arrays)
+    with pytest.raises(AbcError, match="no weight for vert \\+0 segment 2 of cross head 1"):
+        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, [("cross", "x", 0, "", 0, 0, "")], arrays)
+    with pytest.raises(AbcError, match="lines.csv cannot be read"):
+        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+    (calibrated.path / "lines.csv").unlink()
+    with pytest.raises(AbcError, match="no table of lines"):
+        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, WEIGHTS, {"attention.cross": heads((2, 5, 13))[None]})
+    with pytest.raises(AbcError, match="13 source tokens, but addition of 4 digits has 11"):
+        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, WEIGHTS, {})
+    with pytest.raises(AbcError, match="holds no averaged attention: calibrate again"):
+        draw_heatmaps(calibrated, tmp_path / "out")
+    (calibrated.path / "bias.safetensors").write_bytes(b"broken")
+    with pytest.raises(AbcError, match="is not a bias file"):
+        draw_heatmaps(calibrated, tmp_path / "out")
+
+
+# Curves
+
+
+def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
+    figure = accuracy_curve({"one": POINTS[::-1], "two": POINTS[:1]}, title="T", train_length=6)
+    (axes,) = figure.axes
+    lines = {str(line.get_label()): line for line in axes.lines}
+    assert [tuple(xy) for xy in lines["one"].get_xydata()] == [p[:2] for p in POINTS]  # type: ignore
+    assert [tuple(xy) for xy in lines["two"].get_xydata()] == [POINTS[0][:2]]  # type: ignore
+    (mark,) = (line for line in axes.lines if line.get_linestyle() == "--")
+    assert set(mark.get_xdata()) == {6}  # type: ignore[arg-type]
+    shade = next(c for c in axes.collections if isinstance(c, PolyCollection))
+    corners = {tuple(xy) for xy in shade.get_paths()[0].vertices.tolist()}  # type: ignore
+    assert {(p[0], p[2]) for p in POINTS} | {(p[0], p[3]) for p in POINTS} <= corners
+    assert axes.get_xscale() == "log"
+    low, high = axes.get_ylim()
+    assert low < 0 and high > 100
+    assert figure.legends[0].get_texts()[-1].get_text() == "training length 6"
+    assert figure.get_figwidth() == 3.25
+
+
+@pytest.mark.parametrize(
+    "lengths", [[6], range(1, 51), [1, 6, 10, 15, 20, 50], [6, 20, 50, 100, 200, 500, 1000, 10000]]
+)
+def test_lengths_on_the_axis_never_overlap(lengths: list[int]) -> None:
+    points = [(length, 100.0, 99.0, 100.0) for length in lengths]
+    figure = accuracy_curve({"a": points}, title="T", train_length=6)
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_xticklabels()
+    named = [label.get_text() for label in labels]
+    assert {f"{lengths[0]:,}", f"{lengths[-1]:,}", "6"} <= set(named)
+    boxes = [label.get_window_extent() for label in labels]
+    assert not any(a.overlaps(b) for a, b in zip(boxes, boxes[1:], strict=False))
+    assert figure.axes[0].lines[1].get_markevery()[-1] == len(lengths) - 1  # type: ignore
+
+
+def test_a_curve_without_accuracies_is_refused() -> None:
+    with pytest.raises(UsageError, match="no accuracies of b to draw: run abc eval"):
+        accuracy_curve({"a": POINTS, "b": []}, title="T", train_length=6)
+    with pytest.raises(UsageError, match="no accuracies to draw"):
+        accuracy_curve({}, title="T", train_length=6)
+
+
+# Tables
+
+
+def row(length: int, accuracy: float, n: int = 1000, low: float = 90.0) -> Row:
+    return Row(length, accuracy, n, "random", 0, low, 100.0, 0, "", 0.0)
+
+
+def test_the_table_has_a_line_a_length_and_a_column_a_series() -> None:
+    table = accuracy_table({"[random]": [row(50, 99.9967), row(6, 100)], "carry": [row(6, 12.5)]})
+    console = Console(width=120, record=True, color_system=None)
+    console.print(table)
+    lines = console.export_text().splitlines()
+    assert "[random]" in lines[1] and "carry" in lines[1]
+    six, fifty = (next(line for line in lines if f" {length} " in line) for length in (6, 50))
+    assert lines.index(six) < lines.index(fifty)
+    assert "100.00 % [90.00, 100.00] of 1000" in six and "12.50 % [90.00, 100.00] of 1000" in six
+    assert "99.99 % [90.00, 100.00] of 1000" in fifty  # not rounded up to 100
+
+
+def test_markdown_escapes_and_aligns() -> None:
+    text = as_markdown(["task", "a|b", "%"], [["N*1_x", "two\nlines", 99.5], ["$ & `", None, 3]])
+    assert text.splitlines() == [
+        r"| task | a\|b | % |",
+        "| --- | --- | ---: |",
+        r"| N\*1\_x | two lines | 99.5 |",
+        r"| \$ & \` |  | 3 |",
+    ]
+
+
+def test_latex_escapes_and_aligns() -> None:
+    text = as_latex(["task", "%"], [[r"a_b & c\d ~^#${}", 1 / 3], ["[−1] ± 2", 100]])
+    assert text.splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"task & \% \\",
+        r"\midrule",
+        r"a\_b \& c\textbackslash{}d \textasciitilde{}\textasciicircum{}\#\$\{\} & 0.333333 \\",
+        r"{[}$-$1{]} $\pm$ 2 & 100 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 cells and the table 1 columns"):
+        as_markdown(["a"], [["b", "c"]])
