@@ -256,13 +256,15 @@ def evaluate(
 class Prediction:
     """A model's answer: ``answer`` as a person reads it, ``output`` token by token.
 
-    ``attended``: for each output token, the positions of the source it attended to, with the
-    strongest weight over layers and heads, largest first; ``tokens`` are the source's.
+    ``attended``: for each output token, the positions of the source's digits that it attended
+    to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
+    source's; ``places`` name its digits, ``a1`` being the last of the first operand.
     """
 
     answer: str
     correct: bool
     tokens: list[str]
+    places: list[str]
     output: list[str]
     attended: list[list[tuple[int, float]]]
 
@@ -290,11 +292,14 @@ def predict(
     written = written[: written.index(vocabulary.eos) + 1]
     output = [vocabulary.symbols[i] for i in written]
     answer = opened.task.read("".join(output[-2::-1])) if len(output) > 1 else ""
-    attended = _attended(model, source, written) if show else []
+    tokens = [vocabulary.symbols[i] for i in batch.source[0].tolist()]
+    places = digit_places(tokens, [vocabulary.symbols[i] for i in vocabulary.delimiters])
+    attended = _attended(model, source, written, places) if show else []
     return Prediction(
         answer=answer,
         correct=answer == opened.task.solve(problem),
-        tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
+        tokens=tokens,
+        places=places,
         output=output,
         attended=attended,
     )
@@ -304,7 +309,22 @@ LOOKED_AT = 0.2
 """A source token counts as attended to from this weight on."""
 
 
-def _attended(model: Any, source: Tensor, written: list[int]) -> list[list[tuple[int, float]]]:
+def digit_places(tokens: Sequence[str], delimiters: Sequence[str]) -> list[str]:
+    """A name for each digit of a source, empty for delimiters: ``$ 4 2 + 7 &`` has a2 a1, b1."""
+    places = [""] * len(tokens)
+    operand, place = sum(token in delimiters for token in tokens) - 1, 0
+    for position in range(len(tokens) - 1, -1, -1):
+        if tokens[position] in delimiters:
+            operand, place = operand - 1, 0
+        else:
+            place += 1
+            places[position] = f"{'abcdefgh'[operand]}{place}"
+    return places
+
+
+def _attended(
+    model: Any, source: Tensor, written: list[int], places: list[str]
+) -> list[list[tuple[int, float]]]:
     target = torch.tensor([written], device=source.device)
     weights = model(
         source, decoder_input_ids=model.shifted(target), output_attentions=True
@@ -312,6 +332,8 @@ def _attended(model: Any, source: Tensor, written: list[int]) -> list[list[tuple
     strongest = torch.stack(weights)[:, 0].amax((0, 1))  # (i, j)
     rows = []
     for row in strongest.tolist():
-        seen = [(key, weight) for key, weight in enumerate(row) if weight >= LOOKED_AT]
+        seen = [
+            (key, weight) for key, weight in enumerate(row) if weight >= LOOKED_AT and places[key]
+        ]
         rows.append(sorted(seen, key=lambda pair: -pair[1]))
     return rows

@@ -32,7 +32,7 @@ def predict(
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}
-            | ({"attended": found.attended} if show else {})
+            | ({"attended": _named(found)} if show else {})
         )
         return
     typer.echo(found.answer)
@@ -42,14 +42,23 @@ def predict(
         console.say("[yellow]this is wrong[/]: the model has not learned this one")
 
 
+def _named(found: Any) -> list[list[dict[str, Any]]]:
+    return [
+        [{"place": found.places[k], "digit": found.tokens[k], "weight": w} for k, w in keys]
+        for keys in found.attended
+    ]
+
+
 def show_attention(found: Any) -> None:
     """For each output token, the source tokens it attended to."""
     from rich.table import Table
 
     table = Table(title="output, least significant digit first")
-    for name in ("step", "writes", "reads (position in the source, strongest weight)"):
+    for name in ("step", "writes", "reads (a1: last digit of the first operand)"):
         table.add_column(name)
     for step, (token, keys) in enumerate(zip(found.output, found.attended, strict=True), start=1):
-        read = "  ".join(f"{found.tokens[key]} at {key} ({weight:.2f})" for key, weight in keys)
+        read = "  ".join(
+            f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys
+        )
         table.add_row(str(step), token, read)
     console.out.print(table)

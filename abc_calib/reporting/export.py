@@ -74,14 +74,16 @@ def draw_heatmaps(
     and the bias they make on problems of ``extend_to`` digits. Of a run without a bias,
     ``attention-SITE-layerN``, measured on training samples. Beside them a ``SITE.npz`` with
     what was drawn: ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)``
-    and the labels of their rows and keys. Raises ``UsageError`` for an unknown format or site
-    and ``AbcError`` for files that are missing or do not belong together.
+    and the labels of their rows and keys. Raises ``UsageError`` for an unknown format or
+    site or more than 500 digits, and ``AbcError`` for files that are missing or do not belong together.
     """
     run = run if isinstance(run, Run) else Run.open(run)
     check_formats(formats)
     for given in sites:
         if given not in SITES:
             raise UsageError(f"unknown site {given!r}: choose one of {', '.join(SITES)}")
+    if not 1 <= extend_to <= LONGEST:
+        raise UsageError(f"a heatmap of {extend_to} digits is not possible: choose 1 to {LONGEST}")
     wanted = [site for site in SITES if site in sites]
     path = run.path / "bias.safetensors"
     calibrated = path.is_file()
@@ -263,8 +265,6 @@ def _problems(
 ) -> tuple[Problem, Problem]:
     """The problem that was averaged over, and the one that the bias is drawn for."""
     width = run.source.layout.width
-    if not 1 <= extend_to <= LONGEST:
-        raise UsageError(f"a heatmap of {extend_to} digits is not possible: choose 1 to {LONGEST}")
     near = Layout.of(run.task, run.source.length, width)
     far = Layout.of(run.task, extend_to, width)
     steps, keys = attention["cross"].shape[-2:]

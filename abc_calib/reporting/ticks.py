@@ -19,7 +19,7 @@ ROOM = 2.0
 
 def tick_rows(axes: Axes, labels: Sequence[str], height: float, named: bool) -> None:
     """Ticks for the rows of an image that is ``height`` inches high, with names if ``named``."""
-    shown = spread(labels, height * 72 / len(labels), [SMALL + 0.7] * len(labels))
+    shown = spread(labels, height * 72 / len(labels), [SMALL + 0.5] * len(labels))
     axes.set_yticks(list(shown), list(shown.values()) if named else [""] * len(shown))
     axes.tick_params(axis="y", labelsize=SMALL, length=1.5, width=0.4, pad=1.5)
 
@@ -67,7 +67,10 @@ def spread(labels: Sequence[str], pitch: float, sizes: Sequence[float]) -> dict[
     step = next((step for step in steps if step * pitch >= largest), 1)
     round_ones = [i for i in others if (numbers[i] or 0) % step == 0]
     shown: list[int] = []
-    for i in [*delimiters[:1], *delimiters[:0:-1], *round_ones]:
-        if all(abs(i - k) * pitch >= (sizes[i] + sizes[k]) / 2 for k in shown):
-            shown.append(i)
+    for wanted in (delimiters[:1], delimiters[:0:-1], round_ones, others):
+        if wanted is others and len(shown) > 1:
+            break  # not round, but better than no name at all
+        for i in wanted:
+            if all(abs(i - k) * pitch >= (sizes[i] + sizes[k]) / 2 for k in shown):
+                shown.append(i)
     return {i: labels[i] for i in sorted(shown)}
