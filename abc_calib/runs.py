@@ -49,10 +49,14 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     Whatever goes wrong, ``path`` is either as it was or complete; ``AbcError`` if the disk
     does not take it.
     """
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    temporary = None
     try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         made = temporary / path.name
         write(made)
+        for file in [made, *made.rglob("*")]:
+            if file.is_file():  # safetensors files come out private to their owner
+                file.chmod(0o644)
         if made.is_dir() and path.exists():
             path.rename(temporary / "old")
         os.replace(made, path)
@@ -63,7 +67,10 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
             "ABC_RUNS; what was there before is untouched"
         ) from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary is not None:
+            if (temporary / "old").exists() and not path.exists():
+                (temporary / "old").rename(path)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -75,7 +75,8 @@ def draw_heatmaps(
     ``attention-SITE-layerN``, measured on training samples. Beside them a ``SITE.npz`` with
     what was drawn: ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)``
     and the labels of their rows and keys. Raises ``UsageError`` for an unknown format or
-    site or more than 500 digits, and ``AbcError`` for files that are missing or do not belong together.
+    site or more than 500 digits, and ``AbcError`` for files that are missing or do not belong
+    together.
     """
     run = run if isinstance(run, Run) else Run.open(run)
     check_formats(formats)

@@ -19,7 +19,7 @@ ROOM = 2.0
 
 def tick_rows(axes: Axes, labels: Sequence[str], height: float, named: bool) -> None:
     """Ticks for the rows of an image that is ``height`` inches high, with names if ``named``."""
-    shown = spread(labels, height * 72 / len(labels), [SMALL + 0.5] * len(labels))
+    shown = spread(labels, height * 72 / len(labels), [SMALL + 0.2] * len(labels))
     axes.set_yticks(list(shown), list(shown.values()) if named else [""] * len(shown))
     axes.tick_params(axis="y", labelsize=SMALL, length=1.5, width=0.4, pad=1.5)
 
