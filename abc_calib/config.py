@@ -15,9 +15,9 @@ FORMAT_VERSION = 1
 
 
 class Options(BaseModel):
-    """Base of all option groups: frozen, and strict about names."""
+    """Base of all option groups: frozen, strict about names, all numbers finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelOptions(Options):
@@ -49,10 +49,10 @@ class TrainOptions(Options):
     law: str = "mixed"
     length: int = Field(6, ge=1)
     format: str = "free"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
 
 
-RETRAIN = TrainOptions(steps=1000, learning_rate=4e-3, stop_early=False, cooldown=0)
+RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldown=0)
 """Retraining runs to its end: exact match is reached early, the margins go on growing."""
 
 PRESETS: dict[str, tuple[ModelOptions, TrainOptions, TrainOptions]] = {
@@ -60,7 +60,7 @@ PRESETS: dict[str, tuple[ModelOptions, TrainOptions, TrainOptions]] = {
     "paper": (
         ModelOptions(encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3),
         TrainOptions(steps=20_000, learning_rate=5e-4, batch=256),
-        RETRAIN.model_copy(update={"steps": 2000, "learning_rate": 5e-4, "batch": 256}),
+        RETRAIN.model_copy(update={"learning_rate": 5e-4, "batch": 256}),
     ),
 }
 """Model, first training and retraining. ``small`` takes CPU minutes; ``paper`` has the model of
@@ -71,7 +71,9 @@ class CalibrationOptions(Options):
     """How lines are found. See ``abc_calib.calibration``."""
 
     fit: Literal["nnls", "mean"] = "nnls"
-    dirs: tuple[Literal["diag", "anti", "vert"], ...] = ("diag", "anti", "vert")
+    dirs: tuple[Literal["diag", "anti", "vert"], ...] = Field(
+        ("diag", "anti", "vert"), min_length=1
+    )
     threshold: float | None = None
     samples: int = Field(2048, ge=1)
 

@@ -18,6 +18,7 @@ from abc_calib.errors import UsageError
 from abc_calib.vocabulary import Vocabulary
 from tasks import Digits, Problems, TaskError
 from tasks.arithmetic import Arithmetic
+from tasks.digits import stack
 
 PAPER_RANGE = 2**20 + 1
 """Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
@@ -56,13 +57,14 @@ class Format:
     def __init__(self, text: str = "free"):
         self.text = text
         kind, _, width = text.partition(":")
-        valid = text == "free" or (kind == "fixed" and width.isdigit() and int(width) > 0)
+        number = width.isascii() and width.isdigit() and int(width) > 0
+        valid = text == "free" or (kind == "fixed" and number)
         if not valid:
             raise UsageError(f"unknown format {text!r}: choose free or fixed:N, as in fixed:60")
         self.width = int(width) if width else None
 
     def lay_out(self, task: Arithmetic, vocabulary: Vocabulary, problems: Problems) -> Batch:
-        """Token ids of ``problems``; ``UsageError`` if an operand is wider than the format."""
+        """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format."""
         operands = task.padded(problems.operands, self.width)
         answer = task.answer(*operands)
         parts: list[Digits | int] = [vocabulary.sos]
@@ -103,8 +105,8 @@ class Split:
     """Which numbers are for training and which are held out, 7:1, by a seeded permutation.
 
     Numbers up to 2^20 follow a permutation as in the paper; larger ones (other bases) a keyed
-    hash. The few numbers of three digits or less are always for training: they are the only
-    examples of their kind.
+    hash. The few numbers of three digits or less (in small bases, below 1,000) are always for
+    training: they are the only examples of their kind.
     """
 
     def __init__(self, base: int, seed: int):
@@ -113,7 +115,8 @@ class Split:
         order = np.random.default_rng([seed, 0]).permutation(PAPER_RANGE)
         self._held_out = np.zeros(PAPER_RANGE, bool)
         self._held_out[order[: PAPER_RANGE // 8]] = True
-        self._held_out[: base**3] = False
+        self.few = max(base**3, 1000)
+        self._held_out[: self.few] = False
 
     def held_out(self, number: Digits) -> np.ndarray:
         """``(n,)`` bool: is each number kept from training?"""
@@ -127,12 +130,13 @@ class Split:
     def allows(self, problems: Problems, held_out: bool) -> np.ndarray:
         """``(n,)`` bool: are all the problem's numbers on the asked side of the split?
 
-        A number of one to three digits counts for both sides.
+        The few short numbers that are always for training count for both sides.
         """
         fits = np.ones(len(problems), bool)
         for operand in problems.operands:
             side = self.held_out(operand)
-            fits &= (side | (operand.lengths <= 3)) if held_out else ~side
+            few = operand.as_integers(self.base) < self.few
+            fits &= (side | few) if held_out else ~side
         return fits
 
 
@@ -205,15 +209,5 @@ class Source:
 
 
 def _concatenate(parts: list[Problems]) -> Problems:
-    if len(parts) == 1:
-        return parts[0]
-
-    def join(digits: list[Digits]) -> Digits:
-        width = max(d.width for d in digits)
-        return Digits(
-            np.concatenate([d.widened(width) for d in digits]),
-            np.concatenate([d.lengths for d in digits]),
-        )
-
-    operands = zip(*(p.operands for p in parts), strict=True)
-    return Problems(tuple(join(list(o)) for o in operands), join([p.answer for p in parts]))
+    operands = zip(*(part.operands for part in parts), strict=True)
+    return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))

@@ -13,6 +13,7 @@ import pandas as pd
 from abc_calib import stages
 from abc_calib.evaluation import MOST_SAMPLES, Row, default_samples
 from abc_calib.reporting import accuracy_curve, as_markdown, draw_heatmaps, save_figure
+from abc_calib.reporting.style import make_folder
 from abc_calib.runs import Run, write_text
 
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
@@ -78,7 +79,7 @@ def worked_example(run: Run, device: str = "auto") -> Example:
 def write_report(run: Run, series: Series, example: Example) -> Path:
     """The table, the curve, the heatmaps and the example, in ``RUN/demo``."""
     folder = run.path / "demo"
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     rows = [{"series": name, **row.as_dict()} for name, rs in series.items() for row in rs]
     write_text(folder / "accuracy.csv", pd.DataFrame(rows).to_csv(index=False))
     by_length: dict[int, dict[str, float]] = {

@@ -18,12 +18,14 @@ from torch import Tensor
 
 from abc_calib.data import Batch, Source
 from abc_calib.errors import UsageError
-from abc_calib.memory import check_memory
+from abc_calib.memory import check_memory, check_samples
 from abc_calib.metrics import wilson_interval
 
 TOKENS_PER_CHUNK = 8192
 """Source and target tokens scored at once: what bounds the memory, whatever the length."""
 SCREEN_STEPS = 16
+LAWS = {"random": "balanced", "carry": "carry"}
+"""Test sets by name, with the sampling law of each."""
 MOST_SAMPLES = 10_000
 
 
@@ -60,19 +62,25 @@ def evaluate(
 
     ``samples`` a length, by default min(base^L - base^(L-1), 10000) as in the paper (section
     3.3). ``sets``: ``random`` digits or ``carry`` chains. Raises ``UsageError`` for a length
-    below 1.
+    below 1 and ``AbcError`` for what would not fit the memory.
     """
     if any(length < 1 for length in lengths):
         raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")
+    unknown = [kind for kind in sets if kind not in LAWS]
+    if unknown:
+        raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(LAWS)}")
+    if seed < 0:
+        raise UsageError(f"seed {seed} is not possible: give 0 or more")
     rows = []
     longest = max(lengths, default=1) * max(1, source.segments)
     check_memory(model, 1, longest, SCREEN_STEPS)
+    for length in lengths:
+        check_samples(samples or default_samples(source.task.base, length), length)
     for kind in sets:
         for length in lengths:
             n = samples or default_samples(source.task.base, length)
             started = time.perf_counter()
-            law = {"random": "balanced"}.get(kind, kind)
-            batch = source.test(length, n, law, seed)
+            batch = source.test(length, n, LAWS[kind], seed)
             right = (greedy_matches if greedy else exact_matches)(model, batch)
             correct = int(right.sum())
             low, high = wilson_interval(correct, n)

@@ -40,6 +40,21 @@ def needed_memory(model: Any, batch: int, keys: int, steps: int) -> int:
     return activations + scores
 
 
+BYTES_PER_DIGIT = 75
+"""What drawing and laying out a test set takes at its peak, measured on all tasks."""
+
+
+def check_samples(samples: int, length: int) -> None:
+    """Raise ``AbcError`` if a test set of so many numbers would not fit the free memory."""
+    free = available_memory()
+    needed = BYTES_PER_DIGIT * samples * length
+    if free is not None and needed > 0.9 * free:
+        raise AbcError(
+            f"{samples} samples of {length} digits need about {needed / 2**30:.1f} GiB and "
+            f"{free / 2**30:.1f} GiB are free: use fewer samples or shorter ones"
+        )
+
+
 def check_memory(model: Any, batch: int, keys: int, steps: int) -> None:
     """Raise ``AbcError`` if a pass over such sources would not fit the free memory."""
     if model.device.type != "cpu":

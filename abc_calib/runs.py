@@ -167,7 +167,10 @@ class Run:
         path = self.path / "history.jsonl"
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        except ValueError as error:
+            raise AbcError(f"{path} is damaged ({error}): remove it") from None
 
     def bias(self) -> LineBias:
         return LineBias.load(self.path / "bias.safetensors")
@@ -191,7 +194,11 @@ class Run:
             raise AbcError(f"{self} has no trained model: train again")
         try:
             with quiet_transformers():
-                model = AbcTransformer.from_pretrained(folder)
+                loaded: Any = AbcTransformer.from_pretrained(folder, output_loading_info=True)
+            model, told = loaded
+            missing = sorted(told["missing_keys"])
+            if missing:
+                raise KeyError(f"{missing[0]} is missing")
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise AbcError(f"{folder} is damaged ({first}): train again") from None

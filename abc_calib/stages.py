@@ -31,7 +31,7 @@ from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.memory import check_memory
 from abc_calib.nn.positions import check_scheme
 from abc_calib.runs import Run, write_atomically, write_text
-from abc_calib.training import Callback, Trainer, build_model, resolve_device
+from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
 from abc_calib.version import __version__
 from tasks import get_task
 
@@ -73,7 +73,8 @@ def train(
         train=_changed(training, overrides, "training"),
     )
     _refuse_unknown(overrides)
-    check_scheme(config.model.scheme)
+    check_heads(config.model)
+    check_scheme(config.model.scheme, config.model.width, config.model.heads)
     run = _created(config, out)
     on_start(run)
     return _trained(run, device, on_step)
@@ -109,9 +110,9 @@ def calibrate(
         threshold=threshold,
         samples=samples,
     )
-    check_scheme(scheme)
     vanilla = _vanilla(run)
     config = vanilla.config
+    check_scheme(scheme, config.model.width, config.model.heads)
     _, _, retraining = PRESETS[config.preset]
     kept = {name: getattr(config.train, name) for name in ("law", "length", "format", "seed")}
     given = {**kept, **overrides}
@@ -240,16 +241,30 @@ def evaluate(
     test_hash, seconds.
     """
     opened = _opened(run)
+    path = opened.path / "eval.csv"
+    earlier = _earlier_rows(path)
     model = opened.load_model().to(resolve_device(device))
     source = opened.source
     rows = exact_match_rows(model, source, lengths, samples, sets, seed, greedy, on_row)
     table = pd.DataFrame([row.as_dict() for row in rows])
-    path = opened.path / "eval.csv"
-    merged = pd.concat([pd.read_csv(path), table]) if path.exists() else table
-    merged = merged.drop_duplicates(["set", "length", "test_seed"], keep="last")
-    merged = merged.sort_values(["set", "test_seed", "length"])
+    merged = pd.concat([earlier, table]) if earlier is not None else table
+    merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
     write_text(path, merged.to_csv(index=False))
     return table
+
+
+ROW = ["set", "test_seed", "length"]
+"""Columns that name a row of ``eval.csv``."""
+
+
+def _earlier_rows(path: Path) -> pd.DataFrame | None:
+    """What earlier evaluations left; ``AbcError`` if that cannot be read."""
+    if not path.exists():
+        return None
+    try:
+        return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
+    except (OSError, ValueError, KeyError) as error:
+        raise AbcError(f"{path} cannot be read ({error}): remove it") from None
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from torch import Tensor, nn
 
 from abc_calib.config import RETRAIN, ModelOptions, TrainOptions
 from abc_calib.data import Batch, Source
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
 from abc_calib.runs import Run, default_device, write_text
@@ -29,10 +32,6 @@ INTERPOLATED = 0.999
 NEARLY = 0.8
 """Exact match from which the learning rate cools down."""
 VALIDATION_SIZE = 2000
-
-
-class Interrupted(AbcError):
-    """Training was stopped by the user; the checkpoint is safe."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,18 @@ class Progress:
 Callback = Callable[[Progress], None]
 
 
-def build_model(options: ModelOptions, vocabulary: Vocabulary, seed: int) -> AbcTransformer:
-    """A model with fresh weights drawn from ``seed``."""
+def check_heads(options: ModelOptions) -> None:
+    """Raise ``UsageError`` unless the heads can share the width."""
     if options.width % options.heads:
         raise UsageError(
             f"width {options.width} is not divisible by {options.heads} heads: "
             "choose a width that is a multiple of the heads"
         )
+
+
+def build_model(options: ModelOptions, vocabulary: Vocabulary, seed: int) -> AbcTransformer:
+    """A model with fresh weights drawn from ``seed``."""
+    check_heads(options)
     config = AbcConfig(
         vocab_size=len(vocabulary),
         d_model=options.width,
@@ -154,14 +158,11 @@ class Trainer:
         started = time.perf_counter() - self.seconds
         try:
             while self.step < self.options.steps and not self.finished:
-                loss = self.one_step()
-                self.seconds = time.perf_counter() - started
-                accuracy = None
-                if self.step % self.options.validate_every == 0 or self.step == self.options.steps:
-                    accuracy = self.validate(float(loss))
-                on_step(
-                    Progress(self.step, self.options.steps, float(loss), accuracy, self.seconds)
-                )
+                with uninterrupted():
+                    loss = float(self.one_step())
+                    self.seconds = time.perf_counter() - started
+                    accuracy = self.validate(loss) if self.is_due else None
+                on_step(Progress(self.step, self.options.steps, loss, accuracy, self.seconds))
         except KeyboardInterrupt:
             self.save_checkpoint()
             raise Interrupted(
@@ -169,6 +170,11 @@ class Trainer:
                 f"Go on with: abc train --resume {self.run}"
             ) from None
         return self.finish()
+
+    @property
+    def is_due(self) -> bool:
+        """Is it time for a validation?"""
+        return self.step % self.options.validate_every == 0 or self.step == self.options.steps
 
     @property
     def finished(self) -> bool:
@@ -244,26 +250,47 @@ class Trainer:
             return
         tensors, state = saved
         weights = self._weights()
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {}
         try:
             with torch.no_grad():
                 for name, value in weights.items():
                     value.copy_(tensors[f"model.{name}"])
-        except (KeyError, RuntimeError) as error:
-            raise AbcError(f"{self.run}: the checkpoint is of another model ({error})") from None
-        optimizer = self.optimizer.state_dict()
-        optimizer["state"] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, key = name.split(".")
-                optimizer["state"].setdefault(int(index), {})[key] = value
-        self.optimizer.load_state_dict(optimizer)
-        torch.set_rng_state(tensors["random"])
-        self.step, self.seconds, self.good = state["step"], state["seconds"], state["good"]
-        self.cooling_from = state["cooling_from"]
+            for name, value in tensors.items():
+                if name.startswith("optimizer."):
+                    _, index, key = name.split(".")
+                    optimizer["state"].setdefault(int(index), {})[key] = value
+            kinds = {tuple(sorted(kept)) for kept in optimizer["state"].values()}
+            if len(kinds) > 1:
+                raise KeyError("a part of the optimiser")
+            self.optimizer.load_state_dict(optimizer)
+            torch.set_rng_state(tensors["random"])
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.good, self.cooling_from = state["good"], state["cooling_from"]
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise AbcError(
+                f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"
+            ) from None
         self.history = [entry for entry in self.history if entry["step"] <= self.step]
 
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.model.named_parameters())
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C to the end of the block: half a step could not be resumed exactly."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def accuracy_of(model: AbcTransformer, batch: Batch) -> float:

@@ -79,7 +79,7 @@ def calibrate(
         else:
             console.say(f"{made}: calibrated; next: abc retrain", quiet)
         return
-    report(made, quiet, as_json, "next: abc eval --max-len 50")
+    report(made, quiet, as_json)
     if not as_json:
         console.say(time_ratio(made), quiet)
 
@@ -100,7 +100,7 @@ def retrain(
     opened = Run.open(run)
     with console.training_progress("retraining", opened.config.train.steps, quiet) as on_step:
         made = stages.retrain(opened, device=device, on_step=on_step)
-    report(made, quiet, as_json, "next: abc eval --max-len 50")
+    report(made, quiet, as_json)
     if not as_json:
         console.say(time_ratio(made), quiet)
 
@@ -121,17 +121,24 @@ def show_lines(found: Any) -> None:
     for name in ("site", "layer", "head", "line", "weight", "value", "note"):
         table.add_column(name, justify="right" if name in ("weight", "value") else "left")
     for row in found.table:
-        layer = "last" if row.layer < 0 else str(row.layer + 1)
-        cells = (row.site, layer, str(row.head + 1), row.line)
+        layer = "last" if row.layer < 0 else str(row.layer)
+        cells = (row.site, layer, str(row.head), row.line)
         table.add_row(*cells, f"{row.weight:.3f}", f"{row.value:.3f}", row.note)
     console.out.print(table)
 
 
 def time_ratio(run: Any) -> str:
-    """The retraining's time against the first training's, as the paper reports it."""
+    """The retraining's time against the first training's, as the paper reports it.
+
+    Empty where the first run is no longer there.
+    """
+    from abc_calib.errors import AbcError
     from abc_calib.runs import Run
 
-    first = Run.open(run.config.parent).result if run.config.parent else None
+    try:
+        first = Run.open(run.config.parent).result
+    except AbcError:
+        return ""
     if not first:
         return ""
     whole = run.result["seconds"] / max(first["seconds"], 1e-9)

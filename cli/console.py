@@ -19,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 out = Console()
 err = Console(stderr=True)
@@ -31,13 +32,15 @@ def command(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from abc_calib.errors import AbcError, UsageError
+        from abc_calib.errors import AbcError, Interrupted, UsageError
         from tasks import TaskError
 
         try:
             return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
             fail(str(error), 2)
+        except Interrupted as error:
+            fail(str(error), 130)
         except AbcError as error:
             fail(str(error), 1)
         except MemoryError:
@@ -54,14 +57,15 @@ def command(function: F) -> F:
 
 def fail(message: str, code: int) -> None:
     """Print one line and leave."""
-    err.print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True, highlight=False)
+    line = Text.assemble(("error:", "bold red"), " ", " ".join(message.split()))
+    err.print(line, soft_wrap=True)
     raise typer.Exit(code)
 
 
 def say(message: str, quiet: bool = False) -> None:
-    """A remark on stderr."""
-    if not quiet:
-        err.print(message, soft_wrap=True, highlight=False)
+    """A remark on stderr, if there is one."""
+    if message and not quiet:
+        err.print(Text(message), soft_wrap=True)
 
 
 def print_json(data: Any) -> None:
@@ -79,10 +83,6 @@ def set_threads(threads: int | None) -> None:
         if threads < 1:
             raise UsageError(f"--threads {threads} is not possible: give 1 or more")
         torch.set_num_threads(threads)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 @contextmanager

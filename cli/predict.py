@@ -39,7 +39,7 @@ def predict(
     if show:
         show_attention(found)
     if not found.correct:
-        console.say("[yellow]this is wrong[/]: the model has not learned this one")
+        console.say("this is wrong: the model has not learned this one")
 
 
 def _named(found: Any) -> list[list[dict[str, Any]]]:

@@ -44,7 +44,7 @@ def runs(as_json: AsJson = False) -> None:
     table = Table()
     names = ("run", "task", "base", "stage", "seed", "state", "held_out", "seconds")
     for name in names:
-        table.add_column(name.replace("_", "-"), overflow="fold")
+        table.add_column(name.replace("_", "-"), overflow="fold", no_wrap=name == "run")
     for row in rows:
         table.add_row(*("" if row.get(name) is None else str(row[name]) for name in names))
     console.out.print(table)

@@ -27,7 +27,13 @@ def train(
     format_: Annotated[
         str | None, typer.Option("--format", help="free, or fixed:N as in the paper.")
     ] = None,
-    scheme: Annotated[str | None, typer.Option(help="Positions: sinusoidal or none.")] = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option(
+            help="Positions: sinusoidal, none, learned, alibi, rope, rpe, t5 or xl; options "
+            "behind a colon, such as rpe:clip=8 or alibi:cross=end."
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Most optimiser steps.")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
@@ -75,8 +81,9 @@ def train(
         "dropout": dropout,
     }
     if resume is not None:
-        given = [name for name, value in overrides.items() if value is not None and name != "seed"]
-        if given or base is not None or out is not None:
+        begun = {"seed": 0, "preset": "small"}
+        given = {**overrides, "preset": preset, "base": base, "out": out}
+        if any(value not in (None, begun.get(name)) for name, value in given.items()):
             raise UsageError("--resume goes on as the run began: leave out the other options")
         run = Run.open(resume)
         steps_in_all = run.config.train.steps
@@ -95,11 +102,11 @@ def train(
             run = stages.train(
                 task, base=base, preset=preset, out=out, device=device, on_step=step, **chosen
             )
-    report(run, quiet, as_json, "next: abc calibrate --dirs diag,anti,vert")
+    report(run, quiet, as_json)
 
 
-def report(run: Any, quiet: bool, as_json: bool, advice: str) -> None:
-    """How a training ended."""
+def report(run: Any, quiet: bool, as_json: bool) -> None:
+    """How a training ended, and what comes next."""
     result = run.result
     if as_json:
         console.print_json({"run": str(run), **result})
@@ -113,5 +120,7 @@ def report(run: Any, quiet: bool, as_json: bool, advice: str) -> None:
     )
     if not result["interpolated"]:
         console.say("it has not interpolated: try another --seed, or more --steps", quiet)
+    elif run.config.stage == "vanilla":
+        console.say("next: abc calibrate --dirs diag,anti,vert", quiet)
     else:
-        console.say(advice, quiet)
+        console.say("next: abc eval --max-len 50", quiet)

@@ -10,7 +10,8 @@ import difflib
 from typing import Any
 
 from tasks.arithmetic import Addition, Arithmetic, Multiplication, Parity, Successor
-from tasks.base import Digits, Problems, Task, TaskError
+from tasks.base import Problems, Task, TaskError
+from tasks.digits import Digits
 
 TASKS: dict[str, type[Arithmetic]] = {
     "successor": Successor,

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tasks.base import Digits, Problems, Task, TaskError
+from tasks.base import Problems, Task, TaskError
+from tasks.digits import Digits, add, from_integers, stack, without_zeros
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNIFORM_LIMIT = 2**20
@@ -92,7 +93,7 @@ class Arithmetic(Task):
                 f"{bad[0]!r} is not a digit of base {self.base}: {self.name} takes {self.usage}"
             )
         text = text.lstrip("0") or "0"
-        return _digits(np.array([[DIGITS.index(c) for c in text]], np.uint8))
+        return without_zeros(np.array([[DIGITS.index(c) for c in text]], np.uint8))
 
     @staticmethod
     def _text(digits: Digits, row: int) -> str:
@@ -111,8 +112,9 @@ class Arithmetic(Task):
     ) -> Problems:
         """Draw problems by one of the laws.
 
-        ``uniform``: numbers uniform in [0, 2^20], as in the paper; with ``exact``, uniform
-        among the numbers of that many digits. ``balanced``: digit counts uniform from 1 to
+        ``uniform``: numbers uniform in [0, 2^20], as in the paper (in base 10 some 5 % have 7
+        digits; for less than the usual ``length``, numbers of at most that); with ``exact``,
+        uniform among the numbers of that many digits. ``balanced``: digit counts uniform from 1 to
         ``length``, then digits. ``carry``: long carry chains and all-nines. ``mixed``: three
         parts balanced to one part carry.
         """
@@ -127,7 +129,7 @@ class Arithmetic(Task):
                 self._draw(rng, n - chains, length, "balanced", exact),
             ]
             order = rng.permutation(n)
-            operands = tuple(_stack(*pair).take(order) for pair in zip(*parts, strict=True))
+            operands = tuple(stack(*pair).take(order) for pair in zip(*parts, strict=True))
         else:
             operands = self._draw(rng, n, length, law, exact)
         return Problems(operands, self.answer(*operands))
@@ -139,7 +141,7 @@ class Arithmetic(Task):
         if law == "carry":
             return self._chains(rng, *counts)
         if law == "uniform" and not exact:
-            return tuple(self._uniform(rng, n) for _ in counts)
+            return tuple(self._uniform(rng, n, length) for _ in counts)
         return tuple(self._random(rng, count) for count in counts)
 
     def _counts(
@@ -166,8 +168,10 @@ class Arithmetic(Task):
         values[rows, first[rows]] = rng.integers(1, self.base, len(rows), np.uint8)
         return Digits(values, counts)
 
-    def _uniform(self, rng: np.random.Generator, n: int) -> Digits:
-        numbers = rng.integers(0, UNIFORM_LIMIT + 1, n)
+    def _uniform(self, rng: np.random.Generator, n: int, length: int) -> Digits:
+        short = length < self.train_length
+        limit = min(self.base**length - 1, UNIFORM_LIMIT) if short else UNIFORM_LIMIT
+        numbers = rng.integers(0, limit + 1, n)
         return from_integers(numbers, self.base)
 
     @abstractmethod
@@ -189,7 +193,7 @@ class Successor(Arithmetic):
     def answer(self, *operands: Digits) -> Digits:
         (number,) = operands
         one = Digits(np.ones((len(number), 1), np.uint8), np.ones(len(number), int))
-        return _add(number, one, self.base)
+        return add(number, one, self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         number = self._random(rng, counts[0])
@@ -207,7 +211,7 @@ class Addition(Arithmetic):
 
     def answer(self, *operands: Digits) -> Digits:
         first, second = operands
-        return _add(first, second, self.base)
+        return add(first, second, self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         first, second = (self._random(rng, count) for count in counts)
@@ -273,7 +277,7 @@ class Multiplication(Arithmetic):
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
     ) -> tuple[Digits, ...]:
         if law == "uniform" and not exact:
-            return self._uniform(rng, n), self._random(rng, np.ones(n, int))
+            return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
         return super()._draw(rng, n, length, law, exact)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
@@ -326,43 +330,3 @@ class Parity(Arithmetic):
         inside = (column >= start[:, None]) & (column < stop[:, None])
         bits.values[inside] = 1
         return (self._trimmed(rng, bits.values, counts[0]),)
-
-
-def from_integers(numbers: np.ndarray, base: int) -> Digits:
-    """Digits of non-negative int64 ``(n,)``, without leading zeros."""
-    columns: list[np.ndarray] = []
-    rest = numbers.copy()
-    while not columns or rest.any():
-        rest, digit = np.divmod(rest, base)
-        columns.append(digit.astype(np.uint8))
-    return _digits(np.stack(columns[::-1], axis=1))
-
-
-def _digits(values: np.ndarray) -> Digits:
-    """``values`` with the lengths that leave out leading zeros."""
-    width = values.shape[1]
-    first = np.where(values.any(1), (values != 0).argmax(1), width - 1)
-    return Digits(values, width - first)
-
-
-def _stack(first: Digits, second: Digits) -> Digits:
-    width = max(first.width, second.width)
-    values = np.concatenate([first.widened(width), second.widened(width)])
-    return Digits(values, np.concatenate([first.lengths, second.lengths]))
-
-
-def _add(first: Digits, second: Digits, base: int) -> Digits:
-    """The sum, as wide as the longer operand and one more for a final carry."""
-    width = max(first.width, second.width)
-    a, b = (np.ascontiguousarray(x.widened(width).T) for x in (first, second))
-    total = np.zeros((width + 1, len(first)), np.uint8)
-    carry = np.zeros(len(first), np.uint8)
-    for column in range(width - 1, -1, -1):
-        column_sum = a[column] + b[column] + carry
-        carry = (column_sum >= base).astype(np.uint8)
-        total[column + 1] = column_sum - base * carry
-    total[0] = carry
-    total = np.ascontiguousarray(total.T)
-    length = np.maximum(first.lengths, second.lengths)
-    carried = total[np.arange(len(first)), width - length] != 0
-    return Digits(total, length + carried)

@@ -13,41 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from tasks.digits import Digits
+
 
 class TaskError(ValueError):
     """A source or an option that the task cannot take; the message says what it can."""
-
-
-@dataclass(frozen=True)
-class Digits:
-    """``n`` numbers of any length, one a row, most significant digit first.
-
-    ``values`` is ``(n, width)`` uint8, aligned at the right, zeros to the left of a number;
-    ``lengths`` is ``(n,)``: how many digits of each row are written.
-    """
-
-    values: np.ndarray
-    lengths: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def width(self) -> int:
-        return self.values.shape[1]
-
-    def widened(self, width: int) -> np.ndarray:
-        """The values with zeros added at the left, ``(n, width)``."""
-        return np.pad(self.values, ((0, 0), (width - self.width, 0)))
-
-    def take(self, rows: np.ndarray) -> Digits:
-        return Digits(self.values[rows], self.lengths[rows])
-
-    def as_integers(self, base: int) -> np.ndarray:
-        """The numbers as ``(n,)`` uint64, modulo 2^64."""
-        with np.errstate(over="ignore"):
-            powers = np.uint64(base) ** np.arange(self.width - 1, -1, -1, dtype=np.uint64)
-            return self.values.astype(np.uint64) @ powers
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,48 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.t5.modeling_t5 import T5Attention
 
+from abc_calib import stages
+from abc_calib.calibration.lines import SITES
 from abc_calib.errors import UsageError
-from abc_calib.nn.positions import SCHEMES, build_scheme
+from abc_calib.nn.positions import SCHEMES, Places, build_scheme, check_scheme
+from abc_calib.nn.positions.absolute import waves
+from abc_calib.nn.positions.alibi import slopes
+from abc_calib.nn.positions.t5 import bucket
+
+H, E = 3, 14
+"""Heads and their width, where a test needs a shape of unequal sizes."""
+
+
+def places(site: str = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> Places:
+    return Places(site, torch.tensor(list(rows)), torch.arange(keys), torch.tensor(lengths))
+
+
+def vectors(samples: int, length: int) -> Tensor:
+    return torch.randn(samples, H, length, E, dtype=torch.float64)
+
+
+def slow_bias(where: Places, at) -> Tensor:
+    """``at(b, h, i, j)`` of indices, over 2 samples, cell by cell."""
+    shape = (2, H, len(where.rows), len(where.keys))
+    bias = torch.zeros(shape, dtype=torch.float64)
+    for cell in torch.cartesian_prod(*map(torch.arange, shape)).tolist():
+        bias[tuple(cell)] = at(*cell)
+    return bias
+
+
+# Absolute positions
 
 
 @pytest.mark.parametrize("width", [2, 7, 16])
@@ -38,8 +74,177 @@ def test_no_positions_change_nothing():
     queries = torch.randn(2, 2, 3, 3)
     assert torch.equal(scheme.embed(x, positions), x)
     assert torch.equal(scheme.rotate(queries, positions), queries)
-    assert scheme.score_bias(queries, positions, positions) is None
+    assert scheme.score_bias(queries, queries, places(rows=range(3), keys=3)) is None
     assert not scheme.absolute
+
+
+def test_learned_positions_are_rows_of_a_table_and_beyond_it_the_last():
+    scheme = build_scheme("learned:size=5", 6, 2)
+    x = torch.randn(3, 4, 6)
+    added = scheme.embed(x, torch.tensor([0, 4, 5, 1009])) - x
+    torch.testing.assert_close(added, scheme.table[[0, 4, 4, 4]].expand(3, 4, 6))
+    assert build_scheme("learned", 6, 2).table.shape == (128, 6)
+
+
+# ALiBi
+
+
+@pytest.mark.parametrize("heads", range(1, 20))
+def test_alibi_slopes_are_those_of_transformers(heads):
+    bloom = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
+    torch.testing.assert_close(torch.tensor(slopes(heads)), bloom)
+    mpt = build_mpt_alibi_tensor(heads, 2)[:, 0, 0]
+    torch.testing.assert_close(torch.tensor(slopes(heads)), -mpt)
+
+
+def test_alibi_slopes_are_the_published_ones():
+    assert slopes(8) == [2.0**-k for k in range(1, 9)]
+    assert slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_alibi_falls_with_distance(site):
+    where = places(site, rows=[4, 5, 6])
+    expected = slow_bias(where, lambda b, h, i, j: -slopes(H)[h] * abs(4 + i - j))
+    bias = build_scheme("alibi", H * E, H).score_bias(vectors(2, 3), vectors(2, 7), where)
+    torch.testing.assert_close(bias.double().expand(2, -1, -1, -1), expected)
+
+
+def test_alibi_counts_cross_attention_from_the_end_of_each_source():
+    where = places("cross", rows=[1, 2], lengths=(7, 5))
+    scheme = build_scheme("alibi:cross=end", H * E, H)
+    ends = [6, 4]
+    expected = slow_bias(where, lambda b, h, i, j: -slopes(H)[h] * abs(1 + i - (ends[b] - j)))
+    bias = scheme.score_bias(vectors(2, 2), vectors(2, 7), where)
+    torch.testing.assert_close(bias.double(), expected)
+    same = build_scheme("alibi", H * E, H).score_bias(vectors(2, 5), vectors(2, 7), places())
+    assert torch.equal(scheme.score_bias(vectors(2, 5), vectors(2, 7), places()), same)
+
+
+# RoPE
+
+
+def test_rope_is_the_block_diagonal_matrix_of_su():
+    """Equation 15: R_m x, with the angles m * 10000^(-2k/e)."""
+    x, positions = vectors(2, 4), torch.tensor([0, 1, 11, 503])
+    turned = build_scheme("rope", H * E, H).rotate(x, positions)
+    for row, position in enumerate(positions.tolist()):
+        matrix = torch.zeros(E, E, dtype=torch.float64)
+        for k in range(E // 2):
+            angle = position * 10000 ** (-2 * k / E)
+            cos, sin = math.cos(angle), math.sin(angle)
+            block = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+            matrix[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = block
+        torch.testing.assert_close(turned[:, :, row], x[:, :, row] @ matrix.T, rtol=0, atol=2e-4)
+
+
+def test_rope_is_that_of_llama_with_columns_reordered():
+    """Llama pairs column k with k + e/2, the paper 2k with 2k + 1."""
+    config = LlamaConfig(hidden_size=H * E, num_attention_heads=H, head_dim=E)
+    positions = torch.arange(97)
+    cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), positions[None])
+    x = torch.randn(2, H, 97, E)
+    order = torch.cat([torch.arange(0, E, 2), torch.arange(1, E, 2)])
+    expected, _ = apply_rotary_pos_emb(x[..., order], x[..., order], cos, sin)
+    turned = build_scheme("rope", H * E, H).rotate(x, positions)
+    torch.testing.assert_close(turned[..., order], expected, rtol=1e-4, atol=1e-4)
+
+
+# Learned relative terms
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_rpe_is_the_key_term_of_shaw(site):
+    """Equation 4: q_i . a_clip(j-i, k) / sqrt(e)."""
+    scheme = build_scheme("rpe:clip=2", H * E, H).double()
+    assert scheme.table.shape == (3, H, 5, E)
+    where, queries = places(site, rows=[1, 2, 6]), vectors(2, 3)
+    table = scheme.table.detach()[SITES.index(site)]
+
+    def at(b, h, i, j):
+        clipped = max(-2, min(2, j - int(where.rows[i])))
+        return queries[b, h, i] @ table[h, clipped + 2] / E**0.5
+
+    torch.testing.assert_close(
+        scheme.score_bias(queries, vectors(2, 7), where), slow_bias(where, at)
+    )
+
+
+@pytest.mark.parametrize("both_sides", [True, False])
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 20), (6, 50), (4, 3)])
+def test_t5_buckets_are_those_of_transformers(both_sides, buckets, distance):
+    offsets = torch.arange(-1009, 1010)[None]
+    expected = T5Attention._relative_position_bucket(offsets, both_sides, buckets, distance)
+    assert torch.equal(bucket(offsets, both_sides, buckets, distance), expected)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_t5_adds_a_number_a_head_and_bucket(site):
+    scheme = build_scheme("t5:buckets=8,distance=11", H * E, H).double()
+    assert scheme.table.shape == (3, 8, H)
+    where = places(site, rows=[2, 3, 13], keys=17)
+    table = scheme.table.detach()[SITES.index(site)]
+
+    def at(b, h, i, j):
+        offset = torch.tensor([[j - int(where.rows[i])]])
+        index = T5Attention._relative_position_bucket(offset, site != "self", 8, 11)
+        return table[int(index), h]
+
+    bias = scheme.score_bias(vectors(2, 3), vectors(2, 17), where)
+    torch.testing.assert_close(bias.expand(2, -1, -1, -1), slow_bias(where, at))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_xl_is_the_formula_of_dai(site):
+    """(a) q_i k_j + (b) q_i W R_(i-j) + (c) u k_j + (d) v W R_(i-j), over sqrt(e)."""
+    scheme = build_scheme("xl", H * E, H).double()
+    where, queries, keys = places(site, rows=[3, 4, 9]), vectors(2, 3), vectors(2, 7)
+    w, u, v = (p.detach()[SITES.index(site)] for p in scheme.parameters())
+    torch.nn.init.normal_(u), torch.nn.init.normal_(v)
+
+    def at(b, h, i, j):
+        distance = where.rows[i] - j
+        r = w[h] @ waves(distance[None], H * E)[0].double()
+        q, k = queries[b, h, i], keys[b, h, j]
+        return (q @ k + q @ r + u[h] @ k + v[h] @ r) / E**0.5
+
+    scores = queries @ keys.transpose(-1, -2) / E**0.5
+    scores = scores + scheme.score_bias(queries, keys, where)
+    torch.testing.assert_close(scores, slow_bias(where, at))
+
+
+# Every scheme
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_schemes_say_what_they_are(name, site):
+    """Unless ``absolute``, scores follow from relative positions; ``has_score_bias`` holds."""
+    scheme = build_scheme(name, H * E, H).double()
+    x, q, k = torch.randn(2, 5, H * E), vectors(2, 5), vectors(2, 5)
+    scores = []
+    for start in (0, 30):
+        at = torch.arange(start, start + 5)
+        where = Places(site, at, at, torch.tensor([5]))
+        bias = scheme.score_bias(q, k, where)
+        assert (bias is not None) == scheme.has_score_bias
+        if bias is not None:
+            assert bias.shape in [(2, H, 5, 5), (1, H, 5, 5)]
+        product = scheme.rotate(q, at) @ scheme.rotate(k, at).transpose(-1, -2)
+        scores.append(product if bias is None else product + bias)
+        assert torch.equal(scheme.embed(x, at), x) != scheme.absolute
+    torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["rpe", "t5", "xl"])
+def test_sites_share_no_parameter_and_have_one_only_if_they_have_layers(name):
+    scheme = build_scheme(name, H * E, H, ("self", "cross"))
+    for parameter in scheme.parameters():
+        assert len(parameter) == 2
+    q, k = vectors(1, 5).float(), vectors(1, 7).float()
+    bias = scheme.score_bias(q, k, places("cross"))
+    for gradient in torch.autograd.grad(bias.square().sum(), list(scheme.parameters())):
+        assert not gradient[0].any() and gradient[1].any()
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -60,6 +265,80 @@ def test_schemes_hold_nothing_that_saving_could_lose(name):
     assert {n for n, _ in scheme.named_buffers()} <= set(scheme.state_dict())
 
 
-def test_an_unknown_scheme_is_refused():
-    with pytest.raises(UsageError, match="unknown scheme 'rotary': choose one of sinusoidal, none"):
-        build_scheme("rotary", 8, 2)
+def test_fresh_parameters_are_filled_in(make_model):
+    """Also those that a checkpoint lacks; whatever memory held before does not stay."""
+    for name in SCHEMES:
+        model = make_model(scheme=name, encoder_layers=1)
+        for parameter in model.scheme.parameters():
+            parameter.data.fill_(torch.nan)
+        model.apply(model._init_weights)
+        for parameter in model.scheme.parameters():
+            assert 0 < parameter.std() < 2
+
+
+def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):
+    make_model().save_pretrained(tmp_path)
+    model = type(make_model()).from_pretrained(tmp_path, scheme="rpe:clip=3")
+    assert model.scheme.table.shape == (2, 2, 7, 10)
+    assert model.scheme.table.std().item() == pytest.approx((2 / 17) ** 0.5, rel=0.3)
+
+
+# Names and options
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("rotary", "unknown scheme 'rotary': choose one of sinusoidal, none, learned, alibi"),
+        ("rpe:clip=0", "scheme 'rpe:clip=0': clip = '0': .*greater than or equal to 1"),
+        ("rpe:clip", "'clip' is no option; options, once each: clip=..."),
+        ("rpe:clip=2,clip=3", "'clip=3' is no option"),
+        ("rope:base=3", "'base=3' is no option; options, once each: none"),
+        ("learned:size=many", "size = 'many': .*valid integer"),
+        ("alibi:cross=up", "cross = 'up': .*'start' or 'end'"),
+        ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
+        ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
+    ],
+)
+def test_a_bad_scheme_is_refused(given, message):
+    with pytest.raises(UsageError, match=message):
+        build_scheme(given, 8, 2)
+    with pytest.raises(UsageError, match=message):
+        check_scheme(given, 8, 2)
+
+
+def test_checking_a_scheme_draws_no_random_number():
+    state = torch.get_rng_state()
+    for name in SCHEMES:
+        check_scheme(name, 8, 2)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_rope_with_an_odd_head_width_is_refused_before_anything_is_written(runs_root):
+    message = "width 12 with heads 4 makes 3 a head: choose .* even quotient"
+    with pytest.raises(UsageError, match=message):
+        stages.train("successor", scheme="rope", width=12, heads=4, steps=1)
+    assert not runs_root.exists()
+
+
+# Documentation
+
+
+@torch.no_grad()
+def test_the_example_of_contributing_is_a_scheme(make_model, monkeypatch, tmp_path):
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    section = text[text.index("## A position scheme") :]
+    (code,) = re.findall(r"```python\n(.*?)```", section[: section.index("\n## ")], re.DOTALL)
+    names: dict = {}
+    exec(code, names)
+    monkeypatch.setitem(SCHEMES, "recency", names["Recency"])
+    model = make_model(scheme="recency", encoder_layers=1)
+    source, output = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[12, 3, 4, 5]])
+    logits = model(source, decoder_input_ids=output).logits
+    assert not torch.allclose(
+        logits, make_model(encoder_layers=1, scheme="none")(source, decoder_input_ids=output).logits
+    )
+    model.scheme.strength.fill_(0.7)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.scheme.strength.tolist() == pytest.approx([0.7, 0.7])

@@ -210,6 +210,15 @@ def test_balanced_sampling_draws_every_digit_count_equally_often():
         assert (abs(counts - 1000) < 150).all(), counts
 
 
+def test_every_digit_begins_a_number_of_one_digit_but_no_longer_one_begins_with_zero():
+    task, rng = get_task("successor", base=3), np.random.default_rng(0)
+    for length, numbers in ((1, range(3)), (2, range(3, 9))):
+        drawn = task.sample(rng, 600, length, exact=True).operands[0]
+        counts = np.bincount(integers(drawn, 3), minlength=9)
+        expected = [600 / len(numbers) if number in numbers else 0 for number in range(9)]
+        assert (abs(counts - expected) <= 0.3 * np.array(expected)).all(), counts
+
+
 def longest_chain(problems: Problems, base: int) -> np.ndarray:
     """The most columns in a row that pass a carry on, ``(n,)``, when the operands are added."""
     width = max(o.width for o in problems.operands)

@@ -125,6 +125,14 @@ def test_the_learning_rate_warms_up_and_falls_to_zero():
     assert learning_rate(without, 0) == 0.5
 
 
+def test_the_learning_rate_cools_down_to_a_twentieth_once_the_algorithm_is_found():
+    options = TrainOptions(steps=10**9, warmup=0, learning_rate=1.0, cooldown=100)
+    rates = [learning_rate(options, 7 + step, cooling_from=7) for step in (0, 25, 50, 95, 10**4)]
+    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.05, 0.05])
+    never = options.model_copy(update={"cooldown": 0})
+    assert learning_rate(never, 50, cooling_from=7) == pytest.approx(1.0)
+
+
 # Interrupting
 
 
@@ -175,21 +183,51 @@ def test_an_interruption_within_a_step_costs_nothing_either(start, monkeypatch, 
     assert_same(weights(parts), weights(whole))
 
 
-def test_a_killed_run_goes_on_from_its_last_validation(start):
-    """What cannot be caught loses the steps since, and nothing else."""
-    options = {"steps": 8, "validate_every": 3}
+def test_an_interruption_within_a_validation_costs_nothing_either(start, monkeypatch):
+    """The validation is made up for: it decides on the cooldown and on stopping early."""
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
+    options = {"steps": 6, "validate_every": 2, "cooldown": 9}
     whole, parts = start("whole", **options), start("parts", **options)
     trainer(whole).train()
 
-    class Killed(BaseException):
-        pass
+    def interrupted(*_) -> float:
+        signal.raise_signal(signal.SIGINT)
+        return 0.9
 
-    def kill(progress) -> None:
-        if progress.step == 5:
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "accuracy_of", interrupted)
+        with pytest.raises(Interrupted):
+            trainer(parts).train()
+    trainer(parts).train()
+    assert [entry["step"] for entry in parts.history()] == [2, 4, 6]
+    assert_same(weights(parts), weights(whole))
+
+
+class Killed(BaseException):
+    """What cannot be caught, such as a lost machine."""
+
+
+@pytest.mark.parametrize("at", ["step 5", "the checkpoint of step 6"])
+def test_a_killed_run_goes_on_from_its_last_checkpoint(start, monkeypatch, at):
+    """It loses the steps since, and nothing else; nor is a validation listed twice."""
+    options = {"steps": 8, "validate_every": 3}
+    whole, parts = start("whole", **options), start("parts", **options)
+    trainer(whole).train()
+    stopped = trainer(parts)
+    save = stopped.save_checkpoint
+
+    def kill() -> None:
+        if stopped.step == 6:
+            raise Killed
+        save()
+
+    def kill_at_step(progress) -> None:
+        if at == "step 5" and progress.step == 5:
             raise Killed
 
+    monkeypatch.setattr(stopped, "save_checkpoint", kill)
     with pytest.raises(Killed):
-        trainer(parts).train(kill)
+        stopped.train(kill_at_step)
     seen = []
     trainer(parts).train(lambda progress: seen.append(progress.step))
     assert seen == [4, 5, 6, 7, 8]
@@ -207,6 +245,20 @@ def test_a_calibrated_run_resumes_with_its_lines(start, random_bias, single):
     trainer(parts, bias).train()
     assert_same(weights(parts), weights(whole))
     assert parts.load_model().line_bias == bias
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_cooldown_goes_on_after_an_interruption(start, monkeypatch, stop):
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
+    options = {"steps": 8, "validate_every": 2, "cooldown": 9}
+    whole, parts = start("whole", **options), start("parts", **options)
+    trainer(whole).train()
+    with pytest.raises(Interrupted):
+        trainer(parts).train(interrupt_at(stop))
+    resumed = trainer(parts)
+    resumed.train()
+    assert resumed.cooling_from == 2
+    assert_same(weights(parts), weights(whole))
 
 
 def test_interrupting_twice_costs_nothing(start):
@@ -241,11 +293,13 @@ def test_a_damaged_checkpoint_is_named(start, how):
         trainer(run).train()
 
 
-@pytest.mark.parametrize("missing", ["model.head.weight", "random", "optimizer.0.exp_avg"])
+@pytest.mark.parametrize(
+    "missing", ["model.head.weight", "random", "optimizer.0.exp_avg", "step", "good"]
+)
 def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing):
     run, _ = checkpoint(start)
     tensors, state = run.load_checkpoint()
-    del tensors[missing]
+    del (tensors if missing in tensors else state)[missing]
     run.save_checkpoint(tensors, state)
     with pytest.raises(AbcError, match="checkpoint"):
         trainer(run).train()
@@ -255,7 +309,7 @@ def test_a_checkpoint_of_another_model_is_refused(start):
     _, small = checkpoint(start, "a")
     run, path = checkpoint(start, "b", model={"width": 16})
     path.write_bytes(small.read_bytes())
-    with pytest.raises(AbcError, match="the checkpoint is of another model"):
+    with pytest.raises(AbcError, match="the checkpoint is damaged or of another model"):
         trainer(run).train()
 
 
@@ -335,8 +389,8 @@ def test_what_cannot_be_built_or_used_is_refused(make_source):
     vocabulary = make_source("addition").vocabulary
     with pytest.raises(UsageError, match="width 10 is not divisible by 4 heads: choose a width"):
         build_model(ModelOptions(width=10, heads=4), vocabulary, 0)
-    with pytest.raises(UsageError, match="unknown scheme 'x'"):
-        build_model(ModelOptions(scheme="x"), vocabulary, 0)
+    with pytest.raises(UsageError, match="unknown scheme 'compass'"):
+        build_model(ModelOptions(scheme="compass"), vocabulary, 0)
     with pytest.raises(UsageError, match="unknown device 'tpu': choose auto, cpu or cuda"):
         resolve_device("tpu")
     assert resolve_device("cpu") == torch.device("cpu")

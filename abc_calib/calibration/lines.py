@@ -22,6 +22,11 @@ direction   corner              segment
 ``anti``    ``j = n-1 - i - l``  ``j = close - 1 - i - l``
 ``vert``    ``j = l``           ``j = close - l``
 ==========  ==================  ==============================
+
+Outside cross-attention segment lines are simpler. In self-attention (segment 0) they are
+``diag``: ``j = i + l``, and ``vert``: ``j = l``, within ``0 .. i``; anti-diagonals have no
+meaning while the output's length is open. In the encoder they are ``diag``: ``j = i + l`` within
+the source, and ``vert``: the delimiter that closes the segment.
 """
 
 from __future__ import annotations
@@ -63,7 +68,7 @@ class Line:
         return "corner" if self.segment == CORNER else "segment"
 
     def label(self, site: Site) -> str:
-        """A short name for tables, such as ``anti segment 2 -1``."""
+        """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"
         return f"{self.direction} {self.offset:+d}" + (f" {place}" if site == "cross" else "")
 
@@ -176,7 +181,7 @@ class LineBias:
             return cls.from_dict(json.loads(metadata["lines"]))
         except FileNotFoundError:
             raise AbcError(f"no bias at {path}: run abc calibrate first") from None
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
 
     def _lines(self) -> list[Line]:

@@ -10,7 +10,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from abc_calib.nn.biases import CLOSED, Frame, Gathered, LayerBias
-from abc_calib.nn.positions import Scheme
+from abc_calib.nn.positions import Places, Scheme
 
 GATHER_FROM = 64
 """From this many keys on, gathering a few keys a row is faster than scoring all of them."""
@@ -78,7 +78,7 @@ class Attention(nn.Module):
             assert bias is not None
             mixed = self._gathered(queries, keys, values, bias.gathered(frame), dropout)
             return self.output(rearrange(mixed, "b h i e -> b i (h e)")), None
-        score_bias = self._score_bias(queries, frame, scheme, bias)
+        score_bias = self._score_bias(queries, keys, frame, scheme, bias)
         if weights:
             scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1]) + score_bias
             seen: Tensor | None = scores.softmax(-1)
@@ -107,7 +107,7 @@ class Attention(nn.Module):
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
 
     def _score_bias(
-        self, queries: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None
+        self, queries: Tensor, keys: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None
     ) -> Tensor:
         """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
         closed = ~frame.mask()
@@ -115,10 +115,11 @@ class Attention(nn.Module):
         if bias is not None:
             total = total + bias.dense(frame)
         if scheme.has_score_bias:
-            keys = torch.arange(frame.keys, device=queries.device)
-            extra = scheme.score_bias(queries, frame.rows, keys)
-            assert extra is not None
-            total = total + extra
+            columns = torch.arange(frame.keys, device=queries.device)
+            places = Places(frame.site, frame.rows, columns, frame.lengths)
+            extra = scheme.score_bias(queries, keys, places)
+            if extra is not None:
+                total = total + extra
         return total.to(queries.dtype)
 
     def _gathered(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.calibration.lines import CORNER, Heads, Site
+from abc_calib.errors import UsageError
 
 CLOSED = -1e9
 """Added where a row may not look. Finite: a row that is closed everywhere stays a number."""
@@ -80,6 +81,11 @@ class LayerBias:
         """
         lines = self.tensors(frame.rows.device)
         anchors = _anchors(frame)  # (b, i|1, a)
+        if lines.columns > anchors.shape[2]:
+            raise UsageError(
+                f"the bias counts from segment {lines.columns - _DELIMITERS - 1} of the source, "
+                f"which has {anchors.shape[2] - _DELIMITERS - 1}: use the bias of the same task"
+            )
         rows = frame.rows[:, None]  # (i, 1)
 
         def at(places: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
@@ -136,6 +142,7 @@ class _Tensors:
     corner: Tensor
     value: Tensor
     transparent: Tensor
+    columns: int
 
 
 def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
@@ -162,6 +169,7 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
         corner=torch.tensor(corner, device=device),
         value=torch.tensor(value, dtype=torch.float32, device=device),
         transparent=torch.tensor([not head for head in heads], device=device),
+        columns=1 + max(max(row[2:]) for head in rows for row in head),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -28,6 +29,7 @@ from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme, build_scheme
 
 
+@strict
 class AbcConfig(PreTrainedConfig):
     """Everything that shapes the model, the calibrated lines included (``line_bias``)."""
 
@@ -65,8 +67,9 @@ class AbcConfig(PreTrainedConfig):
 
 @dataclass
 class EncoderOutput(BaseModelOutput):
-    """The encoded source, with its delimiters' positions ``(b, c)`` for lines to count from."""
+    """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``."""
 
+    lengths: Tensor | None = None
     delimiters: Tensor | None = None
 
 
@@ -181,6 +184,7 @@ class AbcEncoder(nn.Module):
         return EncoderOutput(
             last_hidden_state=self.norm(x),
             attentions=tuple(weights) if output_attentions else None,
+            lengths=lengths,
             delimiters=delimiters,
         )
 
@@ -198,8 +202,10 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
     def __init__(self, config: AbcConfig):
         super().__init__(config)
         self.embed = nn.Embedding(config.vocab_size, config.d_model)
-        self.scheme = build_scheme(config.scheme, config.d_model, config.heads)
-        self.encoder = AbcEncoder(config, self.embed, self.scheme)
+        sites: tuple[Site, ...] = ("encoder", "self", "cross")
+        sites = sites if config.encoder_layers else sites[1:]
+        scheme = build_scheme(config.scheme, config.d_model, config.heads, sites)
+        self.encoder = AbcEncoder(config, self.embed, scheme)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
@@ -218,6 +224,13 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+        elif isinstance(module, Scheme):
+            module.reset_parameters()
+
+    @property
+    def scheme(self) -> Scheme:
+        """The positions of encoder and decoder alike; the encoder holds its weights."""
+        return self.encoder.scheme
 
     def set_line_bias(self, bias: LineBias | None) -> None:
         """Use these calibrated lines from now on (``UsageError`` if they do not fit)."""
@@ -329,11 +342,8 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         past = cache.get_seq_length() if cache is not None else 0
         device, steps = memory.device, decoder_input_ids.shape[1]
         rows = torch.arange(past, past + steps, device=device)
-        if attention_mask is None:
-            lengths = torch.full((len(memory),), memory.shape[1], device=device)
-        else:
-            lengths = attention_mask.long().sum(1)
-        delimiters = encoded.delimiters
+        lengths, delimiters = encoded.lengths, encoded.delimiters
+        assert lengths is not None, "encoder_outputs have to come from this model's encoder"
         if self.line_bias is not None and alike(lengths) and alike(delimiters):
             lengths = lengths[:1]
             delimiters = delimiters[:1] if delimiters is not None else None

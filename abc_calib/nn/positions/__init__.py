@@ -1,0 +1,68 @@
+"""Position schemes: how a model knows where a token stands.
+
+A scheme may act at three places, and by default acts at none of them (NoPE): it may change the
+embeddings, change queries and keys, or add to the attention scores. Hooks get the positions of
+queries *and* of keys, since cross-attention is not square. To add a scheme, write a subclass of
+``Scheme`` in a file of its own and name it in ``SCHEMES``.
+
+Options follow the name, and are part of it wherever a scheme is named: ``rpe:clip=8``,
+``t5:buckets=16,distance=64``.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from abc_calib.calibration.lines import SITES, Site
+from abc_calib.config import Options, build
+from abc_calib.errors import UsageError
+from abc_calib.nn.positions.absolute import Learned, Sinusoidal
+from abc_calib.nn.positions.alibi import Alibi
+from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.nn.positions.rope import Rope
+from abc_calib.nn.positions.shaw import Rpe
+from abc_calib.nn.positions.t5 import T5
+from abc_calib.nn.positions.xl import TransformerXL
+
+__all__ = ["SCHEMES", "Places", "Scheme", "Shape", "build_scheme", "check_scheme"]
+
+SCHEMES: dict[str, type[Scheme]] = {
+    "sinusoidal": Sinusoidal,
+    "none": Scheme,
+    "learned": Learned,
+    "alibi": Alibi,
+    "rope": Rope,
+    "rpe": Rpe,
+    "t5": T5,
+    "xl": TransformerXL,
+}
+
+
+def check_scheme(text: str, width: int, heads: int) -> None:
+    """``UsageError`` unless there is such a scheme for a model of that width and heads."""
+    with torch.device("meta"):
+        build_scheme(text, width, heads)
+
+
+def build_scheme(text: str, width: int, heads: int, sites: tuple[Site, ...] = SITES) -> Scheme:
+    """The scheme of that name and options for a model's width, heads and sites with layers."""
+    name, colon, rest = text.partition(":")
+    if name not in SCHEMES:
+        raise UsageError(f"unknown scheme {name!r}: choose one of {', '.join(SCHEMES)}")
+    kind = SCHEMES[name]
+    options = _options(text, kind.options_type, rest.split(",") if colon else [])
+    return kind(Shape(width, heads, sites), options)
+
+
+def _options(text: str, kind: type[Options], items: list[str]) -> Options:
+    """The options ``name=value``, checked."""
+    values: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if name not in kind.model_fields or name in values or not equals:
+            allowed = ", ".join(f"{field}=..." for field in kind.model_fields) or "none"
+            raise UsageError(
+                f"scheme {text!r}: {item!r} is no option; options, once each: {allowed}"
+            )
+        values[name] = value
+    return build(kind, f"scheme {text!r}", **values)

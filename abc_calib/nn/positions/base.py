@@ -1,0 +1,82 @@
+"""The contract of a position scheme, and where an attention call stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from abc_calib.calibration.lines import SITES, Site
+from abc_calib.config import Options
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The model that a scheme is for: its width, heads, and sites that have any layer."""
+
+    width: int
+    heads: int
+    sites: tuple[Site, ...] = SITES
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the rows and keys of one attention call stand.
+
+    ``rows (i,)`` and ``keys (j,)`` are positions, counted from 0: those of cross-attention are
+    not square, and those of a cached step do not begin at 0. ``lengths (b|1,)`` are the tokens
+    of each source without its padding.
+    """
+
+    site: Site
+    rows: Tensor
+    keys: Tensor
+    lengths: Tensor
+
+    def offsets(self) -> Tensor:
+        """How far each key stands behind its row, ``j - i``: ``(i, j)``."""
+        return self.keys - self.rows[:, None]
+
+
+class Scheme(nn.Module):
+    """No positions at all (NoPE): the base of every scheme.
+
+    One scheme serves all layers of a model. One with learned parameters makes them in
+    ``__init__`` and fills them in ``reset_parameters``, with functions of ``torch.nn.init`` on
+    whole parameters: ``from_pretrained`` has those leave alone what it has loaded. Buffers that
+    are not persistent do not survive it, so that constants are computed where they are used.
+    """
+
+    #: the options that may follow the scheme's name; fields with defaults
+    options_type: type[Options] = Options
+    #: whether an attention score may depend on an absolute position, without bound
+    absolute = False
+    #: whether ``score_bias`` returns anything
+    has_score_bias = False
+
+    def __init__(self, shape: Shape, options: Options):
+        super().__init__()
+        self.shape = shape
+
+    def reset_parameters(self) -> None:
+        """Fill the learned parameters, if there are any."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Change the embeddings ``x (b, i, d)`` at ``positions (i,)``."""
+        return x
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Change the queries or keys ``x (b, h, i, e)`` at ``positions (i,)``."""
+        return x
+
+    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor | None:
+        """Added to the scores, ``(b|1, h, i, j)``; None where a site has no bias.
+
+        From queries ``(b, h, i, e)`` and keys ``(b, h, j, e)`` after ``rotate``. Scores are
+        already divided by the root of ``e``: a term of the dot product divides by it here.
+        """
+        return None

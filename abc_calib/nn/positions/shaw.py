@@ -1,0 +1,47 @@
+"""Relative positions as learned vectors, clipped."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from abc_calib.config import Options
+from abc_calib.nn.positions.base import Places, Scheme, Shape
+
+
+class RpeOptions(Options):
+    """``clip``: the distance from which on all keys on one side are alike."""
+
+    clip: int = Field(16, ge=1)
+
+
+class Rpe(Scheme):
+    """A learned key vector a clipped distance (Shaw et al. 2018, equations 2 and 4).
+
+    ``q_i . w_clip(j-i, k) / sqrt(e)`` is added to the scores; the value term of their equation
+    3, which they found not to matter (section 4.3), is left out. Each site and head has its own
+    vectors, shared by the site's layers (the paper's base model has them for each layer).
+    """
+
+    options_type = RpeOptions
+    has_score_bias = True
+
+    def __init__(self, shape: Shape, options: RpeOptions):
+        super().__init__(shape, options)
+        self.clip = options.clip
+        size = (len(shape.sites), shape.heads, 2 * self.clip + 1, shape.head_width)
+        self.table = nn.Parameter(torch.empty(size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As large as Glorot's initialisation makes one head's matrix."""
+        nn.init.normal_(self.table, std=math.sqrt(2 / sum(self.table.shape[-2:])))
+
+    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
+        table = self.table[self.shape.sites.index(places.site)]
+        clipped = places.offsets().clamp(-self.clip, self.clip) + self.clip  # (i, j)
+        scores = torch.einsum("bhie,hre->bhir", queries, table) / math.sqrt(queries.shape[-1])
+        return scores.gather(-1, clipped.expand(*scores.shape[:2], -1, -1))

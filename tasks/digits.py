@@ -1,0 +1,82 @@
+"""Numbers of any length as arrays of digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Digits:
+    """``n`` numbers of any length, one a row, most significant digit first.
+
+    ``values`` is ``(n, width)`` uint8, aligned at the right, zeros to the left of a number;
+    ``lengths`` is ``(n,)``: how many digits of each row are written.
+    """
+
+    values: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        return self.values.shape[1]
+
+    def widened(self, width: int) -> np.ndarray:
+        """The values with zeros added at the left, ``(n, width)``."""
+        return np.pad(self.values, ((0, 0), (width - self.width, 0)))
+
+    def take(self, rows: np.ndarray) -> Digits:
+        return Digits(self.values[rows], self.lengths[rows])
+
+    def as_integers(self, base: int) -> np.ndarray:
+        """The numbers as ``(n,)`` uint64, modulo 2^64."""
+        with np.errstate(over="ignore"):
+            powers = np.uint64(base) ** np.arange(self.width - 1, -1, -1, dtype=np.uint64)
+            return self.values.astype(np.uint64) @ powers
+
+
+def from_integers(numbers: np.ndarray, base: int) -> Digits:
+    """Digits of non-negative int64 ``(n,)``, without leading zeros."""
+    columns: list[np.ndarray] = []
+    rest = numbers.copy()
+    while not columns or rest.any():
+        rest, digit = np.divmod(rest, base)
+        columns.append(digit.astype(np.uint8))
+    return without_zeros(np.stack(columns[::-1], axis=1))
+
+
+def without_zeros(values: np.ndarray) -> Digits:
+    """``values (n, width)`` with the lengths that leave out leading zeros."""
+    width = values.shape[1]
+    first = np.where(values.any(1), (values != 0).argmax(1), width - 1)
+    return Digits(values, width - first)
+
+
+def stack(*numbers: Digits) -> Digits:
+    """The rows of all, one below the other."""
+    width = max(number.width for number in numbers)
+    return Digits(
+        np.concatenate([number.widened(width) for number in numbers]),
+        np.concatenate([number.lengths for number in numbers]),
+    )
+
+
+def add(first: Digits, second: Digits, base: int) -> Digits:
+    """The sum, as wide as the longer operand and one more for a final carry."""
+    width = max(first.width, second.width)
+    a, b = (np.ascontiguousarray(x.widened(width).T) for x in (first, second))
+    total = np.zeros((width + 1, len(first)), np.uint8)
+    carry = np.zeros(len(first), np.uint8)
+    for column in range(width - 1, -1, -1):
+        column_sum = a[column] + b[column] + carry
+        carry = (column_sum >= base).astype(np.uint8)
+        total[column + 1] = column_sum - base * carry
+    total[0] = carry
+    total = np.ascontiguousarray(total.T)
+    length = np.maximum(first.lengths, second.lengths)
+    carried = total[np.arange(len(first)), width - length] != 0
+    return Digits(total, length + carried)
