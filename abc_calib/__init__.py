@@ -30,7 +30,7 @@ _HOMES = {
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",
-    "predict": "abc_calib.stages",
+    "predict": "abc_calib.prediction",
     "resume": "abc_calib.stages",
     "retrain": "abc_calib.stages",
     "train": "abc_calib.stages",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from abc_calib import stages
 from abc_calib.evaluation import MOST_SAMPLES, Row, default_samples
+from abc_calib.prediction import predict
 from abc_calib.reporting import accuracy_curve, as_markdown, draw_heatmaps, save_figure
 from abc_calib.reporting.style import make_folder
 from abc_calib.runs import Run, write_text
@@ -72,7 +73,7 @@ def worked_example(run: Run, device: str = "auto") -> Example:
     rng = np.random.default_rng(40)
     problems = run.task.sample(rng, 1, EXAMPLE_DIGITS, "balanced", exact=True)
     problem = run.task.write(problems, 0)
-    found = stages.predict(run, problem, device=device)
+    found = predict(run, problem, device=device)
     return Example(problem, found.answer, found.correct)
 
 

@@ -1,4 +1,4 @@
-"""The stages: train, calibrate, retrain, evaluate, predict. Each reads and writes run folders.
+"""The stages: train, calibrate, retrain, evaluate. Each reads and writes run folders.
 
 What the commands call, and what a notebook calls too.
 """
@@ -6,13 +6,11 @@ What the commands call, and what a notebook calls too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from torch import Tensor
 
 from abc_calib.calibration.check import Check
 from abc_calib.calibration.pipeline import Calibration
@@ -26,9 +24,8 @@ from abc_calib.config import (
     build,
 )
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import Row, greedy_decode
+from abc_calib.evaluation import Row
 from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.memory import check_memory
 from abc_calib.nn.positions import check_scheme
 from abc_calib.runs import Run, write_atomically, write_text
 from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
@@ -265,90 +262,3 @@ def _earlier_rows(path: Path) -> pd.DataFrame | None:
         return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
     except (OSError, ValueError, KeyError) as error:
         raise AbcError(f"{path} cannot be read ({error}): remove it") from None
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A model's answer: ``answer`` as a person reads it, ``output`` token by token.
-
-    ``attended``: for each output token, the positions of the source's digits that it attended
-    to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
-    source's; ``places`` name its digits, ``a1`` being the last of the first operand.
-    """
-
-    answer: str
-    correct: bool
-    tokens: list[str]
-    places: list[str]
-    output: list[str]
-    attended: list[list[tuple[int, float]]]
-
-
-@torch.inference_mode()
-def predict(
-    run: Run | Path | str | None, problem: str, *, device: str = "auto", show: bool = False
-) -> Prediction:
-    """Decode the answer to a problem in a person's notation, greedily, with a cache.
-
-    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
-    writes no end within the longest possible answer or the source does not fit the memory.
-    """
-    opened = _opened(run)
-    problems = opened.task.parse(problem)
-    batch = opened.source.layout.lay_out(opened.task, opened.source.vocabulary, problems)
-    model = opened.load_model().to(resolve_device(device))
-    vocabulary = opened.source.vocabulary
-    steps = batch.target.shape[1] + 2
-    check_memory(model, 1, batch.source.shape[1], steps if show else 1)
-    source = batch.source.to(model.device)
-    written = greedy_decode(model, source, steps)[0].tolist()
-    if vocabulary.eos not in written:
-        raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    written = written[: written.index(vocabulary.eos) + 1]
-    output = [vocabulary.symbols[i] for i in written]
-    answer = opened.task.read("".join(output[-2::-1])) if len(output) > 1 else ""
-    tokens = [vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    places = digit_places(tokens, [vocabulary.symbols[i] for i in vocabulary.delimiters])
-    attended = _attended(model, source, written, places) if show else []
-    return Prediction(
-        answer=answer,
-        correct=answer == opened.task.solve(problem),
-        tokens=tokens,
-        places=places,
-        output=output,
-        attended=attended,
-    )
-
-
-LOOKED_AT = 0.2
-"""A source token counts as attended to from this weight on."""
-
-
-def digit_places(tokens: Sequence[str], delimiters: Sequence[str]) -> list[str]:
-    """A name for each digit of a source, empty for delimiters: ``$ 4 2 + 7 &`` has a2 a1, b1."""
-    places = [""] * len(tokens)
-    operand, place = sum(token in delimiters for token in tokens) - 1, 0
-    for position in range(len(tokens) - 1, -1, -1):
-        if tokens[position] in delimiters:
-            operand, place = operand - 1, 0
-        else:
-            place += 1
-            places[position] = f"{'abcdefgh'[operand]}{place}"
-    return places
-
-
-def _attended(
-    model: Any, source: Tensor, written: list[int], places: list[str]
-) -> list[list[tuple[int, float]]]:
-    target = torch.tensor([written], device=source.device)
-    weights = model(
-        source, decoder_input_ids=model.shifted(target), output_attentions=True
-    ).cross_attentions
-    strongest = torch.stack(weights)[:, 0].amax((0, 1))  # (i, j)
-    rows = []
-    for row in strongest.tolist():
-        seen = [
-            (key, weight) for key, weight in enumerate(row) if weight >= LOOKED_AT and places[key]
-        ]
-        rows.append(sorted(seen, key=lambda pair: -pair[1]))
-    return rows

@@ -25,10 +25,10 @@ def predict(
 
     Example: **abc predict "999999999999+1"**
     """
-    from abc_calib import stages
+    from abc_calib import prediction
 
     console.set_threads(threads)
-    found = stages.predict(run, problem, device=device, show=show)
+    found = prediction.predict(run, problem, device=device, show=show)
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}

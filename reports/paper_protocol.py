@@ -27,10 +27,10 @@ def main() -> None:
     parser.add_argument("--task", default="successor")
     parser.add_argument("--law", default="mixed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--retrain-steps", type=int, default=600)
-    parser.add_argument("--thresholds", default="4,2,1")
+    parser.add_argument("--retrain-steps", type=int, default=300)
+    parser.add_argument("--thresholds", default="4,1")
     options = parser.parse_args()
     torch.set_num_threads(1)
     common = {"task": options.task, "law": options.law, "seed": options.seed}
