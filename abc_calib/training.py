@@ -235,6 +235,8 @@ class Trainer:
             for key, value in state.items():
                 tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
         tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
         state = {
             "step": self.step,
             "seconds": self.seconds,
@@ -265,6 +267,8 @@ class Trainer:
                 raise KeyError("a part of the optimiser")
             self.optimizer.load_state_dict(optimizer)
             torch.set_rng_state(tensors["random"])
+            if "random.cuda" in tensors and self.device.type == "cuda":
+                torch.cuda.set_rng_state(tensors["random.cuda"])
             self.step, self.seconds = state["step"], state["seconds"]
             self.good, self.cooling_from = state["good"], state["cooling_from"]
         except (KeyError, RuntimeError, ValueError) as error:

@@ -55,7 +55,7 @@ def choose(
             for head in heads
             for line in head
         }
-        checks.append(Check(threshold, len(kinds), carries_over(bias, model.config, source)))
+        checks.append(Check(threshold, len(kinds), carries_over(bias, model, source)))
         on_check(checks[-1])
         if checks[-1].accuracy >= ENOUGH:
             break
@@ -63,13 +63,14 @@ def choose(
     return tried[best], checks
 
 
-def carries_over(bias: LineBias, config: AbcConfig, source: Source) -> float:
+def carries_over(bias: LineBias, vanilla: Any, source: Source) -> float:
     """Exact match on the longer training lengths after training on the shorter ones only."""
     shorter = max(1, source.length * 2 // 3)
     short = Source(source.task, source.layout, source.seed, source.law, shorter)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(source.seed)
-        model = AbcTransformer(AbcConfig(**{**config.to_dict(), "scheme": "none"}))
+        model: Any = AbcTransformer(AbcConfig(**{**vanilla.config.to_dict(), "scheme": "none"}))
+        model.to(vanilla.device)
         model.set_line_bias(bias)
         fit_briefly(model, short, STEPS)
     right = [
