@@ -26,7 +26,6 @@ _HOMES = {
     "Run": "abc_calib.runs",
     "UsageError": "abc_calib.errors",
     "calibrate": "abc_calib.stages",
-    "demo": "abc_calib.demo",
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",

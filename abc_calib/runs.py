@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -189,7 +190,8 @@ class Run:
         if not (folder / "model.safetensors").is_file():
             if (self.path / "checkpoint.safetensors").exists():
                 raise AbcError(
-                    f"{self} has not finished training: continue with abc train --resume {self}"
+                    f"{self} has not finished training: continue with abc train --resume "
+                    f"{shlex.quote(str(self))}"
                 )
             raise AbcError(f"{self} has no trained model: train again")
         try:

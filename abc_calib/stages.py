@@ -5,6 +5,7 @@ What the commands call, and what a notebook calls too.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -153,7 +154,7 @@ def retrain(
     """Train the model of a run that was calibrated without retraining."""
     run = _opened(run)
     if run.config.stage != "calibrated":
-        raise UsageError(f"{run} is not calibrated: abc calibrate {run}")
+        raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
     return _trained(run, device, on_step)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
 import threading
 import time
@@ -167,7 +168,7 @@ class Trainer:
             self.save_checkpoint()
             raise Interrupted(
                 f"stopped at step {self.step}; nothing is lost. "
-                f"Go on with: abc train --resume {self.run}"
+                f"Go on with: abc train --resume {shlex.quote(str(self.run))}"
             ) from None
         return self.finish()
 

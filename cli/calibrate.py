@@ -92,7 +92,10 @@ def retrain(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train the model of a run that was calibrated with --no-retrain."""
+    """Train the model of a run that was calibrated with --no-retrain.
+
+    Example: **abc retrain runs/addition-calibrated-seed0-1**
+    """
     from abc_calib import stages
     from abc_calib.runs import Run
 

@@ -10,7 +10,10 @@ from cli.options import AsJson
 
 @console.command
 def runs(as_json: AsJson = False) -> None:
-    """List the runs, oldest first."""
+    """List the runs, oldest first.
+
+    Example: **abc runs --json**
+    """
     from rich.table import Table
 
     from abc_calib.errors import AbcError
@@ -52,7 +55,10 @@ def runs(as_json: AsJson = False) -> None:
 
 @console.command
 def tasks(as_json: AsJson = False) -> None:
-    """List the tasks, with a sample each."""
+    """List the tasks, with a sample each.
+
+    Example: **abc tasks --json**
+    """
     import numpy as np
     from rich.table import Table
 

@@ -75,7 +75,8 @@ def render(rows: pd.DataFrame) -> None:
         cells = [task, stage, kind, part.seed.nunique()]
         for length in (6, 10, 20, 50, 100, 1000):
             found = part[part.length == length].accuracy
-            short = f"{found.median():g} / {found.min():g}" if len(found) else None
+            whole = len(found) == part.seed.nunique()
+            short = f"{found.median():g} / {found.min():g}" if whole else None
             cells.append(short)
         lines.append(cells)
     columns = ["task", "model", "inputs", "seeds", "6", "10", "20", "50", "100", "1000"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from typer.testing import CliRunner
 
 from abc_calib.calibration.lines import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.config import ModelOptions, RunConfig, TrainOptions
@@ -17,6 +22,8 @@ from abc_calib.data import Format, Source
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
 from abc_calib.training import build_model
 from abc_calib.vocabulary import Vocabulary
+from cli import console
+from cli.main import app
 from tasks import get_task
 
 torch.set_num_threads(1)
@@ -153,3 +160,97 @@ def half_trained() -> tuple[Source, AbcTransformer]:
         loss.backward()
         optimizer.step()
     return source, model.eval()
+
+
+# The command line
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended and what it wrote, without colours."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one JSON value that stdout must hold, on one line, and nothing else."""
+        assert self.out.count("\n") == 1 and self.out.endswith("\n"), self.out
+        return json.loads(self.out)
+
+    def error(self, code: int) -> str:
+        """The one line of an error, and that there is nothing but it."""
+        assert self.code == code, self
+        assert self.out == ""
+        assert self.err.startswith("error: ") and self.err.count("\n") == 1, self.err
+        return self.err.removeprefix("error: ").rstrip("\n")
+
+
+def run_command(*words: object) -> Said:
+    """``abc WORDS`` in this process; an unexpected exception is raised, as a traceback would be."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", text) for text in (result.stdout, result.stderr)]
+    return Said(result.exit_code, *plain)
+
+
+@pytest.fixture
+def abc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """The command: ``abc("eval", "--max-len", 5)``."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setattr(console.out, "width", 150)
+    return run_command
+
+
+# fmt: off
+TRAIN = (
+    "train", "successor", "--digits", 5, "--heads", 8, "--width", 32, "--feedforward", 64,
+    "--decoder-layers", 2, "--batch", 64, "--steps", 1500, "--learning-rate", 0.005,
+)
+# fmt: on
+VANILLA, CALIBRATED = "successor-vanilla-seed0-1", "successor-calibrated-seed0-1"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A small model of successors up to 5 digits, and what the commands that made it said."""
+
+    root: Path
+    train: Said
+    calibrate: Said
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A run that interpolates and its calibrated run, exact at any length. Not to be changed."""
+    root = tmp_path_factory.mktemp("trained") / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABC_RUNS", str(root))
+        patch.delenv("FORCE_COLOR", raising=False)
+        train = run_command(*TRAIN)
+        calibrate = run_command("calibrate", "--steps", 400)
+    assert (train.code, calibrate.code) == (0, 0), (train, calibrate)
+    return Trained(root, train, calibrate)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Copies of the trained runs in the test's own folder; the calibrated one is the latest."""
+
+    vanilla: Path
+    calibrated: Path
+
+
+@pytest.fixture
+def tiny(trained: Trained, runs_root: Path) -> Runs:
+    """The trained runs, the test's own to use and damage."""
+    shutil.copytree(trained.root, runs_root)
+    runs = Runs(runs_root / VANILLA, runs_root / CALIBRATED)
+    change_json(runs.calibrated / "config.json", parent=str(runs.vanilla))
+    return runs
+
+
+def change_json(path: Path, **changes: Any) -> None:
+    """Give keys of a JSON file new values."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

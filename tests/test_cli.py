@@ -1,0 +1,507 @@
+"""The commands as a user types them: they chain, and results and remarks do not mix."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import CALIBRATED, TRAIN, VANILLA, change_json
+from rich.console import Console
+from safetensors.torch import load_file
+from typer.main import get_command
+
+from abc_calib import prediction
+from abc_calib.calibration.lines import LineBias
+from cli import console
+from cli.main import app
+
+QUICK = (
+    "train", "successor", "--steps", 4, "--batch", 5, "--width", 8, "--heads", 2,
+    "--feedforward", 16, "--decoder-layers", 1, "--digits", 3,
+)  # fmt: skip
+START = (sys.executable, "-c", "from cli.main import app; app(prog_name='abc')")
+
+
+def rows_of(said) -> dict[tuple[str, int], dict]:
+    return {(row["set"], row["length"]): row for row in said.json()["rows"]}
+
+
+# The main line
+
+
+def test_the_three_commands_chain_without_naming_a_run(trained, tiny, abc):
+    """``trained`` is what the first two made; the third finds the calibrated run by itself."""
+    said = abc("eval", "--max-len", 12, "--samples", 40, "--json")
+    found = said.json()
+    assert (said.code, found["run"], found["task"]) == (0, str(tiny.calibrated), "successor")
+    assert [row["length"] for row in found["rows"]] == list(range(1, 13))
+    assert {row["accuracy"] for row in found["rows"]} == {100.0}
+    config = json.loads((trained.root / CALIBRATED / "config.json").read_text())
+    assert config["parent"] == str(trained.root / VANILLA)
+
+
+def test_a_calibrated_model_is_exact_far_beyond_its_training_and_a_vanilla_one_is_not(tiny, abc):
+    words = ("--lengths", "5,70", "--samples", 200, "--stress", "carry", "--json", "-q")
+    far = rows_of(abc("eval", *words))
+    assert [far[kind, 70]["accuracy"] for kind in ("random", "carry")] == [100.0, 100.0]
+    near = rows_of(abc("eval", VANILLA, *words))
+    assert near["random", 5]["accuracy"] > 99
+    assert near["random", 70]["accuracy"] == near["carry", 70]["accuracy"] == 0.0
+
+
+def test_training_reports_on_stderr_and_says_what_comes_next(trained):
+    assert trained.train.out == ""
+    lines = trained.train.err.splitlines()
+    assert lines[0].startswith("training successor 100/1500 held-out ")
+    assert " % of 2000 held-out problems of 5 digits after " in lines[-2]
+    assert lines[-1] == "next: abc calibrate --dirs diag,anti,vert"
+
+
+def test_calibration_shows_its_lines_its_checks_and_its_share_of_time(trained):
+    assert "correctly decoded training samples" in trained.calibrate.out
+    table = pd.read_csv(trained.root / CALIBRATED / "lines.csv")
+    assert trained.calibrate.out.count("cross") == (table.site == "cross").sum() == 16
+    remarks = trained.calibrate.err.splitlines()
+    assert remarks[0].startswith("lines above 40% of a head's attention (")
+    assert remarks[-2] == "next: abc eval --max-len 50"
+    assert remarks[-1].startswith("retraining took 0.")
+    assert any(line.startswith("retraining 400/400 held-out ") for line in remarks)
+
+
+# Evaluation
+
+
+def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(tiny, abc):
+    said = abc("eval", "--lengths", "3,9", "--samples", 10, "--json")
+    found = said.json()
+    assert set(found) == {"run", "task", "rows"}
+    for row, length in zip(found["rows"], (3, 9), strict=True):
+        told = {key: row[key] for key in ("length", "accuracy", "n", "set")}
+        assert told == {"length": length, "accuracy": 100.0, "n": 10, "set": "random"}
+        assert 0 < row["low"] < row["accuracy"] <= row["high"] == 100.0
+    assert said.err.splitlines() == [
+        "evaluating 1/2 random 3 digits: 100.00 %",
+        "evaluating 2/2 random 9 digits: 100.00 %",
+    ]
+
+
+def test_the_table_is_on_stdout_with_intervals_and_names_its_file(tiny, abc):
+    said = abc("eval", "--lengths", "3", "--samples", 10, "--stress", "carry")
+    assert said.out.count("100.00 % [72.25, 100.00] of 10") == 2
+    assert "random" in said.out and "carry" in said.out
+    assert said.err.splitlines()[-1] == f"written to {tiny.calibrated / 'eval.csv'}"
+
+
+def test_the_papers_number_of_samples_is_the_default(tiny, abc):
+    found = abc("eval", "--max-len", 2, "--json").json()["rows"]
+    assert [row["n"] for row in found] == [9, 90]
+
+
+def test_stress_adds_rows_of_other_problems(tiny, abc):
+    words = ("--lengths", "4,6", "--samples", 10, "--json")
+    plain, hard = abc("eval", *words), abc("eval", *words, "--stress", "carry")
+    both = rows_of(hard)
+    assert list(both) == [("random", 4), ("random", 6), ("carry", 4), ("carry", 6)]
+    for key, row in rows_of(plain).items():
+        assert both[key]["test_hash"] == row["test_hash"] != both["carry", key[1]]["test_hash"]
+
+
+def test_greedy_decoding_gives_the_same_figures_as_one_pass(tiny, abc):
+    """On a vanilla model, which is right at some lengths and wrong at others."""
+    words = ("eval", VANILLA, "--lengths", "1,5,6,7,20", "--samples", 60, "--stress", "carry")
+    one, greedy = (rows_of(abc(*words, "--json", *more)) for more in ((), ("--greedy",)))
+    assert one["random", 5]["accuracy"] > one["random", 7]["accuracy"]
+    assert {k: v["correct"] for k, v in one.items()} == {k: v["correct"] for k, v in greedy.items()}
+
+
+def test_evaluations_add_up_in_one_file(tiny, abc):
+    abc("eval", "--lengths", "7,2", "--samples", 10)
+    abc("eval", "--lengths", "3,2", "--samples", 20, "--stress", "carry")
+    abc("eval", "--lengths", "2", "--samples", 5, "--seed", 1)
+    table = pd.read_csv(tiny.calibrated / "eval.csv")
+    found = list(zip(table.set, table.test_seed, table.length, table.n, strict=True))
+    assert found == [
+        ("carry", 0, 2, 20),
+        ("carry", 0, 3, 20),
+        ("random", 0, 2, 20),
+        ("random", 0, 3, 20),
+        ("random", 0, 7, 10),
+        ("random", 1, 2, 5),
+    ]
+    assert len(table.test_hash.unique()) == 6
+
+
+def test_a_run_is_named_by_its_folder_or_its_name(tiny, abc, monkeypatch):
+    monkeypatch.chdir(tiny.vanilla)
+    for name in (VANILLA, tiny.vanilla):
+        found = abc("eval", name, "--lengths", 3, "--samples", 5, "--json").json()
+        assert found["run"] == str(tiny.vanilla)
+
+
+# Prediction
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer"),
+    [("999999999999", "1000000000000"), ("0", "1"), ("0019", "20"), (" 12 34 ", "1235")],
+)
+def test_a_prediction_is_a_number_alone_on_stdout(tiny, abc, problem, answer):
+    said = abc("predict", problem)
+    assert (said.code, said.out, said.err) == (0, f"{answer}\n", "")
+
+
+def test_a_prediction_can_show_what_it_read(tiny, abc):
+    """The number still stands alone on its line, the first."""
+    said = abc("predict", "1299", "--show")
+    first, *table = said.out.splitlines()
+    assert first == "1300"
+    steps = [line for line in table if line.strip().startswith("│")]
+    assert [line.split("│")[2].strip() for line in steps] == ["0", "0", "3", "1", "&"]
+    assert "a1=9 (1.00)" in steps[0] and "a2=9 (1.00)" in steps[1]
+
+
+def test_a_prediction_can_be_json(tiny, abc):
+    assert abc("predict", "99", "--json").json() == {
+        "problem": "99",
+        "answer": "100",
+        "correct": True,
+    }
+    attended = abc("predict", "42", "--json", "--show").json()["attended"]
+    assert len(attended) == 3
+    assert {"place": "a1", "digit": "2", "weight": 1.0} in attended[0]
+    assert {"place": "a2", "digit": "4", "weight": 1.0} in attended[1]
+
+
+def test_a_wrong_answer_is_told_on_stderr(tiny, abc, monkeypatch):
+    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[7, 4, 13, 14]]))
+    said = abc("predict", "12")
+    assert (said.code, said.out) == (0, "47\n")
+    assert said.err == "this is wrong: the model has not learned this one\n"
+
+
+def test_an_answer_without_an_end_is_no_answer(tiny, abc, monkeypatch):
+    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[1, 1, 1, 1, 1]]))
+    assert "the model wrote no end within 5 tokens" in abc("predict", "12").error(1)
+
+
+# Calibration
+
+
+def test_calibrating_and_retraining_can_be_two_steps(tiny, abc):
+    said = abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 7, "--batch", 5)
+    made = tiny.calibrated.with_name("successor-calibrated-seed0-2")
+    assert said.err == f"{made}: calibrated; next: abc retrain\n"
+    assert not (made / "model").exists() and not (made / "check.csv").exists()
+    assert abc("eval").error(1) == f"{made} has no trained model: train again"
+    assert abc("runs", "--json").json()[-1]["state"] == "not finished"
+    again = abc("retrain", "--json")
+    assert {key: again.json()[key] for key in ("run", "steps")} == {"run": str(made), "steps": 7}
+    bias = LineBias.load(made / "bias.safetensors")
+    assert json.loads((made / "model" / "config.json").read_text())["line_bias"] == bias.to_dict()
+    assert abc("eval", "--lengths", 2, "--samples", 3, "--json").json()["run"] == str(made)
+    assert "is trained already" in abc("retrain").error(2)
+
+
+def test_retraining_does_without_the_first_run(tiny, abc):
+    """Its time is then compared with nothing."""
+    abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 3, "--batch", 5)
+    tiny.vanilla.rename(tiny.vanilla.with_name("away"))
+    said = abc("retrain")
+    assert said.code == 0
+    assert said.err.splitlines()[-1].startswith("it has not interpolated")
+
+
+def test_calibrating_again_starts_from_the_first_run(tiny, abc):
+    words = ("calibrate", "--threshold", 0.3, "--no-retrain", "--json")
+    runs = [Path(abc(*words).json()["run"]) for _ in range(2)]
+    assert [run.name[-1] for run in runs] == ["2", "3"]
+    for run in runs:
+        assert json.loads((run / "config.json").read_text())["parent"] == str(tiny.vanilla)
+    lines = [(run / "lines.csv").read_text() for run in runs]
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("dirs", ["anti", "vert,diag", " diag , diag "])
+@pytest.mark.parametrize("fit", ["nnls", "mean"])
+def test_lines_have_the_directions_that_were_asked_for(tiny, abc, fit, dirs):
+    """But for sinks: a head that follows none of them is closed onto a delimiter."""
+    threshold = {"nnls": 0.3, "mean": 1}[fit]
+    words = ("--fit", fit, "--dirs", dirs, "--threshold", threshold, "--no-retrain", "--json")
+    run = Path(abc("calibrate", *words, "--samples", 300).json()["run"])
+    table = pd.read_csv(run / "lines.csv", keep_default_na=False)
+    kept = table[~table.note.isin(["sink", "transparent"])]
+    found = {line.split()[0] for line in kept.line}
+    wanted = {name.strip() for name in dirs.split(",")}
+    assert found <= wanted
+    assert found or dirs == "anti"
+    config = json.loads((run / "config.json").read_text())
+    assert config["calibration"]["dirs"] == list(dict.fromkeys(map(str.strip, dirs.split(","))))
+
+
+def test_the_papers_fit_is_read_from_the_last_layer(tiny, abc):
+    said = abc("calibrate", "--fit", "mean", "--threshold", 1, "--no-retrain")
+    assert said.code == 0 and " last " in said.out
+    made = tiny.calibrated.with_name("successor-calibrated-seed0-2")
+    options = json.loads((made / "config.json").read_text())["calibration"]
+    assert (options["fit"], options["threshold"]) == ("mean", 1.0)
+    bias = LineBias.load(made / "bias.safetensors")
+    lines = [line for line in bias._lines()]
+    assert lines and {line.anchor for line in lines} == {"corner"}
+    assert all(layers[0] == layers[1] for layers in bias.sites.values())
+
+
+def test_a_model_that_has_not_interpolated_is_refused_unless_forced(tiny, abc, runs_root):
+    """The model knows five digits and is asked for seven."""
+    config = json.loads((tiny.vanilla / "config.json").read_text())
+    change_json(tiny.vanilla / "config.json", train={**config["train"], "length": 7})
+    before = sorted(os.listdir(runs_root))
+    words = ("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain")
+    line = abc(*words).error(1)
+    assert line.startswith("the model has not interpolated: ")
+    assert 50 < float(line.split(": ")[1].split(" %")[0]) < 99
+    assert "% of 2048 training samples are right" in line
+    assert line.endswith("Train longer (--steps), or use --force")
+    assert sorted(os.listdir(runs_root)) == before
+    said = abc(*words, "--force")
+    assert said.code == 0
+    assert 1000 < int(said.out.split("lines, from ")[1].split()[0]) < 2048
+
+
+def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
+    assert "it has not interpolated" in abc(*QUICK).err
+    assert "the model has not interpolated: 0.0 % of 2048" in abc("calibrate").error(1)
+    assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
+
+
+# Training
+
+
+def test_options_reach_the_configuration(abc, runs_root):
+    words = ("--base", 16, "--seed", 3, "--law", "balanced", "--scheme", "none", "--dropout", 0.1)
+    more = ("--format", "fixed:9", "--encoder-layers", 1, "--learning-rate", 0.01)
+    made = runs_root / "deep" / "er"
+    result = abc(*QUICK, *words, *more, "--out", made, "--json", "--threads", 1).json()
+    assert result["run"] == str(made) and result["steps"] == 4
+    config = json.loads((made / "config.json").read_text())
+    assert (config["task"], config["base"], config["preset"]) == ("successor", 16, "small")
+    assert config["model"] == {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "heads": 2,
+        "width": 8,
+        "feedforward": 16,
+        "dropout": 0.1,
+        "scheme": "none",
+    }
+    asked = {"seed": 3, "law": "balanced", "format": "fixed:9", "length": 3, "steps": 4, "batch": 5}
+    assert {**config["train"], **asked, "learning_rate": 0.01} == config["train"]
+    assert abc("eval", "--lengths", 2, "--samples", 2, "--json").json()["run"].endswith("deep/er")
+
+
+def test_the_same_command_gives_the_same_weights(abc, runs_root):
+    for _ in range(2):
+        abc(*QUICK)
+    one, two = (load_file(path) for path in sorted(runs_root.glob("*/model/model.safetensors")))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_quiet_says_nothing(tiny, abc):
+    for words in (
+        QUICK,
+        ("eval", CALIBRATED, "--lengths", 3, "--samples", 3, "--json"),
+        ("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain"),
+        ("retrain", CALIBRATED.replace("-1", "-2")),
+    )[:3]:
+        said = abc(*words, "--quiet")
+        assert (said.code, said.err) == (0, "")
+        assert "--json" in words or said.out == ""
+
+
+def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch):
+    """Ctrl-C of a real process; the command it names leads to the weights of an uninterrupted run.
+
+    The folder's name has a space and what looks like markup.
+    """
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "my [red] runs"
+    monkeypatch.setenv("ABC_RUNS", str(root))
+    words = [str(word) for word in (*QUICK, "--steps", 500, "--threads", 1)]
+    whole = abc(*words, "--out", tmp_path / "whole", "--json").json()
+    with subprocess.Popen([*START, *words], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert first.startswith("training successor 100/500 held-out ")
+    assert process.returncode == 130
+    line = rest.splitlines()[-1]
+    assert line.startswith("error: stopped at step ") and "Traceback" not in rest
+    run = root / VANILLA
+    assert abc("runs", "--json").json()[0]["state"] == "not finished"
+    assert "has not finished training: continue with abc train --resume" in abc("eval").error(1)
+    command = shlex.split(line.split("Go on with: ")[1])
+    assert command == ["abc", "train", "--resume", str(run)]
+    said = abc(*command[1:], "--threads", 1)
+    assert said.code == 0
+    assert f"{run}: " in said.err and " after 500 steps" in said.err
+    one, two = (load_file(p / "model" / "model.safetensors") for p in (run, Path(whole["run"])))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert not (run / "checkpoint.safetensors").exists()
+
+
+# Heatmaps
+
+
+def test_heatmaps_are_figures_and_arrays(tiny, abc):
+    words = ("--format", "pdf,svg,png", "--sites", "cross", "--digits", 9)
+    said = abc("heatmap", *words)
+    folder = tiny.calibrated / "figures"
+    figures = [f"bias-cross-layer{n}.{kind}" for n in range(2) for kind in ("pdf", "svg", "png")]
+    assert said.out.splitlines() == [str(folder / name) for name in (*figures, "cross.npz")]
+    assert said.err == "7 files\n"
+    begins = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
+    for name in figures:
+        assert (folder / name).read_bytes().startswith(begins[name[-3:]])
+    with np.load(folder / "cross.npz") as arrays:
+        assert arrays["attention"].shape == arrays["fit"].shape == (2, 8, 6, 7)
+        assert arrays["bias"].shape == (2, 8, 10, 11)
+
+
+def test_heatmaps_of_a_vanilla_run_show_its_attention(tiny, abc, tmp_path):
+    words = ("--format", "png", "--sites", "self", "--out", tmp_path / "here", "--json")
+    found = abc("heatmap", VANILLA, *words).json()
+    names = [Path(file).name for file in found["files"]]
+    assert names == ["attention-self-layer0.png", "attention-self-layer1.png", "self.npz"]
+    assert sorted(os.listdir(tmp_path / "here")) == sorted(names)
+    assert not (tiny.vanilla / "figures").exists()
+
+
+# Lists
+
+
+def test_runs_are_listed_oldest_first_with_their_state(tiny, abc):
+    abc("calibrate", "--threshold", 0.3, "--no-retrain")
+    for age, name in enumerate((VANILLA, CALIBRATED, CALIBRATED[:-1] + "2")):
+        os.utime(tiny.vanilla.with_name(name) / "config.json", (10**9 + age,) * 2)
+    rows = abc("runs", "--json").json()
+    assert [Path(row["run"]).name for row in rows] == [VANILLA, CALIBRATED, CALIBRATED[:-1] + "2"]
+    assert [row["stage"] for row in rows] == ["vanilla", "calibrated", "calibrated"]
+    assert [row["state"] for row in rows] == ["trained", "trained", "not finished"]
+    assert rows[0]["task"] == "successor" and rows[0]["held_out"] >= 99.9
+
+
+def test_a_run_that_cannot_be_read_is_listed_as_such(tiny, abc):
+    (tiny.vanilla / "config.json").write_text("{")
+    rows = {Path(row["run"]).name: row for row in abc("runs", "--json").json()}
+    assert rows[VANILLA]["state"].startswith("unreadable: ")
+    assert rows[CALIBRATED]["state"] == "trained"
+    assert abc("runs").code == 0
+
+
+def test_the_table_of_runs_has_whole_names(tiny, abc, monkeypatch):
+    monkeypatch.chdir(tiny.vanilla.parent)
+    monkeypatch.setenv("ABC_RUNS", ".")
+    monkeypatch.setattr(console.out, "width", 80)
+    shown = abc("runs").out
+    assert VANILLA in shown and CALIBRATED in shown
+
+
+def test_without_runs_the_list_says_how_to_begin(abc, runs_root):
+    said = abc("runs")
+    assert (said.code, said.out) == (0, "")
+    assert said.err == f"there is no run in {runs_root} yet: abc train successor\n"
+    assert abc("runs", "--json").json() == []
+
+
+def test_tasks_are_listed_with_a_sample(abc):
+    rows = abc("tasks", "--json").json()
+    assert [row["task"] for row in rows] == ["successor", "addition", "multiplication", "parity"]
+    for row in rows[:3]:
+        source, answer = row["sample"].split(" -> ")
+        number = {"successor": f"{source}+1"}.get(row["task"], source)
+        assert eval(number) == int(answer)
+    shown = abc("tasks").out
+    assert all(row["task"] in shown and row["sample"] in shown for row in rows)
+
+
+# Help
+
+
+@pytest.mark.parametrize("name", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+def test_help_shows_the_usage_an_example_and_the_options(abc, name):
+    said = abc(name, "--help")
+    text = " ".join(said.out.split())
+    assert said.code == 0 and f"Usage: abc {name}" in text.replace("root", "abc")
+    assert f"abc {name}" in text.split("Example", 1)[1]
+    assert "--json" in text
+
+
+def test_help_alone_names_every_command(abc):
+    text = abc("--help").out
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        assert f" {name} " in text
+    assert "--install-completion" in text
+    assert abc().code == 2
+
+
+def test_the_version_and_the_help_load_no_heavy_library():
+    script = """
+import sys
+from cli.main import app
+for words in (["--version"], ["--help"], ["train", "--help"]):
+    try:
+        app(words)
+    except SystemExit as end:
+        assert not end.code
+heavy = {"torch", "numpy", "pandas", "scipy", "matplotlib", "transformers", "einops"}
+print("loaded:", sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "abc-calib 0.1.0"
+    assert lines[-1] == "loaded: []"
+
+
+def test_a_shell_completes_commands():
+    asked = {"_ABC_COMPLETE": "complete_bash", "COMP_WORDS": "abc ca", "COMP_CWORD": "1"}
+    done = subprocess.run(START, env={**os.environ, **asked}, capture_output=True, text=True)
+    assert done.stdout.split() == ["calibrate"]
+
+
+# Progress
+
+
+def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=120, _environ={})
+    monkeypatch.setattr(console, "err", terminal)
+    with console.progress("training", 3, False, "steps") as update:
+        for done in range(1, 4):
+            update(done, f"at {done}", True)
+    bar = shown.getvalue()
+    for part in ("training", "3/3", "steps", "at 3", "left", "0:00:00"):
+        assert part in bar
+
+
+def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=shown, _environ={}))
+    with console.progress("training", 3, False, "steps") as update:
+        for done in range(1, 4):
+            update(done, f"at {done}", done != 2)
+    assert shown.getvalue() == "training 1/3 at 1\ntraining 3/3 at 3\n"
+
+
+def test_the_recipe_of_the_tests_is_the_one_that_was_run(trained):
+    config = json.loads((trained.root / VANILLA / "config.json").read_text())
+    assert config["train"]["length"] == TRAIN[TRAIN.index("--digits") + 1]
