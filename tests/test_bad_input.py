@@ -1,0 +1,491 @@
+"""Bad input: one clear line on stderr, the right exit code, and nothing that was there changes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CALIBRATED, VANILLA, change_json
+from safetensors.torch import load_file, save_file
+
+from abc_calib import evaluation, memory, runs, stages
+from abc_calib.calibration.lines import Line, LineBias
+from abc_calib.nn.transformer import AbcConfig
+from cli.main import app
+
+QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
+
+
+@pytest.fixture
+def unchanged(tmp_path):
+    """Checks at the end that every file is as it was when this was first called."""
+    seen: list[dict[str, bytes]] = []
+
+    def contents() -> dict[str, bytes]:
+        files = (p for p in tmp_path.rglob("*") if p.is_file())
+        return {str(p): p.read_bytes() for p in files}
+
+    yield lambda: seen.append(contents())
+    assert seen and contents() == seen[0]
+
+
+@pytest.fixture
+def refused(abc, unchanged):
+    """``refused(code, "command", ...)``: the line of the error, and that nothing changed."""
+
+    def run(code: int, *words: object) -> str:
+        unchanged()
+        return abc(*words).error(code)
+
+    return run
+
+
+# Options that cannot be
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sucessor"], "unknown task 'sucessor' (did you mean successor?): choose one of succ"),
+        (["successor", "--base", 1], "base 1 is not possible: choose 2 to 36"),
+        (["successor", "--base", 37], "base 37 is not possible: choose 2 to 36"),
+        (["parity", "--base", 10], "parity is defined on bits: base 10 is not possible, only 2"),
+        (["successor", "--preset", "huge"], "unknown preset 'huge': choose one of small, paper"),
+        (["successor", "--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
+        (["successor", "--law", "odd"], "unknown sampling law 'odd': choose one of uniform, bal"),
+        (["successor", "--format", "wide"], "unknown format 'wide': choose free or fixed:N, as"),
+        (["successor", "--format", "fixed:0"], "unknown format 'fixed:0': choose free or fixed:N"),
+        (["successor", "--format", "fixed:5"], "an operand of 6 digits does not fit 5: use the"),
+        (["successor", "--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
+        (["successor", "--heads", 3], "width 64 is not divisible by 3 heads: choose a width that"),
+        (["successor", "--digits", 0], "training options: length = 0: input should be greater th"),
+        (["successor", "--digits", -2], "training options: length = -2: input should be greater"),
+        (["successor", "--steps", 0], "training options: steps = 0: input should be greater than"),
+        (["successor", "--batch", 0], "training options: batch = 0: input should be greater than"),
+        (["successor", "--seed", -1], "training options: seed = -1: input should be greater than"),
+        (["successor", "--seed", 2**64], "training options: seed = 18446744073709551616: input s"),
+        (["successor", "--dropout", 1], "model options: dropout = 1.0: input should be less than"),
+        (["successor", "--learning-rate", "nan"], "training options: learning_rate = nan: input"),
+        (["successor", "--learning-rate", "inf"], "training options: learning_rate = inf: input"),
+        (["successor", "--threads", 0], "--threads 0 is not possible: give 1 or more"),
+        ([], "name a task (abc tasks lists them), or a run to --resume"),
+        (["successor", "--resume", "x"], "name a task (abc tasks lists them), or a run to --res"),
+        (["--resume", "x"], "there is no run x: abc runs lists them"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused_before_anything_is_made(abc, runs_root, words, message):
+    assert abc("train", *words).error(2).startswith(message)
+    assert not runs_root.exists()
+
+
+def test_a_missing_cuda_device_is_named(abc, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    line = abc("train", "successor", "--device", "cuda").error(2)
+    assert line == "device cuda: this torch sees no CUDA device; choose auto or cpu"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--dirs", "up"], "calibration: dirs.0 = 'up': input should be 'diag', 'anti' or 'vert'"),
+        (["--dirs", "diag,up"], "calibration: dirs.1 = 'up': input should be 'diag', 'anti' or"),
+        (["--dirs", ""], "calibration: dirs = (): tuple should have at least 1 item"),
+        (["--fit", "magic"], "calibration: fit = 'magic': input should be 'nnls' or 'mean'"),
+        (["--threshold", "nan"], "calibration: threshold = nan: input should be a finite number"),
+        (["--samples", 0], "calibration: samples = 0: input should be greater than or equal to 1"),
+        (["--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
+        (["--steps", 0], "retraining options: steps = 0: input should be greater than or equal"),
+        (["--seed", -1], "retraining options: seed = -1: input should be greater than or equal"),
+        (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
+        (["--threads", -1], "--threads -1 is not possible: give 1 or more"),
+        ([CALIBRATED], "is calibrated already: name the run it came from, "),
+        (["nowhere"], "there is no run nowhere: abc runs lists them"),
+    ],
+)
+def test_a_calibration_that_cannot_be_is_refused(tiny, refused, words, message):
+    assert message in refused(2, "calibrate", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--max-len", 0], "--max-len 0 is not possible: give 1 or more"),
+        (["--max-len", -5], "--max-len -5 is not possible: give 1 or more"),
+        (["--lengths", "5,-1"], "length -1 is not possible: give 1 or more"),
+        (["--lengths", "0"], "length 0 is not possible: give 1 or more"),
+        (["--lengths", "a"], "--lengths 'a': give whole numbers, as in 6,10,100"),
+        (["--lengths", ""], "--lengths '': give whole numbers, as in 6,10,100"),
+        (["--lengths", "5;6"], "--lengths '5;6': give whole numbers, as in 6,10,100"),
+        (["--samples", 0], "--samples 0 is not possible: give 1 or more"),
+        (["--stress", "nerves"], "unknown --stress 'nerves': choose carry"),
+        (["--seed", -1], "seed -1 is not possible: give 0 or more"),
+        (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
+        (["--threads", 0], "--threads 0 is not possible: give 1 or more"),
+        (["nowhere"], "there is no run nowhere: abc runs lists them"),
+    ],
+)
+def test_an_evaluation_that_cannot_be_is_refused(tiny, refused, words, message):
+    assert refused(2, "eval", *words) == message
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([""], "'' is not a source of successor: write digits 0-9, as in '123'"),
+        ([" "], "' ' is not a source of successor: write digits 0-9, as in '123'"),
+        (["12a"], "'a' is not a digit of base 10: successor takes digits 0-9, as in '123'"),
+        (["1+2"], "'+' is not a digit of base 10: successor takes digits 0-9, as in '123'"),
+        (["1\n2\n["], "'[' is not a digit of base 10: successor takes digits 0-9, as in '123'"),
+        (["7", "--run", "nowhere"], "there is no run nowhere: abc runs lists them"),
+        (["7", "--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
+        (["7", "--threads", 0], "--threads 0 is not possible: give 1 or more"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused(tiny, refused, words, message):
+    assert refused(2, "predict", *words) == message
+
+
+@pytest.mark.parametrize("problem", ["", "+", "12+", "+12", "12", "1+2+3", "1+a", "1*2"])
+def test_an_addition_needs_two_numbers(abc, refused, problem):
+    """Empty operands, missing ones, and digits outside the base."""
+    abc("train", "addition", *QUICK, "--digits", 2)
+    line = refused(2, "predict", problem)
+    assert line.endswith("digits 0-9, as in '123+123'")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "gif"], "figures cannot be written as 'gif': choose .pdf, .svg, .png"),
+        (["--sites", "nose"], "unknown site 'nose': choose one of encoder, self, cross"),
+        (["--sites", "encoder"], "has no encoder-attention: choose self, cross"),
+        (["--digits", 0], "--digits 0 is not possible: give 1 or more"),
+        (["--digits", 10**6], "a heatmap of 1000000 digits is not possible: choose 1 to 500"),
+        (["nowhere"], "there is no run nowhere: abc runs lists them"),
+    ],
+)
+def test_a_heatmap_that_cannot_be_is_refused(tiny, refused, words, message):
+    assert refused(2, "heatmap", *words).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["walk"], "unknown task 'walk': choose one of successor, addition, multiplication, par"),
+        (["--base", 0], "base 0 is not possible: choose 2 to 36"),
+        (["--lengths", "6,0"], "length 0 is not possible: give 1 or more"),
+        (["--samples", -1], "--samples -1 is not possible: give 1 or more"),
+        (["--seed", -1], "training options: seed = -1: input should be greater than or equal"),
+        (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
+    ],
+)
+def test_a_demo_that_cannot_be_is_refused(abc, runs_root, words, message):
+    assert abc("demo", *words).error(2).startswith(message)
+    assert not runs_root.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["walk"],
+        ["eval", "--depth", 3],
+        ["eval", "--max-len", "many"],
+        ["eval", "one", "two"],
+        ["predict"],
+        ["predict", "-1"],
+        ["train", "successor", "--seed"],
+    ],
+)
+def test_words_that_no_command_knows_are_usage_errors(abc, words):
+    said = abc(*words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("Usage: ") and "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "more", [["--seed", 5], ["--preset", "paper"], ["--steps", 9], ["--base", 3], ["--out", "x"]]
+)
+def test_resuming_takes_no_options_of_its_own(tiny, refused, more):
+    line = refused(2, "train", "--resume", VANILLA, *more)
+    assert line == "--resume goes on as the run began: leave out the other options"
+
+
+def test_a_finished_run_is_neither_resumed_nor_trained_again(tiny, refused):
+    for name in (VANILLA, CALIBRATED):
+        assert "has finished training: nothing" not in name
+        assert "there is nothing to resume" in refused(2, "train", "--resume", name)
+    assert f"is not calibrated: abc calibrate {tiny.vanilla}" in refused(2, "retrain", VANILLA)
+    assert "is trained already: calibrate again for another one" in refused(2, "retrain")
+
+
+def test_a_folder_in_use_is_not_taken_for_a_new_run(tiny, refused):
+    message = f"{tiny.vanilla} is not empty: name a new folder, or --resume it"
+    assert refused(2, "train", "successor", *QUICK, "--out", tiny.vanilla) == message
+    words = ("--threshold", 0.3, "--no-retrain", "--out", tiny.vanilla)
+    assert refused(2, "calibrate", *words) == message
+
+
+# Run folders that are missing or damaged
+
+
+COMMANDS = [["calibrate"], ["retrain"], ["eval"], ["predict", "1"], ["heatmap"]]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_without_a_run_the_way_to_one_is_told(abc, runs_root, words):
+    assert abc(*words).error(2) == f"there is no run in {runs_root} yet: abc train successor"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_latest_run_that_is_gone_is_named(tiny, refused, words):
+    tiny.calibrated.rename(tiny.calibrated.with_name("moved"))
+    assert refused(2, *words) == f"there is no run {tiny.calibrated}: abc runs lists them"
+
+
+def named(words: list, run: Path) -> list:
+    """The command on that run."""
+    return [*words, "--run", run] if words[0] == "predict" else [*words, run]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_folder_that_is_no_run_is_named(tiny, refused, tmp_path, words):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "me.png").write_bytes(b"")
+    line = refused(1, *named(words, tmp_path / "photos"))
+    assert line == f"{tmp_path / 'photos'} is not a run folder (it has no config.json): abc runs"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_run_of_another_version_is_named(tiny, refused, words):
+    change_json(tiny.calibrated / "config.json", format_version=2)
+    line = refused(1, *words)
+    assert "is a run folder of version 2, and this program reads version 1: train again" in line
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("text", ["", '{"format_version": 1, "stage": "vani', "[1, 2]", "\0"])
+def test_a_truncated_configuration_is_named(tiny, refused, words, text):
+    (tiny.calibrated / "config.json").write_text(text)
+    assert str(tiny.calibrated / "config.json") in refused(1, *words)
+
+
+@pytest.mark.parametrize("words", [["calibrate"], ["eval"], ["predict", "1"], ["heatmap"]])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("no model", "has no trained model: train again"),
+        ("no weights", "has no trained model: train again"),
+        ("pickled beside", "has no trained model: train again"),
+        ("pickled inside", "model is damaged ("),
+        ("truncated", "model is damaged ("),
+        ("empty", "model is damaged ("),
+        ("other shapes", "model is damaged ("),
+    ],
+)
+def test_a_half_written_or_damaged_model_is_named(tiny, refused, words, how, message):
+    """Weights load from safetensors only: a pickle is not opened, whatever its name."""
+    folder = tiny.vanilla / "model"
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    if how == "no model":
+        folder.rename(tiny.vanilla / ".model")
+    elif how == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-500])
+    elif how == "other shapes":
+        save_file({name: t[:1].clone() for name, t in tensors.items()}, weights)
+    else:
+        weights.unlink()
+    if how == "empty":
+        weights.write_bytes(b"")
+    elif how.startswith("pickled"):
+        name = {"beside": "pytorch_model.bin", "inside": weights.name}[how.split()[1]]
+        (folder / name).write_bytes(pickle.dumps(Bomb()))
+    assert message in refused(1, *named(words, tiny.vanilla))
+
+
+class Bomb:
+    """Whoever unpickles it fails."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was opened",))
+
+
+def test_a_pickled_checkpoint_is_not_opened(tiny, refused):
+    (tiny.vanilla / "result.json").unlink()
+    (tiny.vanilla / "checkpoint.safetensors").write_bytes(pickle.dumps(Bomb()))
+    line = refused(1, "train", "--resume", VANILLA)
+    assert "checkpoint.safetensors is damaged (" in line
+
+
+@pytest.mark.parametrize("name", ["bias.safetensors", "lines.csv"])
+@pytest.mark.parametrize("how", ["gone", "truncated", "garbage"])
+def test_a_damaged_bias_is_named(tiny, refused, name, how):
+    file = tiny.calibrated / name
+    data = file.read_bytes()
+    file.unlink()
+    if how != "gone":
+        file.write_bytes(data[:100] if how == "truncated" else b"\1\2\3" * 50)
+    if name == "bias.safetensors":
+        (tiny.calibrated / "result.json").unlink()
+        assert str(file) in refused(1, "retrain")
+    if (name, how) != ("bias.safetensors", "gone"):
+        assert str(file) in refused(1, "heatmap", "--sites", "cross")
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "message"),
+    [
+        (2, 4, "the bias has 4 heads and the model 8: calibrate a model of the same shape"),
+        (3, 8, "the bias has 3 cross-attention layers and the model 2: calibrate a model of the"),
+    ],
+)
+def test_a_bias_that_does_not_fit_the_model_is_refused(tiny, refused, layers, heads, message):
+    lines = ((Line("anti", 1, 0),),) * heads
+    LineBias({"cross": (lines,) * layers}).save(tiny.calibrated / "bias.safetensors")
+    (tiny.calibrated / "result.json").unlink()
+    assert refused(2, "retrain").startswith(message)
+
+
+@pytest.mark.parametrize("text", ["", "length,set\n1,random\n", "set,test_seed,length\nrandom,0"])
+def test_damaged_evaluations_are_named_and_kept(tiny, refused, text):
+    (tiny.calibrated / "eval.csv").write_text(text)
+    line = refused(1, "eval", "--lengths", 2, "--samples", 2)
+    assert line.startswith(f"{tiny.calibrated / 'eval.csv'} cannot be read (")
+    assert line.endswith("): remove it")
+
+
+def test_a_damaged_history_is_named(tiny, refused):
+    (tiny.vanilla / "result.json").unlink()
+    (tiny.vanilla / "history.jsonl").write_text('{"step": 100, "lo')
+    assert "history.jsonl is damaged (" in refused(1, "train", "--resume", VANILLA)
+
+
+# A full disk
+
+
+def no_space(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc, monkeypatch):
+    before = {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()}
+    monkeypatch.setattr(LineBias, "save", no_space)
+    line = abc("calibrate", "--threshold", 0.3, "--quiet").error(1)
+    assert "bias.safetensors (No space left on device): free some space or choose ano" in line
+    assert {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()} == before
+    monkeypatch.undo()
+    monkeypatch.setenv("ABC_RUNS", str(tiny.vanilla.parent))
+    assert abc("calibrate", "--threshold", 0.3, "--no-retrain").code == 0
+
+
+def test_a_full_disk_at_the_end_of_training_keeps_the_checkpoint(abc, runs_root, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(AbcConfig, "save_pretrained", no_space)
+        line = abc("train", "successor", *QUICK, "--quiet").error(1)
+    run = runs_root / VANILLA
+    assert line.startswith(f"cannot write {run / 'model'} (No space left on device): free some")
+    assert sorted(os.listdir(run)) == ["checkpoint.safetensors", "config.json", "history.jsonl"]
+    said = abc("train", "--resume", VANILLA)
+    assert said.code == 0 and json.loads((run / "result.json").read_text())["steps"] == 3
+
+
+def test_a_full_disk_while_evaluating_keeps_earlier_evaluations(tiny, abc, unchanged, monkeypatch):
+    abc("eval", "--lengths", 2, "--samples", 2)
+    unchanged()
+    monkeypatch.setattr(runs.tempfile, "mkdtemp", no_space)
+    line = abc("eval", "--lengths", 3, "--samples", 2, "--quiet").error(1)
+    assert line.startswith(f"cannot write {tiny.calibrated / 'eval.csv'} (No space left on dev")
+
+
+def test_a_full_disk_while_drawing_is_named(tiny, abc, monkeypatch):
+    monkeypatch.setattr(runs.os, "replace", no_space)
+    words = ("--sites", "cross", "--format", "png", "--quiet")
+    assert "(No space left on device)" in abc("heatmap", *words).error(1)
+    assert os.listdir(tiny.calibrated / "figures") == []
+
+
+@pytest.mark.parametrize("words", [["train", "successor", *QUICK], ["heatmap"]])
+def test_a_folder_that_cannot_be_made_is_named(tiny, refused, tmp_path, words):
+    (tmp_path / "file").write_text("")
+    line = refused(1, *words, "--out", tmp_path / "file" / "below")
+    assert line.startswith(f"cannot make the folder {tmp_path / 'file' / 'below'} (")
+
+
+# Memory
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**20)
+
+
+def test_a_source_too_long_for_the_memory_is_refused(tiny, refused, little_memory):
+    line = refused(1, "eval", "--lengths", 10**6, "--samples", 1)
+    assert line.startswith("a source of 1000000 tokens needs about 14.3 GiB and 0.0 GiB are free")
+    assert "a source of 1002 tokens needs about" in refused(1, "predict", "9" * 1000)
+
+
+def test_a_vanilla_model_needs_more_memory_for_what_it_shows(tiny, refused, monkeypatch):
+    """It keeps a matrix of weights, where a calibrated one follows its lines."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**27)
+    problem = "9" * 3000
+    line = refused(1, "predict", problem, "--show", "--run", VANILLA)
+    assert line.startswith("a source of 3002 tokens needs about ")
+
+
+def test_more_samples_than_the_memory_holds_are_refused(tiny, refused, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**30)
+    line = refused(1, "eval", "--lengths", "3,10000")
+    assert line.startswith("10000 samples of 10000 digits need about 7.0 GiB and 1.0 GiB are free")
+
+
+def test_where_memory_cannot_be_told_nothing_is_refused(tiny, abc, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert abc("predict", "99").out == "100\n"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried\nmuch")],
+)
+def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch, failure):
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr(evaluation, "exact_matches", fail)
+    line = refused(1, "eval", "--lengths", 3, "--quiet")
+    assert line == "out of memory: use shorter lengths or fewer samples"
+
+
+# What is no bad input
+
+
+def test_ctrl_c_outside_training_stops_with_its_own_code(tiny, refused, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "evaluate", stop)
+    assert refused(130, "eval", "--quiet") == "stopped"
+
+
+def test_a_defect_is_not_taken_for_bad_input(tiny, abc, monkeypatch):
+    """Its traceback is wanted."""
+
+    def defect(*_, **__):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(stages, "evaluate", defect)
+    with pytest.raises(RuntimeError, match="a defect"):
+        abc("eval")
+
+
+def test_brackets_in_names_are_shown_as_they_are(abc, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABC_RUNS", str(tmp_path / "[red]runs"))
+    assert str(tmp_path / "[red]runs") in abc("eval").error(2)
+    assert str(tmp_path / "[red]runs") in abc("runs").err
+    assert app.info.name == "abc"
