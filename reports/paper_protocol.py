@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--retrain-steps", type=int, default=300)
     parser.add_argument("--thresholds", default="4,1")
     options = parser.parse_args()
@@ -51,7 +52,7 @@ def main() -> None:
         seed=options.seed,
         steps=options.steps,
         batch=options.batch,
-        learning_rate=2e-3,
+        learning_rate=options.learning_rate,
         on_step=lambda p: p.accuracy is not None and print(p, flush=True),
     )
     judge(vanilla, "vanilla")
@@ -62,7 +63,7 @@ def main() -> None:
             threshold=threshold,
             steps=options.retrain_steps,
             batch=options.batch,
-            learning_rate=2e-3,
+            learning_rate=options.learning_rate,
             force=True,
         )
         bias = calibrated.bias()

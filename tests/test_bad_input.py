@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from abc_calib import evaluation, memory, runs, stages
 from abc_calib.calibration.lines import Line, LineBias
 from abc_calib.nn.transformer import AbcConfig
-from cli.main import app
 
 QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
 
@@ -78,7 +77,7 @@ def refused(abc, unchanged):
         (["--resume", "x"], "there is no run x: abc runs lists them"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused_before_anything_is_made(abc, runs_root, words, message):
+def test_a_training_that_cannot_be_is_refused_and_makes_nothing(abc, runs_root, words, message):
     assert abc("train", *words).error(2).startswith(message)
     assert not runs_root.exists()
 
@@ -204,7 +203,7 @@ def test_a_demo_that_cannot_be_is_refused(abc, runs_root, words, message):
 def test_words_that_no_command_knows_are_usage_errors(abc, words):
     said = abc(*words)
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("Usage: ") and "Traceback" not in said.err
+    assert "─ Error ─" in said.err and "Traceback" not in said.err
 
 
 @pytest.mark.parametrize(
@@ -217,7 +216,6 @@ def test_resuming_takes_no_options_of_its_own(tiny, refused, more):
 
 def test_a_finished_run_is_neither_resumed_nor_trained_again(tiny, refused):
     for name in (VANILLA, CALIBRATED):
-        assert "has finished training: nothing" not in name
         assert "there is nothing to resume" in refused(2, "train", "--resume", name)
     assert f"is not calibrated: abc calibrate {tiny.vanilla}" in refused(2, "retrain", VANILLA)
     assert "is trained already: calibrate again for another one" in refused(2, "retrain")
@@ -334,7 +332,7 @@ def test_a_damaged_bias_is_named(tiny, refused, name, how):
         (tiny.calibrated / "result.json").unlink()
         assert str(file) in refused(1, "retrain")
     if (name, how) != ("bias.safetensors", "gone"):
-        assert str(file) in refused(1, "heatmap", "--sites", "cross")
+        assert name in refused(1, "heatmap", "--sites", "cross")
 
 
 @pytest.mark.parametrize(
@@ -488,4 +486,3 @@ def test_brackets_in_names_are_shown_as_they_are(abc, tmp_path, monkeypatch):
     monkeypatch.setenv("ABC_RUNS", str(tmp_path / "[red]runs"))
     assert str(tmp_path / "[red]runs") in abc("eval").error(2)
     assert str(tmp_path / "[red]runs") in abc("runs").err
-    assert app.info.name == "abc"

@@ -334,14 +334,14 @@ def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "my [red] runs"
     monkeypatch.setenv("ABC_RUNS", str(root))
-    words = [str(word) for word in (*QUICK, "--steps", 500, "--threads", 1)]
+    words = [str(word) for word in (*QUICK, "--steps", 400, "--threads", 1)]
     whole = abc(*words, "--out", tmp_path / "whole", "--json").json()
     with subprocess.Popen([*START, *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-    assert first.startswith("training successor 100/500 held-out ")
+    assert first.startswith("training successor 100/400 held-out ")
     assert process.returncode == 130
     line = rest.splitlines()[-1]
     assert line.startswith("error: stopped at step ") and "Traceback" not in rest
@@ -352,7 +352,7 @@ def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch
     assert command == ["abc", "train", "--resume", str(run)]
     said = abc(*command[1:], "--threads", 1)
     assert said.code == 0
-    assert f"{run}: " in said.err and " after 500 steps" in said.err
+    assert f"{run}: " in said.err and " after 400 steps" in said.err
     one, two = (load_file(p / "model" / "model.safetensors") for p in (run, Path(whole["run"])))
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert not (run / "checkpoint.safetensors").exists()

@@ -1,0 +1,150 @@
+"""The demo from end to end, on a task and lengths that take seconds."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from conftest import Runs
+
+from abc_calib import demo, stages
+from abc_calib.calibration import check
+from abc_calib.config import PRESETS
+from abc_calib.demo import compare, demo_lengths, demo_samples, worked_example
+from abc_calib.errors import AbcError
+from abc_calib.runs import Run
+from tasks import TASKS, Successor
+
+
+class Short(Successor):
+    """Successors, trained on no more than three digits."""
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 3
+
+
+@pytest.fixture
+def tiny_preset(monkeypatch) -> None:
+    """The default preset is small enough for a test, and the demo's task is short."""
+    model, first, second = PRESETS["small"]
+    small = {"decoder_layers": 1, "heads": 4, "width": 32, "feedforward": 64}
+    quick = {"batch": 32, "learning_rate": 0.01, "validate_every": 50}
+    preset = (
+        model.model_copy(update=small),
+        first.model_copy(update={**quick, "steps": 900}),
+        second.model_copy(update={**quick, "steps": 60}),
+    )
+    monkeypatch.setitem(PRESETS, "small", preset)
+    monkeypatch.setitem(TASKS, "successor", Short)
+    monkeypatch.setattr(check, "STEPS", 40)
+
+
+SERIES = ["vanilla, random", "vanilla, carry", "calibrated, random", "calibrated, carry"]
+
+
+def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_root):
+    words = ("successor", "--base", 3, "--lengths", "3,8", "--samples", 20)
+    said = abc("demo", *words)
+    assert said.code == 0
+    for text in (*SERIES, "correctly decoded training samples", " of 20 "):
+        assert text in said.out
+    *_, problem, answer, last = said.out.splitlines()
+    assert len(problem) == 40 and answer.startswith("= ")
+    folder = runs_root / "successor-calibrated-seed0-1" / "demo"
+    assert last == f"table, curve and heatmaps: {folder}"
+    for stage in ("1/4 training 50/900", "2/4 retraining 50/60", "3/4 evaluating 8/8", "4/4 fig"):
+        assert stage in said.err
+    assert "minutes in all" in said.err
+    figures = [f"bias-{site}-layer0" for site in ("self", "cross")]
+    drawn = [f"{name}.{kind}" for name in (*figures, "accuracy") for kind in ("pdf", "png")]
+    made = {path.name for path in folder.iterdir()}
+    assert made == {*drawn, "accuracy.csv", "accuracy.md", "self.npz", "cross.npz"}
+    table = pd.read_csv(folder / "accuracy.csv")
+    assert table.series.drop_duplicates().tolist() == SERIES
+    assert table.groupby("series").length.apply(list).tolist() == [[3, 8]] * 4
+    assert (table.n == 20).all()
+    report = (folder / "accuracy.md").read_text()
+    assert report.startswith("Exact match (%) of successor, trained on at most 3 digits, seed 0.")
+    assert f"`{problem}` gives " in report
+
+
+@pytest.fixture
+def trained_already(tiny, monkeypatch) -> Runs:
+    """Training and calibrating give the runs that are there, and no heatmaps are drawn."""
+    monkeypatch.setattr(stages, "train", lambda *_, **__: Run(tiny.vanilla))
+    monkeypatch.setattr(stages, "calibrate", lambda *_, **__: Run(tiny.calibrated))
+    monkeypatch.setattr(demo, "draw_heatmaps", lambda *_: [])
+    return tiny
+
+
+def test_the_demo_as_json_is_one_object(abc, trained_already):
+    words = ("successor", "--lengths", "4,9", "--samples", 5, "--quiet", "--json")
+    said = abc("demo", *words)
+    found = said.json()
+    assert said.err == ""
+    assert found["run"] == str(trained_already.calibrated)
+    assert found["task"] == "successor"
+    assert [row["series"] for row in found["rows"]] == [name for name in SERIES for _ in (4, 9)]
+    assert [row["length"] for row in found["rows"]] == [4, 9] * 4
+    assert {"length", "accuracy", "n", "set"} < set(found["rows"][0])
+
+
+def test_a_demo_whose_model_does_not_learn_ends_with_one_line(abc, tiny_preset, monkeypatch):
+    model, first, second = PRESETS["small"]
+    preset = (model, first.model_copy(update={"steps": 2}), second)
+    monkeypatch.setitem(PRESETS, "small", preset)
+    line = abc("demo", "successor", "--quiet").error(1)
+    assert line.startswith("the model has not interpolated: 0.0 % of 2048 training samples")
+
+
+def test_the_function_does_what_the_command_does(trained_already, monkeypatch):
+    monkeypatch.setattr(demo, "LENGTHS", (5, 9))
+    monkeypatch.setattr(demo, "demo_samples", lambda *_: 10)
+    folder = demo.demo("successor")
+    assert folder == trained_already.calibrated / "demo"
+    report = (folder / "accuracy.md").read_text()
+    assert "| 5 | " in report and "| 9 | " in report
+    assert report.endswith(": right.\n")
+
+
+def test_both_runs_are_compared_on_the_same_problems(tiny):
+    seen = []
+    runs = {"vanilla": Run(tiny.vanilla), "calibrated": Run(tiny.calibrated)}
+    series = compare(runs, [5, 12], lambda n: 2 * n, on_row=lambda name, row: seen.append(name))
+    assert list(series) == SERIES and len(seen) == 8
+    for kind in ("random", "carry"):
+        one, other = series[f"vanilla, {kind}"], series[f"calibrated, {kind}"]
+        assert [row.test_hash for row in one] == [row.test_hash for row in other]
+        assert [row.n for row in other] == [10, 24]
+        assert [row.accuracy for row in other] == [100.0, 100.0]
+
+
+def test_lengths_begin_with_the_training_length():
+    assert demo_lengths(6) == [6, 10, 15, 20, 50, 100, 200, 500, 1000]
+    assert demo_lengths(20) == [20, 50, 100, 200, 500, 1000]
+    assert demo_lengths(3) == [3, 6, 10, 15, 20, 50, 100, 200, 500, 1000]
+
+
+def test_samples_are_those_of_the_paper_up_to_50_digits_and_fewer_beyond():
+    found = [demo_samples(10, length) for length in (1, 2, 6, 50, 51, 1000)]
+    assert found == [9, 90, 10_000, 10_000, 1000, 1000]
+    assert demo_samples(2, 6) == 32
+
+
+def test_the_worked_example_has_40_digits(tiny):
+    example = worked_example(Run(tiny.calibrated))
+    assert len(example.problem) == 40
+    assert int(example.answer) == int(example.problem) + 1
+    assert example.correct
+
+
+def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):
+    """After minutes of work, the rest of the report must not be lost to it."""
+
+    def endless(*_, **__):
+        raise AbcError("the model wrote no end")
+
+    monkeypatch.setattr(demo, "predict", endless)
+    example = worked_example(Run(tiny.calibrated))
+    assert (example.answer, example.correct) == ("no number", False)
+    assert len(example.problem) == 40

@@ -1,0 +1,302 @@
+"""From a trained run to its lines: which samples, which lines, and how a choice is made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import CALIBRATED, VANILLA
+
+from abc_calib.calibration import check, pipeline
+from abc_calib.calibration.check import Check, carries_over, choose
+from abc_calib.calibration.lines import DIRECTIONS, LineBias
+from abc_calib.calibration.pipeline import calibrate, full_length
+from abc_calib.config import CalibrationOptions
+from abc_calib.data import Source
+from abc_calib.errors import AbcError
+from abc_calib.evaluation import exact_matches
+from abc_calib.runs import Run
+
+
+@pytest.fixture(scope="module")
+def vanilla(trained) -> Run:
+    return Run(trained.root / VANILLA)
+
+
+@pytest.fixture(scope="module")
+def model(vanilla):
+    return vanilla.load_model()
+
+
+@pytest.fixture(scope="module")
+def found(vanilla, model):
+    """Lines by the default fit at a given threshold."""
+    return calibrate(model, vanilla.source, CalibrationOptions(threshold=0.3, samples=500))
+
+
+def options(**given) -> CalibrationOptions:
+    return CalibrationOptions(**{"threshold": 0.3, "samples": 500, **given})
+
+
+def longer(source: Source, length: int) -> Source:
+    return Source(source.task, source.layout, source.seed, source.law, length)
+
+
+def all_lines(bias: LineBias) -> list:
+    """(site, layer, head, line) of every line."""
+    return [
+        (site, layer, head, line)
+        for site, layers in bias.sites.items()
+        for layer, heads in enumerate(layers)
+        for head, lines in enumerate(heads)
+        for line in lines
+    ]
+
+
+# The default fit
+
+
+def test_every_head_of_every_layer_gets_one_line(found):
+    assert set(found.bias.sites) == {"self", "cross"}
+    for layers in found.bias.sites.values():
+        assert [[len(lines) for lines in heads] for heads in layers] == [[1] * 8] * 2
+    assert found.bias.transparent() == []
+
+
+def test_the_table_has_the_lines_of_the_bias(found):
+    rows = [(row.site, row.layer, row.head, row.line, row.value) for row in found.table]
+    lines = all_lines(found.bias)
+    assert rows == [(s, layer, h, line.label(s), line.value) for s, layer, h, line in lines]
+    assert {row.note for row in found.table} <= {"", "sink", "assigned"}
+    own = [row for row in found.table if not row.note and not row.line.startswith("vert +0")]
+    assert own and all(0.3 <= row.weight <= 1.05 for row in own)
+
+
+def test_the_attention_is_an_average_over_full_length_samples(found, model):
+    assert found.attention["self"].shape[:2] == found.attention["cross"].shape[:2] == (2, 8)
+    assert found.attention["cross"].shape[3] == 7  # $ 5 digits &
+    for averaged in found.attention.values():
+        np.testing.assert_allclose(averaged.sum(-1), 1, atol=1e-4)
+    assert np.triu(found.attention["self"], 1).max() == 0
+
+
+def test_calibrating_twice_gives_the_same_lines(vanilla, model, found):
+    again = calibrate(model, vanilla.source, options())
+    assert (again.bias, again.table, again.samples) == (found.bias, found.table, found.samples)
+
+
+def test_the_saved_bias_is_the_one_that_the_model_was_retrained_with(trained):
+    run = Run(trained.root / CALIBRATED)
+    assert run.load_model().line_bias == run.bias()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_only_the_asked_directions_are_followed(vanilla, model, direction):
+    found = calibrate(model, vanilla.source, options(dirs=(direction,)))
+    followed = {row.line.split()[0] for row in found.table if row.note != "sink"}
+    assert followed <= {direction}
+
+
+def test_above_every_weight_all_heads_are_sinks(vanilla, model):
+    found = calibrate(model, vanilla.source, options(threshold=1.1))
+    assert {row.line for row in found.table} == {"vert +0", "vert +0 segment 1"}
+    assert found.checks == []
+
+
+# The paper's fit
+
+
+def test_the_papers_lines_are_those_above_mean_and_deviation_in_the_last_layer(vanilla, model):
+    k = 1.0
+    found = calibrate(model, vanilla.source, options(fit="mean", threshold=k))
+    for site, layers in found.bias.sites.items():
+        assert layers[0] == layers[1]
+        attention = found.attention[site][-1]
+        m, n = attention.shape[1:]
+        for head, lines in enumerate(layers[-1]):
+            wanted = set()
+            for direction in DIRECTIONS:
+                if (site, direction) == ("self", "anti"):
+                    continue
+                means = {}
+                for offset in range(-m - n, m + n):
+                    cells = [
+                        attention[head, i, j]
+                        for i in range(m)
+                        for j in range(n)
+                        if offset == {"diag": j - i, "anti": n - 1 - i - j, "vert": j}[direction]
+                    ]
+                    if cells:
+                        means[offset] = np.mean(cells)
+                mu, sigma = np.mean(list(means.values())), np.std(list(means.values()))
+                wanted |= {(direction, o) for o, mean in means.items() if mean > mu + k * sigma}
+            assert {(line.direction, line.offset) for line in lines} == wanted
+    assert {row.layer for row in found.table} == {-1}
+
+
+def test_heads_without_a_line_are_transparent_in_the_papers_fit(vanilla, model):
+    found = calibrate(model, vanilla.source, options(fit="mean", threshold=50.0))
+    assert len(found.bias.transparent()) == 2 * 2 * 8
+    assert {(row.line, row.note) for row in found.table} == {("-", "transparent")}
+
+
+# Which samples
+
+
+def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, monkeypatch):
+    seen, capture = [], pipeline.capture
+
+    def watched(model, batch):
+        seen.append(batch)
+        return capture(model, batch)
+
+    monkeypatch.setattr(pipeline, "capture", watched)
+    found = calibrate(model, longer(vanilla.source, 7), options(), force=True)
+    (batch,) = seen
+    assert exact_matches(model, batch).all()
+    assert found.samples == len(batch) == round(500 * found.accuracy) < 495
+
+
+def test_lines_are_read_from_training_numbers_alone(vanilla, model):
+    source = vanilla.source
+    step = pipeline.CALIBRATION_STEP
+    for batch in (source.training(step, 300), full_length(source, 300, model)):
+        assert source.split.allows(batch.problems, held_out=False).all()
+        assert max(batch.problems.operands[0].lengths) == 5
+
+
+def test_samples_of_full_length_have_one_shape_and_are_right(vanilla, model):
+    batch = full_length(vanilla.source, 300, model)
+    assert set(batch.problems.operands[0].lengths) == {5}
+    assert (batch.source != vanilla.source.vocabulary.pad).all()
+    assert exact_matches(model, batch).all()
+
+
+def test_where_nothing_is_right_samples_of_full_length_are_taken_as_they_are(
+    make_source, model_for
+):
+    source = make_source("successor", length=4)
+    batch = full_length(source, 100, model_for(source))
+    assert len(batch) > 30
+    assert set(batch.problems.operands[0].lengths) == {4}
+
+
+def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model):
+    source = longer(vanilla.source, 7)
+    batch = source.training(pipeline.CALIBRATION_STEP, 500)
+    right = 100 * exact_matches(model, batch).float().mean()
+    with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
+        calibrate(model, source, options())
+
+
+def test_a_model_that_is_always_wrong_is_refused_even_if_forced(make_source, model_for):
+    source = make_source("addition")
+    with pytest.raises(AbcError, match="decodes no training sample correctly: train longer"):
+        calibrate(model_for(source), source, options(), force=True)
+
+
+# The choice between candidates
+
+
+@pytest.fixture
+def biases(random_bias) -> list[LineBias]:
+    return [random_bias({"cross": 1}, 2, seed, segments=1, single=True) for seed in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried", "chosen"),
+    [
+        ([0.2, 0.995, 1.0, 1.0], 2, 1),
+        ([1.0, 1.0, 1.0, 1.0], 1, 0),
+        ([0.2, 0.9, 0.99, 0.1], 4, 2),
+        ([0.3, 0.1, 0.3, 0.2], 4, 0),
+    ],
+)
+def test_the_first_that_carries_over_is_taken_or_else_the_best(
+    biases, monkeypatch, scores, tried, chosen
+):
+    accuracy = {id(bias): score for bias, score in zip(biases, scores, strict=True)}
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: accuracy[id(bias)])
+    seen: list[Check] = []
+    candidates = zip((0.4, 0.3, 0.2, 0.1), biases, strict=True)
+    bias, checks = choose(candidates, None, None, seen.append)
+    assert bias is biases[chosen]
+    assert checks == seen
+    assert [(c.threshold, c.accuracy) for c in checks] == list(
+        zip((0.4, 0.3, 0.2, 0.1), scores, strict=True)
+    )[:tried]
+
+
+def test_the_same_bias_is_tried_once(biases, monkeypatch):
+    calls = []
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: calls.append(bias) or 0.5)
+    same = [(0.4, biases[0]), (0.3, biases[0]), (0.2, biases[1])]
+    _, checks = choose(same, None, None)
+    assert calls == biases[:2]
+    assert [c.threshold for c in checks] == [0.4, 0.2]
+
+
+def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypatch):
+    monkeypatch.setattr(check, "STEPS", 1)
+    monkeypatch.setattr(check, "JUDGED", 5)
+    seen: list[Check] = []
+    found = calibrate(model, vanilla.source, options(threshold=None), on_check=seen.append)
+    assert found.checks == seen
+    thresholds = [c.threshold for c in found.checks]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert set(thresholds) <= set(pipeline.THRESHOLDS)
+
+
+def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):
+    """Candidates train on lengths up to three of five and are judged on four and five."""
+    monkeypatch.setattr(check, "STEPS", 2)
+    monkeypatch.setattr(check, "JUDGED", 5)
+    trained_on, judged_on = set(), set()
+    training, test = Source.training, Source.test
+
+    def watched_training(self, step, n, exact=False):
+        batch = training(self, step, n, exact)
+        if step < pipeline.CALIBRATION_STEP:
+            trained_on.update(batch.problems.operands[0].lengths.tolist())
+        return batch
+
+    def watched_test(self, length, *rest):
+        judged_on.add(length)
+        return test(self, length, *rest)
+
+    monkeypatch.setattr(Source, "training", watched_training)
+    monkeypatch.setattr(Source, "test", watched_test)
+    calibrate(model, vanilla.source, options(threshold=None))
+    assert trained_on == {1, 2, 3}
+    assert judged_on == {4, 5}
+
+
+def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
+    vanilla, model, found, monkeypatch
+):
+    monkeypatch.setattr(check, "STEPS", 3)
+    monkeypatch.setattr(check, "JUDGED", 50)
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    scores = []
+    for _ in range(2):
+        scores.append(carries_over(found.bias, model, vanilla.source))
+        torch.rand(3)
+        torch.set_rng_state(state)
+    assert scores[0] == scores[1]
+    carries_over(found.bias, model, vanilla.source)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model):
+    """While the chosen one does, at least in part."""
+    sinks = calibrate(model, vanilla.source, options(threshold=1.1)).bias
+    chosen = pd.read_csv(trained.root / CALIBRATED / "check.csv").accuracy.max()
+    assert carries_over(sinks, model, vanilla.source) < 0.1 < 0.5 < chosen
+
+
+def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
+    monkeypatch.setattr(check, "STEPS", 1)
+    assert carries_over(found.bias, model, longer(vanilla.source, 1)) == 1.0

@@ -1,0 +1,148 @@
+"""README is executed: every command it shows exists, and the quick ones and the Python run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from typer.main import get_command
+
+from abc_calib import prediction
+from abc_calib.calibration import check, pipeline
+from abc_calib.config import PRESETS
+from cli.main import app
+from tasks import TASKS, Addition
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def shell_lines() -> list[list[str]]:
+    """The words of every line of the shell blocks, comments left out."""
+    text = "\n".join(blocks("sh")).replace("\\\n", " ")
+    return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+ABC_LINES = [words[1:] for words in shell_lines() if words[0] == "abc"]
+QUICK = [words for words in ABC_LINES if words[0] in ("tasks", "runs", "predict", "heatmap")]
+EVALS = [words for words in ABC_LINES if words[0] == "eval"]
+
+
+def parsed(words: list[str]) -> dict:
+    """The parameters that the command's own parser makes of the words."""
+    name, *rest = words
+    assert name in COMMANDS, f"there is no command abc {name}"
+    return COMMANDS[name].make_context(name, rest, resilient_parsing=False).params
+
+
+def test_readme_shows_the_users_three_commands_and_one_block_of_python():
+    chain = [
+        ["train", "successor"],
+        ["calibrate", "--dirs", "diag,anti,vert"],
+        ["eval", "--max-len", "50"],
+    ]
+    assert any(ABC_LINES[i : i + 3] == chain for i in range(len(ABC_LINES)))
+    assert len(blocks("python")) == 1
+    assert {words[0] for words in ABC_LINES} >= {"predict", "heatmap", "runs", "tasks"}
+
+
+@pytest.mark.parametrize("words", ABC_LINES, ids=" ".join)
+def test_every_command_line_parses(words):
+    if not words[0].startswith("-"):
+        parsed(words)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_example_in_the_help_parses(name):
+    text = " ".join((COMMANDS[name].help or "").split())
+    examples = re.findall(r"\*\*abc (.+?)\*\*", text)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        assert words[0] == name
+        parsed(words)
+
+
+def test_options_named_in_the_text_exist():
+    known = {option for command in COMMANDS.values() for p in command.params for option in p.opts}
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    named = set(re.findall(r"--[a-z][a-z-]*", prose))
+    assert named <= known | {"--help", "--version"}
+
+
+def test_the_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for words in shell_lines():
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
+
+
+def test_the_files_that_readme_links_to_exist():
+    missing = [
+        target
+        for target in re.findall(r"\]\(([^)#]+)\)", README)
+        if "://" not in target and not (ROOT / target).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("words", QUICK, ids=" ".join)
+def test_quick_commands_run(tiny, abc, words):
+    said = abc(*words)
+    assert said.code == 0 and said.out
+    if words[0] == "predict":
+        assert said.out.splitlines()[0] == str(int(words[1]) + 1)
+
+
+@pytest.mark.parametrize("words", EVALS, ids=" ".join)
+def test_evaluations_run(tiny, abc, words):
+    """With fewer samples, appended: the last one counts."""
+    said = abc(*words, "--samples", 2, "--json")
+    assert {row["accuracy"] for row in said.json()["rows"]} == {100.0}
+
+
+def test_the_version_runs(abc):
+    assert abc("--version").out.startswith("abc-calib ")
+
+
+class OneDigit(Addition):
+    """Sums of two digits."""
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 1
+
+
+def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
+    """As printed, on a model so small that it learns little; its answer is put in its mouth."""
+    (code,) = blocks("python")
+    model, first, second = PRESETS["small"]
+    small = {"decoder_layers": 1, "heads": 4, "width": 16, "feedforward": 16}
+    preset = (
+        model.model_copy(update=small),
+        first.model_copy(update={"steps": 60, "learning_rate": 0.01}),
+        second.model_copy(update={"steps": 2}),
+    )
+    monkeypatch.setitem(PRESETS, "small", preset)
+    monkeypatch.setitem(TASKS, "addition", OneDigit)
+    monkeypatch.setattr(check, "STEPS", 1)
+    monkeypatch.setattr(pipeline, "REFUSED_BELOW", 0.0)
+    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[7, 4, 13]]))
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(compile(code, "<README>", "exec"), scope)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["length", "accuracy", "n"]
+    assert [line.split()[1] for line in shown[1:-1]] == ["6", "50", "1000"]
+    assert shown[-1] == "47"
+    assert list((tmp_path / "figures").glob("*.pdf"))
+    assert scope["model"].line_bias == scope["calibrated"].bias()
+    assert scope["bias"].shape == (1, 4, 4)
