@@ -110,6 +110,11 @@ def calibrate(
     )
     vanilla = _vanilla(run)
     config = vanilla.config
+    if fit == "nnls" and threshold is not None and not 0 < threshold <= 1:
+        raise UsageError(
+            f"threshold {threshold:g} is not possible with the nnls fit: give a share of a head's "
+            "attention, above 0 and at most 1"
+        )
     check_scheme(scheme, config.model.width, config.model.heads)
     _, _, retraining = PRESETS[config.preset]
     kept = {name: getattr(config.train, name) for name in ("law", "length", "format", "seed")}
@@ -243,11 +248,20 @@ def evaluate(
     earlier = _earlier_rows(path)
     model = opened.load_model().to(resolve_device(device))
     source = opened.source
-    rows = exact_match_rows(model, source, lengths, samples, sets, seed, greedy, on_row)
-    table = pd.DataFrame([row.as_dict() for row in rows])
-    merged = pd.concat([earlier, table]) if earlier is not None else table
-    merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
-    write_text(path, merged.to_csv(index=False))
+    rows: list[Row] = []
+
+    def keep(row: Row) -> None:
+        rows.append(row)
+        on_row(row)
+
+    try:
+        exact_match_rows(model, source, lengths, samples, sets, seed, greedy, keep)
+    finally:  # what was measured before an interruption counts
+        table = pd.DataFrame([row.as_dict() for row in rows])
+        if rows:
+            merged = pd.concat([earlier, table]) if earlier is not None else table
+            merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
+            write_text(path, merged.to_csv(index=False))
     return table
 
 

@@ -96,6 +96,7 @@ def test_a_missing_cuda_device_is_named(abc, monkeypatch):
         (["--dirs", ""], "calibration: dirs = (): tuple should have at least 1 item"),
         (["--fit", "magic"], "calibration: fit = 'magic': input should be 'nnls' or 'mean'"),
         (["--threshold", "nan"], "calibration: threshold = nan: input should be a finite number"),
+        (["--threshold", 2], "threshold 2 is not possible with the nnls fit: give a share of"),
         (["--samples", 0], "calibration: samples = 0: input should be greater than or equal to 1"),
         (["--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
         (["--steps", 0], "retraining options: steps = 0: input should be greater than or equal"),

@@ -20,7 +20,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from typer.main import get_command
 
-from abc_calib import prediction
+from abc_calib import prediction, stages
 from abc_calib.calibration.lines import LineBias
 from cli import console
 from cli.main import app
@@ -499,3 +499,13 @@ def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
         for done in range(1, 4):
             update(done, f"at {done}", done != 2)
     assert shown.getvalue() == "training 1/3 at 1\ntraining 3/3 at 3\n"
+
+
+def test_an_interrupted_evaluation_keeps_its_rows(tiny):
+    def stop(row):
+        if row.length == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stages.evaluate(tiny.calibrated, [1, 2, 3], samples=3, on_row=stop)
+    assert pd.read_csv(tiny.calibrated / "eval.csv").length.tolist() == [1, 2]
