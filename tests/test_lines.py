@@ -122,13 +122,6 @@ def test_a_site_that_is_not_named_has_no_heads():
     assert some_bias().heads("cross", 1) == ((), (Line("vert", 1, 0),))
 
 
-def test_with_value_changes_values_only():
-    before, after = some_bias(), some_bias().with_value(-3.0)
-    assert after.with_value(0.0) == before.with_value(0.0)
-    values = [line.value for site in after.sites.values() for la in site for h in la for line in h]
-    assert values == [-3.0] * 5
-
-
 def test_unknown_sites_and_directions_are_refused():
     with pytest.raises(UsageError, match="unknown site 'decoder': choose one of encoder, self, c"):
         LineBias({"decoder": ()})

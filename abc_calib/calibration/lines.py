@@ -32,7 +32,7 @@ the source, and ``vert``: the delimiter that closes the segment.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,15 +188,3 @@ class LineBias:
         return [
             line for layers in self.sites.values() for layer in layers for h in layer for line in h
         ]
-
-    def with_value(self, value: float) -> LineBias:
-        """The same lines, all with one value."""
-        return LineBias(
-            {
-                site: tuple(
-                    tuple(tuple(replace(line, value=value) for line in head) for head in layer)
-                    for layer in layers
-                )
-                for site, layers in self.sites.items()
-            }
-        )
