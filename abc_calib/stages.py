@@ -55,8 +55,17 @@ def train(
     an unknown task, preset, device or option before anything is written, and ``Interrupted`` on
     Ctrl-C with a checkpoint saved.
     """
-    problem = get_task(task, base=base)
     resolve_device(device)
+    run = _created(plan_training(task, base=base, preset=preset, **overrides), out)
+    on_start(run)
+    return _trained(run, device, on_step)
+
+
+def plan_training(
+    task: str, *, base: int | None = None, preset: str = "small", **overrides: Any
+) -> RunConfig:
+    """The configuration of a first training, checked; nothing is trained or written."""
+    problem = get_task(task, base=base)
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
     model, training, _ = PRESETS[preset]
@@ -73,9 +82,7 @@ def train(
     _refuse_unknown(overrides)
     check_heads(config.model)
     check_scheme(config.model.scheme, config.model.width, config.model.heads)
-    run = _created(config, out)
-    on_start(run)
-    return _trained(run, device, on_step)
+    return config
 
 
 def calibrate(
@@ -100,6 +107,43 @@ def calibrate(
     Makes a new run folder. Raises ``AbcError`` if the model has not interpolated, unless
     ``force``. ``overrides`` are fields of ``TrainOptions`` for the retraining.
     """
+    vanilla = _vanilla(run)
+    config = plan_calibration(
+        vanilla.config,
+        fit=fit,
+        dirs=dirs,
+        threshold=threshold,
+        samples=samples,
+        scheme=scheme,
+        **overrides,
+    )
+    assert config.calibration is not None
+    model = vanilla.load_model().to(resolve_device(device))
+    calibration = find_lines(model, vanilla.source, config.calibration, force, on_check)
+    calibrated = _created(config.model_copy(update={"parent": str(vanilla.path)}), out)
+    arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
+    write_atomically(
+        calibrated.path / "bias.safetensors",
+        lambda made: calibration.bias.save(made, **arrays),
+    )
+    write_text(calibrated.path / "lines.csv", _as_csv(calibration.table))
+    if calibration.checks:
+        write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
+    on_lines(calibrated, calibration)
+    return _trained(calibrated, device, on_step) if retrain else calibrated
+
+
+def plan_calibration(
+    config: RunConfig,
+    *,
+    fit: str = "nnls",
+    dirs: Sequence[str] = ("diag", "anti", "vert"),
+    threshold: float | None = None,
+    samples: int = 2048,
+    scheme: str = "none",
+    **overrides: Any,
+) -> RunConfig:
+    """The configuration of calibrating a run of ``config``, checked; nothing is written."""
     options = build(
         CalibrationOptions,
         "calibration",
@@ -108,8 +152,6 @@ def calibrate(
         threshold=threshold,
         samples=samples,
     )
-    vanilla = _vanilla(run)
-    config = vanilla.config
     if fit == "nnls" and threshold is not None and not 0 < threshold <= 1:
         raise UsageError(
             f"threshold {threshold:g} is not possible with the nnls fit: give a share of a head's "
@@ -123,31 +165,15 @@ def calibrate(
     _refuse_unknown(given)
     if settings.length != config.train.length or settings.format != config.train.format:
         raise UsageError("length and format of the retraining are those of the first training")
-    model = vanilla.load_model().to(resolve_device(device))
-    calibration = find_lines(model, vanilla.source, options, force, on_check)
-    calibrated = _created(
-        config.model_copy(
-            update={
-                "code_version": __version__,
-                "stage": "calibrated",
-                "model": config.model.model_copy(update={"scheme": scheme}),
-                "train": settings,
-                "calibration": options,
-                "parent": str(vanilla.path),
-            }
-        ),
-        out,
+    return config.model_copy(
+        update={
+            "code_version": __version__,
+            "stage": "calibrated",
+            "model": config.model.model_copy(update={"scheme": scheme}),
+            "train": settings,
+            "calibration": options,
+        }
     )
-    arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
-    write_atomically(
-        calibrated.path / "bias.safetensors",
-        lambda made: calibration.bias.save(made, **arrays),
-    )
-    write_text(calibrated.path / "lines.csv", _as_csv(calibration.table))
-    if calibration.checks:
-        write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
-    on_lines(calibrated, calibration)
-    return _trained(calibrated, device, on_step) if retrain else calibrated
 
 
 def retrain(
