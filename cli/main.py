@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli import calibrate, demo, evaluate, heatmap, predict, runs, train
+from cli import calibrate, demo, evaluate, heatmap, predict, runs, sweep, train
 
 app = typer.Typer(
     name="abc",
@@ -43,6 +43,7 @@ app.command("retrain")(calibrate.retrain)
 app.command("eval")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
+app.command("sweep")(sweep.sweep)
 app.command("runs")(runs.runs)
 app.command("tasks")(runs.tasks)
 

@@ -1,0 +1,185 @@
+"""One job: what is trained, and what it is tested on.
+
+A job trains one model, and its key is a hash of that model's whole configuration: jobs that
+want the same training share one folder, whichever sweep asked for it. What a job is tested on
+is no part of its key, so that another sweep may ask for more lengths of a trained model.
+
+    JOBS/<key>/log.txt   what its process wrote
+               lock      held by the process that works on it
+               run/      the run folder
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field
+
+from abc_calib.config import CalibrationOptions, ModelOptions, Options, RunConfig, TrainOptions
+from abc_calib.data import Format
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import LAWS, default_samples
+from abc_calib.runs import Run, runs_root
+from abc_calib.stages import plan_calibration, plan_training
+from abc_calib.training import build_model
+from abc_calib.vocabulary import Vocabulary
+from tasks import get_task
+
+NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
+"""Fields of a run's configuration that say where it came from, not what it is."""
+
+OPTIONS = tuple(dict.fromkeys([*ModelOptions.model_fields, *TrainOptions.model_fields]))
+CALIBRATE = tuple(
+    dict.fromkeys([*CalibrationOptions.model_fields, "scheme", *TrainOptions.model_fields])
+)
+"""Names that a job's ``options`` and ``calibrate`` may hold."""
+
+
+class Test(Options):
+    """One row to measure: ``n`` samples of a kind at a length; fewer where there are fewer."""
+
+    __test__ = False  # no test case, whatever pytest thinks of the name
+
+    length: int = Field(ge=1)
+    n: int = Field(1000, ge=1)
+    set: str = "random"
+
+
+class Job(Options):
+    """A training, or with ``calibrate`` a calibration and retraining, and its tests.
+
+    ``options`` are fields of ``ModelOptions`` and ``TrainOptions``, as ``stages.train`` takes
+    them; ``calibrate`` what ``stages.calibrate`` takes.
+    """
+
+    task: str
+    base: int | None = None
+    preset: str = "small"
+    options: dict[str, Any] = {}
+    calibrate: dict[str, Any] | None = None
+    tests: tuple[Test, ...] = ()
+
+    @cached_property
+    def parent(self) -> Job | None:
+        """The first training that a calibration needs, with the same tests."""
+        if self.calibrate is None:
+            return None
+        return self._with(calibrate=None)
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The configuration of the run; ``UsageError`` if it is not possible."""
+        if self.parent:
+            return plan_calibration(self.parent.config, **(self.calibrate or {}))
+        return plan_training(self.task, base=self.base, preset=self.preset, **self.options)
+
+    @cached_property
+    def key(self) -> str:
+        """A readable name and a hash of the whole configuration.
+
+        Options at their defaults are left out of the hash, so that a new option of a later
+        version leaves the keys of earlier jobs as they are.
+        """
+        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION, exclude_defaults=True)
+        first = self.parent.key if self.parent else None
+        digest = hashlib.sha256(json.dumps([mine, first], sort_keys=True).encode()).hexdigest()
+        first_config = self.parent.config if self.parent else self.config
+        scheme = first_config.model.scheme.partition(":")[0]
+        seed = self.config.train.seed
+        return f"{self.task}-{scheme}-{self.config.stage}-seed{seed}-{digest[:12]}"
+
+    def with_tests(self, tests: tuple[Test, ...]) -> Job:
+        """The same job with these tests as well, the larger where both have one."""
+        best: dict[tuple[str, int], Test] = {}
+        for test in sorted((*self.tests, *tests), key=lambda t: t.n):
+            best[test.set, test.length] = test
+        order = dict.fromkeys((t.set, t.length) for t in (*self.tests, *tests))
+        return self._with(tests=tuple(best[name] for name in order))
+
+    def _with(self, **changes: Any) -> Job:
+        """A changed copy, which forgets what was derived from this one."""
+        return Job(**{name: getattr(self, name) for name in Job.model_fields} | changes)
+
+    def samples(self, test: Test) -> int:
+        """How many samples a test has: no more than there are numbers of that length."""
+        return min(test.n, default_samples(self.config.base, test.length))
+
+    def check(self) -> None:
+        """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
+        task = get_task(self.config.task, base=self.config.base)
+        layout = Format(self.config.train.format)
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            build_model(self.config.model, Vocabulary(task), 0)
+        laws = {self.config.train.law: self.config.train.length}
+        for test in self.tests:
+            if test.set not in LAWS:
+                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(LAWS)}")
+            laws[LAWS[test.set]] = max(test.length, laws.get(LAWS[test.set], 1))
+        for law, length in laws.items():
+            problems = task.sample(np.random.default_rng(0), 1, length, law, exact=True)
+            layout.lay_out(task, Vocabulary(task), problems)
+
+    # Its folder
+
+    def run(self, root: Path) -> Run | None:
+        """Its run under ``root``, or None if there is none yet.
+
+        Raises ``AbcError`` if the folder holds something else.
+        """
+        folder = root / self.key / "run"
+        if not (folder / "config.json").is_file():
+            return None
+        run = Run.open(folder)
+        if _meaning(run.config) != _meaning(self.config):
+            raise AbcError(
+                f"{folder} holds a run of another configuration (made by version "
+                f"{run.config.code_version}): remove it or name another folder of jobs"
+            )
+        return run
+
+    def missing_tests(self, root: Path) -> list[Test]:
+        """The tests that its run has no rows for."""
+        rows = self.rows(root)
+        measured: dict[tuple[str, int], int] = {
+            (str(row["set"]), int(row["length"])): int(row["n"]) for row in rows
+        }
+        return [
+            test
+            for test in self.tests
+            if measured.get((test.set, test.length), 0) < self.samples(test)
+        ]
+
+    def rows(self, root: Path) -> list[dict[str, Any]]:
+        """The rows of its evaluation that its tests ask for, in their order."""
+        path = root / self.key / "run" / "eval.csv"
+        if not path.is_file():
+            return []
+        try:
+            table = pd.read_csv(path)
+            table = table[table["test_seed"] == 0]
+            found = {(r["set"], r["length"]): r for r in table.to_dict("records")}
+        except (OSError, ValueError, KeyError) as error:
+            raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+        wanted = ((test.set, test.length) for test in self.tests)
+        return [{str(k): v for k, v in found[name].items()} for name in wanted if name in found]
+
+    def complete(self, root: Path) -> bool:
+        """Is the model trained and are all tests measured?"""
+        run = self.run(root)
+        return bool(run and run.result) and not self.missing_tests(root)
+
+
+def _meaning(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(exclude=NOT_CONFIGURATION)
+
+
+def jobs_root() -> Path:
+    """Where jobs lie unless told otherwise: ``jobs`` in the folder of the runs."""
+    return runs_root() / "jobs"

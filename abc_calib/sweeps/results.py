@@ -1,0 +1,100 @@
+"""The results of a sweep as one table: a row for each job, test set and length.
+
+``pandas.read_csv(path)`` reads it. Columns: ``key``, ``stage``, the options of the first
+training under their own names (its length as ``train_length``), those of calibration and
+retraining as ``calibrate_...`` (empty in vanilla rows), how the training ended, then the columns
+of an evaluation. A job that failed has one row, its reason in ``error``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.runs import write_atomically
+from abc_calib.sweeps.engine import Outcome, with_parents
+from abc_calib.sweeps.jobs import Job
+
+WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
+MEASURES = (
+    "set", "length", "n", "correct", "accuracy", "low", "high", "test_seed", "test_hash", "seconds",
+)  # fmt: skip
+
+
+def results_table(
+    jobs: Sequence[Job], root: Path, outcomes: Sequence[Outcome] = ()
+) -> pd.DataFrame:
+    """What has been measured under ``root`` for ``jobs`` and what they are calibrated from."""
+    reasons = {o.job.key: o.reason for o in outcomes if o.state in ("failed", "blocked")}
+    rows: list[dict[str, Any]] = []
+    for job in with_parents(jobs):
+        about = describe(job, root)
+        if job.key in reasons:
+            rows.append({**about, "error": reasons[job.key]})
+        else:
+            rows += [
+                {**about, **{name: row[name] for name in MEASURES}, "error": None}
+                for row in job.rows(root)
+            ]
+    return pd.DataFrame(rows, columns=None if rows else ["key", *MEASURES, "error"])
+
+
+def describe(job: Job, root: Path) -> dict[str, Any]:
+    """The columns of a job that do not depend on a test."""
+    first = job.parent.config if job.parent else job.config
+    about: dict[str, Any] = {
+        "key": job.key,
+        "stage": job.config.stage,
+        "task": first.task,
+        "base": first.base,
+        "preset": first.preset,
+    }
+    groups = {**first.model.model_dump(), **first.train.model_dump()}
+    for name, value in groups.items():  # the training's length is not the test's
+        about[f"train_{name}" if name in MEASURES else name] = _plain(value)
+    if job.config.calibration is not None:
+        again = {
+            **job.config.calibration.model_dump(),
+            "scheme": job.config.model.scheme,
+            **job.config.train.model_dump(),
+        }
+        about |= {f"calibrate_{name}": _plain(value) for name, value in again.items()}
+    run = job.run(root)
+    ended = (run.result if run else None) or {}
+    return about | {
+        "steps_taken": ended.get("steps"),
+        "train_seconds": ended.get("seconds"),
+        "held_out": ended.get("validation_accuracy"),
+        "interpolated": ended.get("interpolated"),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value that a cell can hold."""
+    return "+".join(map(str, value)) if isinstance(value, tuple | list) else value
+
+
+def check_writable(path: Path) -> None:
+    """``UsageError`` unless a table can be written as that kind of file."""
+    kind = path.suffix.lower()
+    if kind not in WRITERS:
+        allowed = " or ".join(WRITERS)
+        raise UsageError(f"{path}: results cannot be written as {kind!r}: choose {allowed}")
+    if kind == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError(f"{path}: parquet needs pyarrow: pip install 'abc-calib[parquet]'")
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write ``table`` as CSV or parquet, by the suffix."""
+    check_writable(path)
+    write = WRITERS[path.suffix.lower()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AbcError(f"cannot make the folder {path.parent} ({error.strerror})") from None
+    write_atomically(path, lambda made: getattr(table, write)(made, index=False))

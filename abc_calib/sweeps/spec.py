@@ -1,0 +1,206 @@
+"""Sweep files: TOML to jobs, all of them checked.
+
+    [sweep]
+    tasks = ["successor", "addition"]
+    schemes = ["sinusoidal", "rpe:clip=8"]    # by default the preset's
+    seeds = 3                                 # 0, 1 and 2; or a list
+    calibrate = true                          # calibrate and retrain each as well
+    lengths = [6, 10, 20, 50]
+    samples = 1000                            # a length
+    sets = ["random", "carry"]
+
+    [options]                                 # the same for all
+    width = 64
+    calibrate.steps = 1500
+
+    [grid]                                    # every value with every other
+    decoder_layers = [1, 2, 3]
+    calibrate.threshold = [0.1, 0.2]
+
+    [[jobs]]                                  # further ones, by name
+    task = "parity"
+    scheme = "none"
+    calibrate = false
+
+The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is a field
+of ``ModelOptions`` or ``TrainOptions``; behind ``calibrate.`` one of ``CalibrationOptions``, or
+of ``TrainOptions`` for the retraining, or its ``scheme``. All seed 0 jobs come first.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from abc_calib.config import Options, build
+from abc_calib.errors import UsageError
+from abc_calib.sweeps.jobs import CALIBRATE, OPTIONS, Job, Test
+from tasks import TaskError
+
+Flat = dict[str, Any]
+"""Options by name; those of the calibration begin with ``calibrate.``."""
+
+CALIBRATION = "calibrate."
+AXES = {"tasks": "task", "schemes": "scheme", "seeds": "seed"}
+
+
+class Section(Options):
+    """The ``[sweep]`` section."""
+
+    tasks: list[str] = []
+    schemes: list[str] | None = None
+    seeds: int | list[int] = 1
+    base: int | None = None
+    preset: str = "small"
+    calibrate: bool = False
+    lengths: list[int] = Field([6, 10, 15, 20, 50], min_length=1)
+    samples: int = Field(1000, ge=1)
+    sets: list[str] = Field(["random"], min_length=1)
+
+    @property
+    def tests(self) -> tuple[Test, ...]:
+        return tuple(
+            build(Test, "[sweep]", set=kind, length=length, n=self.samples)
+            for kind in self.sets
+            for length in self.lengths
+        )
+
+
+def read_sweep(path: Path) -> list[Job]:
+    """The jobs of a sweep file.
+
+    Raises ``UsageError``, before anything trains, for an unknown key, a value that is not
+    possible, an empty product, and two jobs with one key.
+    """
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    try:
+        return checked(expand(data))
+    except (UsageError, TaskError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def expand(data: Mapping[str, Any]) -> list[Job]:
+    """The jobs of a sweep file's content, seed by seed."""
+    _known(data, ("sweep", "options", "grid", "jobs"), "the file")
+    given = _table(data, "sweep")
+    _known(given, tuple(Section.model_fields), "[sweep]")
+    section = build(Section, "[sweep]", **given)
+    fixed = _flat(_table(data, "options"), "[options]")
+    extra = data.get("jobs", [])
+    if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
+        raise UsageError("jobs is no list of tables: write [[jobs]]")
+    jobs = [
+        *_product(section, fixed, _flat(_table(data, "grid"), "[grid]")),
+        *(_entry(section, fixed, entry) for entry in extra),
+    ]
+    if not jobs:
+        raise UsageError("there is nothing to do: give tasks in [sweep], or [[jobs]]")
+    return sorted(jobs, key=lambda job: job.options.get("seed", 0))
+
+
+def checked(jobs: Sequence[Job]) -> list[Job]:
+    """``jobs``, if each is possible and no two of them are the same."""
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        job.check()
+        if job.key in seen:
+            raise UsageError(
+                f"two jobs have the key {job.key} (task {job.task}, options {job.options}): "
+                "leave one of them out, or change an option of it"
+            )
+        seen[job.key] = job
+    return list(jobs)
+
+
+def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
+    axes: dict[str, Sequence[Any]] = {"task": section.tasks}
+    if section.schemes is not None:
+        axes["scheme"] = section.schemes
+    axes |= grid
+    seeds = section.seeds
+    axes["seed"] = list(range(seeds)) if isinstance(seeds, int) else seeds
+    if not section.tasks and "tasks" not in section.model_fields_set:
+        if grid:
+            raise UsageError("[grid] multiplies the tasks of [sweep]: give tasks")
+        return
+    for name, values in axes.items():
+        where = next((key for key, axis in AXES.items() if axis == name), name)
+        if not isinstance(values, list):
+            raise UsageError(f"[grid] {name} = {values!r}: give a list of values")
+        if not values:
+            raise UsageError(f"{where} is empty, and so is the product: give one value or more")
+        if name in fixed:
+            raise UsageError(f"{name} is given in [options] and in {where}: leave one out")
+    for values in product(*axes.values()):
+        yield _job(section, section.calibrate, {**fixed, **dict(zip(axes, values, strict=True))})
+
+
+def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:
+    """One of ``[[jobs]]``: a task, and options beside or instead of the fixed ones."""
+    rest = dict(entry)
+    calibrate = section.calibrate
+    if isinstance(rest.get("calibrate"), bool):
+        calibrate = rest.pop("calibrate")
+    elif "calibrate" in rest:
+        calibrate = True
+    task = rest.pop("task", None)
+    if not isinstance(task, str):
+        raise UsageError(f"[[jobs]] task = {task!r}: name the task of each job")
+    given = {**fixed, **_flat(rest, "[[jobs]]")}
+    if not calibrate:  # the fixed options of calibrations are for the others
+        given = {k: v for k, v in given.items() if not k.startswith(CALIBRATION) or k not in fixed}
+    return _job(section, calibrate, {"task": task, **given})
+
+
+def _job(section: Section, calibrate: bool, given: Flat) -> Job:
+    again = {k.removeprefix(CALIBRATION): v for k, v in given.items() if k.startswith(CALIBRATION)}
+    if again and not calibrate:
+        raise UsageError(
+            f"{CALIBRATION}{next(iter(again))} is given, and nothing is calibrated: "
+            "set calibrate = true in [sweep], or leave it out"
+        )
+    options = {k: v for k, v in given.items() if not k.startswith(CALIBRATION) and k != "task"}
+    return build(
+        Job,
+        "a job",
+        task=given["task"],
+        base=section.base,
+        preset=section.preset,
+        options=options,
+        calibrate=again if calibrate else None,
+        tests=section.tests,
+    )
+
+
+def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = data.get(name, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{name} = {table!r} is no table: write [{name}]")
+    return table
+
+
+def _flat(table: Mapping[str, Any], where: str) -> Flat:
+    """``calibrate.steps`` and the others by their full names, all of them known."""
+    rest = dict(table)
+    again = rest.pop("calibrate", {})
+    if not isinstance(again, dict):
+        raise UsageError(f"{where} calibrate = {again!r}: give its options, or set it in [sweep]")
+    _known(rest, OPTIONS, where)
+    _known(again, CALIBRATE, f"{where} calibrate")
+    return {**rest, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
+
+
+def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:
+    for name in given:
+        if name not in allowed:
+            raise UsageError(f"unknown key {name!r} in {where}: choose among {', '.join(allowed)}")

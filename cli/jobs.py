@@ -1,0 +1,83 @@
+"""The live table of a sweep's jobs, on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli import console
+
+Workers = Annotated[
+    int | None, typer.Option(help="Jobs at once, each a process of one thread; one a core.")
+]
+
+WORDS = {
+    "kept": "complete already",
+    "done": "done",
+    "failed": "FAILED",
+    "blocked": "left out",
+    "missing": "not started",
+}
+
+
+@contextmanager
+def jobs_progress(quiet: bool) -> Iterator[Callable[[Any, Any], None]]:
+    """What ``run_jobs`` calls: a live table, or a line a job where stderr is no terminal."""
+    if quiet:
+        yield lambda *_: None
+        return
+    if not console.err.is_terminal:
+        yield say_outcome
+        return
+    with Live(console=console.err, refresh_per_second=4, transient=True) as live:
+
+        def update(progress: Any, outcome: Any) -> None:
+            if outcome is not None and outcome.state in ("failed", "blocked"):
+                say_outcome(progress, outcome)
+            live.update(jobs_table(progress))
+
+        yield update
+
+
+def say_outcome(progress: Any, outcome: Any) -> None:
+    """One line about a job that has ended."""
+    if outcome is None:
+        return
+    ended = len(progress.outcomes)
+    line = f"{ended}/{progress.total} {outcome.job.key}: {WORDS[outcome.state]}"
+    if outcome.state in ("done", "failed"):
+        line += f" after {outcome.seconds:.0f} s"
+    line += f": {outcome.reason}" if outcome.reason else ""
+    left = progress.seconds_left
+    console.say(line if left is None else f"{line}; {clock(left)} left")
+
+
+def jobs_table(progress: Any) -> Table:
+    """How many jobs have ended, and what runs."""
+    left = progress.seconds_left
+    parts = [
+        f"{progress.count('kept', 'done')}/{progress.total} complete",
+        f"{progress.count('failed', 'blocked')} failed" if progress.count("failed") else "",
+        f"{len(progress.waiting)} waiting",
+        "" if left is None else f"{clock(left)} left",
+    ]
+    table = Table(title=", ".join(filter(None, parts)), title_justify="left")
+    table.add_column("running", no_wrap=True)
+    table.add_column("time", justify="right")
+    table.add_column("now", overflow="ellipsis", no_wrap=True)
+    for one in progress.running:
+        table.add_row(one.job.key, clock(one.seconds), Text(one.last_line))
+    return table
+
+
+def clock(seconds: float) -> str:
+    """``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,112 @@
+"""``abc sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import console
+from cli.jobs import Workers, jobs_progress
+from cli.options import AsJson, Device, Quiet
+
+
+@console.command
+def sweep(
+    file: Annotated[Path, typer.Argument(help="What to run: a TOML file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The results, .csv or .parquet; by default runs/FILE.csv."),
+    ] = None,
+    jobs: Annotated[
+        Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
+    ] = None,
+    workers: Workers = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Minutes after which no job is started any more.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
+    ] = False,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
+
+    A file reads, for example:
+
+        [sweep]
+        tasks = ["successor", "addition"]
+        schemes = ["sinusoidal", "rpe:clip=8"]
+        seeds = 3                  # 0, 1 and 2; or a list
+        calibrate = true           # calibrate and retrain each as well
+        lengths = [6, 10, 20, 50]
+        samples = 1000             # a length
+        sets = ["random", "carry"]
+
+        [options]                  # the same for all: options of abc train
+        width = 64
+        calibrate.steps = 1500     # and of abc calibrate
+
+        [grid]                     # every value with every other
+        decoder_layers = [1, 2, 3]
+
+        [[jobs]]                   # further ones, by name
+        task = "parity"
+        scheme = "none"
+        calibrate = false
+
+    Jobs that are complete are kept, begun ones go on: repeat the command after an interruption.
+    Exit code 1 if a job failed; the others are run all the same.
+
+    Example: **abc sweep depth.toml --workers 2 --out depth.csv**
+    """
+    from abc_calib.runs import runs_root
+    from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
+    from abc_calib.sweeps.engine import check_limits
+    from abc_calib.sweeps.results import check_writable
+
+    wanted = read_sweep(file)
+    path = out or runs_root() / f"{file.stem}.csv"
+    root = jobs or jobs_root()
+    check_writable(path)
+    check_limits(workers, budget)
+    if check:
+        if as_json:
+            console.print_json({"jobs": [job.key for job in wanted]})
+            return
+        for job in wanted:
+            typer.echo(job.key)
+        return
+    with jobs_progress(quiet) as on_change:
+        outcomes = run_jobs(
+            wanted,
+            root,
+            workers=workers,
+            device=device,
+            budget=None if budget is None else 60 * budget,
+            on_change=on_change,
+        )
+    table = results_table(wanted, root, outcomes)
+    write_table(table, path)
+    report(outcomes, path, quiet, as_json, rows=len(table))
+
+
+def report(outcomes: list, path: Path, quiet: bool, as_json: bool, **more: object) -> None:
+    """How the jobs ended; exit code 1 if some failed."""
+    states = {
+        state: [outcome.job.key for outcome in outcomes if outcome.state == state]
+        for state in ("failed", "blocked", "missing")
+    }
+    complete = len(outcomes) - sum(map(len, states.values()))
+    if as_json:
+        console.print_json({"results": str(path), "complete": complete, **states, **more})
+    else:
+        counts = [f"{complete} jobs complete"]
+        counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
+        console.say(", ".join(counts), quiet)
+        typer.echo(str(path))
+    if states["failed"]:
+        raise typer.Exit(1)

@@ -1,0 +1,309 @@
+"""Sweeps: files to jobs, keys, one training for all that need it, going on after a stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from abc_calib.errors import AbcError, Interrupted, UsageError
+from abc_calib.runs import Run
+from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, worker, write_table
+from abc_calib.sweeps.engine import Outcome, Progress, with_parents
+from abc_calib.sweeps.worker import work
+
+SMALL = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "length": 4}
+QUICK = {**SMALL, "steps": 6, "batch": 8, "validate_every": 2}
+
+
+def job(task="successor", calibrate=None, lengths=(3, 9), n=20, **options):
+    tests = tuple(Test(length=length, n=n) for length in lengths)
+    return Job(task=task, options={**QUICK, **options}, calibrate=calibrate, tests=tests)
+
+
+@pytest.fixture
+def sweep_file(tmp_path):
+    """Write a sweep file; gives its path."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "sweep.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+# Files
+
+
+def test_a_file_is_a_product_and_further_jobs(sweep_file):
+    jobs = read_sweep(
+        sweep_file(
+            """
+            [sweep]
+            tasks = ["successor", "addition"]
+            schemes = ["none", "rpe:clip=3"]
+            seeds = 2
+            calibrate = true
+            lengths = [6, 50]
+            samples = 7
+            sets = ["random", "carry"]
+            [options]
+            width = 16
+            calibrate.steps = 9
+            [grid]
+            heads = [2, 4]
+            calibrate.threshold = [0.1, 0.2]
+            [[jobs]]
+            task = "parity"
+            calibrate = false
+            seed = 5
+            [[jobs]]
+            task = "parity"
+            calibrate.dirs = ["anti"]
+            width = 32
+            """
+        )
+    )
+    assert len(jobs) == 2 * 2 * 2 * 2 * 2 + 2
+    seeds = [one.options.get("seed", 0) for one in jobs]
+    assert seeds == sorted(seeds)
+    assert len(with_parents(jobs)) == len(jobs) + 2 * 2 * 2 * 2 + 1  # a training for each pair
+    first, *_ = jobs
+    assert first.config.model.heads == 2 and first.parent.config.model.scheme == "none"
+    assert (first.config.train.steps, first.config.calibration.threshold) == (9, 0.1)
+    assert [(t.set, t.length, t.n) for t in first.tests] == [
+        ("random", 6, 7), ("random", 50, 7), ("carry", 6, 7), ("carry", 50, 7),
+    ]  # fmt: skip
+    plain, other = (one for one in jobs if one.task == "parity")
+    if plain.calibrate:
+        plain, other = other, plain
+    assert plain.calibrate is None and plain.config.train.seed == 5
+    assert other.config.calibration.dirs == ("anti",) and other.config.model.width == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is nothing to do: give tasks in [sweep], or [[jobs]]"),
+        ("[sweeps]", "unknown key 'sweeps' in the file: choose among sweep, options, grid, jobs"),
+        ("[sweep]\ntask = 'successor'", "unknown key 'task' in [sweep]: choose among tasks,"),
+        ("[sweep]\ntasks = []", "tasks is empty, and so is the product"),
+        ("[sweep]\ntasks = ['successor']\nseeds = 0", "seeds is empty"),
+        ("[sweep]\ntasks = ['successor']\n[grid]\nheads = []", "heads is empty"),
+        ("[sweep]\ntasks = ['successor']\n[grid]\nheads = 2", "heads = 2: give a list"),
+        ("[grid]\nheads = [2]", "[grid] multiplies the tasks of [sweep]: give tasks"),
+        ("[sweep]\ntasks = ['sucessor']", "did you mean successor?"),
+        ("[sweep]\ntasks = ['successor']\nschemes = ['rpe:clip=0']", "clip = '0'"),
+        ("[sweep]\ntasks = ['successor']\nlengths = [0]", "length = 0"),
+        ("[sweep]\ntasks = ['successor']\nsets = ['hard']", "unknown test set 'hard': choose"),
+        ("[sweep]\ntasks = ['successor']\npreset = 'big'", "unknown preset 'big': choose one of"),
+        ("[sweep]\ntasks = ['successor']\n[options]\ncolour = 1", "unknown key 'colour' in [op"),
+        ("[sweep]\ntasks = ['successor']\n[options]\nheads = 3", "width 64"),
+        ("[sweep]\ntasks = ['successor']\n[options]\nformat = 'fixed:20'", "does not fit 20"),
+        ("[sweep]\ntasks = ['successor']\n[options]\nlaw = 'odd'", "'odd'"),
+        (
+            "[sweep]\ntasks = ['successor']\n[options]\nheads = 2\n[grid]\nheads = [2]",
+            "heads is given in [options] and in heads: leave one out",
+        ),
+        (
+            "[sweep]\ntasks = ['successor']\n[options]\ncalibrate.steps = 9",
+            "calibrate.steps is given, and nothing is calibrated",
+        ),
+        (
+            "[sweep]\ntasks = ['successor']\ncalibrate = true\n[grid]\ncalibrate.depth = [9]",
+            "unknown key 'depth' in [grid] calibrate: choose among fit, dirs",
+        ),
+        (
+            "[sweep]\ntasks = ['successor']\ncalibrate = true\n[grid]\ncalibrate.threshold = [2]",
+            "threshold 2 is not possible with the nnls fit",
+        ),
+        ("[sweep]\ntasks = ['successor']\nseeds = [1, 1]", "two jobs have the key successor-"),
+        ("[sweep]\ntasks = ['parity']\n[[jobs]]\ntask = 'parity'", "two jobs have the key parity-"),
+        ("[[jobs]]\nseed = 1", "task = None: name the task of each job"),
+        ("jobs = 3", "jobs is no list of tables: write [[jobs]]"),
+        ("sweep = 3", "sweep = 3 is no table: write [sweep]"),
+        ("tasks = [", "is not TOML"),
+    ],
+)
+def test_bad_files_are_refused_before_anything_trains(sweep_file, runs_root, text, message):
+    path = sweep_file(text)
+    with pytest.raises(UsageError) as error:
+        read_sweep(path)
+    assert message in str(error.value) and str(path) in str(error.value)
+    assert not runs_root.exists()
+
+
+# Keys
+
+
+def test_a_key_is_what_is_trained_and_not_what_is_tested():
+    assert job().key == job(lengths=(50,)).key == job(decoder_layers=1, seed=0).key
+    others = [job(seed=1), job(width=32), job("parity"), job(scheme="none"), job(calibrate={})]
+    others += [job(calibrate={"threshold": 0.3}), job(calibrate={}, width=32)]
+    keys = {one.key for one in [job(), *others]}
+    assert len(keys) == len(others) + 1
+    assert job(calibrate={"threshold": 0.3}).parent.key == job().key
+    assert job(scheme="rpe:clip=3", seed=4).key.startswith("successor-rpe-vanilla-seed4-")
+
+
+def test_jobs_with_one_key_are_run_once_with_the_tests_of_both():
+    joined = with_parents([job(calibrate={}, n=20), job(lengths=(9, 12), n=30)])
+    assert [one.config.stage for one in joined] == ["vanilla", "calibrated"]
+    assert [(t.length, t.n) for t in joined[0].tests] == [(3, 20), (9, 30), (12, 30)]
+
+
+def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
+    work(job(), tmp_path)
+    path = tmp_path / job().key / "run" / "config.json"
+    changed = json.loads(path.read_text())
+    changed["model"]["feedforward"] = 17
+    path.write_text(json.dumps(changed))
+    with pytest.raises(AbcError, match="holds a run of another configuration"):
+        job().complete(tmp_path)
+
+
+# Working
+
+
+def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path, monkeypatch):
+    def stop(progress):
+        if progress.step == 4:
+            raise KeyboardInterrupt
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    work(job(), whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_say_step", stop)
+        with pytest.raises(Interrupted):
+            work(job(), parts)
+    assert not job().complete(parts)
+    work(job(), parts)
+    assert job().complete(parts) and not job(lengths=(3, 12)).complete(parts)
+    one, other = (job().run(root).load_model().state_dict() for root in (whole, parts))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+    model = parts / job().key / "run" / "model" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    work(job(lengths=(3, 12)), parts)
+    assert job(lengths=(3, 12)).complete(parts) and model.stat().st_mtime_ns == before
+    assert len(pd.read_csv(parts / job().key / "run" / "eval.csv")) == 3
+
+
+def test_a_calibrated_job_reads_the_run_of_its_parent(tmp_path, tiny):
+    options = Run.open(tiny.vanilla).config
+    trained = {**options.model.model_dump(), **options.train.model_dump()}
+    child = Job(
+        task="successor", options=trained, calibrate={"steps": 2, "threshold": 0.3},
+        tests=(Test(length=6, n=10),),
+    )  # fmt: skip
+    with pytest.raises(AbcError, match=r"the first training .* is not there"):
+        work(child, tmp_path)
+    folder = tmp_path / child.parent.key
+    folder.mkdir()
+    tiny.vanilla.rename(folder / "run")
+    work(child, tmp_path)
+    run = child.run(tmp_path)
+    assert run.config.parent == str(folder / "run") and child.complete(tmp_path)
+    table = results_table([child], tmp_path)
+    (row,) = table.to_dict("records")
+    assert (row["stage"], row["train_length"], row["length"]) == ("calibrated", 5, 6)
+    assert (row["scheme"], row["calibrate_scheme"]) == ("sinusoidal", "none")
+    assert (row["steps"], row["calibrate_steps"], row["steps_taken"]) == (1500, 2, 2)
+    assert (row["calibrate_dirs"], row["n"]) == ("diag+anti+vert", 10)
+
+
+def test_a_failure_stops_only_what_hangs_on_it(tmp_path):
+    """In processes: a training, and a calibration that its model is not good enough for."""
+    seen = []
+    jobs = [job(calibrate={"steps": 2})]
+    outcomes = run_jobs(
+        jobs, tmp_path, workers=2, on_change=lambda _, outcome: seen.append(outcome)
+    )
+    assert [(o.job.config.stage, o.state) for o in outcomes] == [
+        ("vanilla", "done"), ("calibrated", "failed"),
+    ]  # fmt: skip
+    assert [o for o in seen if o] == outcomes
+    assert "has not interpolated" in outcomes[1].reason and "log.txt" in outcomes[1].reason
+    table = results_table(jobs, tmp_path, outcomes)
+    assert list(table["stage"]) == ["vanilla", "vanilla", "calibrated"]
+    assert table["error"].notna().tolist() == [False, False, True]
+    write_table(table, tmp_path / "out" / "results.csv")
+    again = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert again["accuracy"].notna().sum() == 2
+
+    kept = run_jobs([job()], tmp_path, workers=1)
+    assert [o.state for o in kept] == ["kept"]
+
+
+def test_an_interruption_ends_the_processes(tmp_path):
+    processes = []
+
+    def interrupt(progress, _):
+        if progress.running:
+            processes.extend(one.process for one in progress.running)
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="0 of 1 jobs complete; the same command goes on"):
+        run_jobs([job(steps=100_000)], tmp_path, on_change=interrupt)
+    assert [process.poll() is None for process in processes] == [False]
+
+
+def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothing(tmp_path):
+    both = [job(seed=1), job(calibrate={})]
+    outcomes = run_jobs(both, tmp_path, budget=1e-9)
+    assert [o.state for o in outcomes] == ["missing"] * 3 and not list(tmp_path.iterdir())
+
+    blocker = tmp_path / job().key
+    blocker.write_text("a file where the folder belongs")
+    with pytest.raises(AbcError, match="cannot start a job in"):
+        run_jobs([job()], tmp_path)
+
+
+def test_time_left_is_by_stage():
+    vanilla, calibrated = job(), job(calibrate={})
+    progress = Progress(4, 2, [calibrated, job(seed=1), job(seed=2)])
+    assert progress.seconds_left is None
+    progress.outcomes += [Outcome(vanilla, "kept"), Outcome(vanilla, "done", 10.0)]
+    assert progress.seconds_left == 15.0  # the mean of all where a stage has none
+    progress.outcomes.append(Outcome(calibrated, "done", 40.0))
+    assert progress.seconds_left == 30.0
+
+
+def test_results_need_a_known_suffix(tmp_path):
+    with pytest.raises(UsageError, match=r"as '\.txt': choose \.csv or \.parquet"):
+        write_table(pd.DataFrame(), tmp_path / "results.txt")
+
+
+# The command
+
+
+def test_the_command_lists_its_jobs_and_refuses_bad_options(abc, sweep_file, tmp_path):
+    path = sweep_file("[sweep]\ntasks = ['successor']\nseeds = 2")
+    listed = abc("sweep", path, "--check", "--json").json()["jobs"]
+    assert [key.rsplit("-", 1)[0] for key in listed] == [
+        "successor-sinusoidal-vanilla-seed0", "successor-sinusoidal-vanilla-seed1",
+    ]  # fmt: skip
+    assert "give 1 or more" in abc("sweep", path, "--workers", 0).error(2)
+    assert "give minutes, above 0" in abc("sweep", path, "--budget", 0).error(2)
+    assert "choose .csv" in abc("sweep", path, "--out", tmp_path / "x.txt").error(2)
+    assert "cannot be read" in abc("sweep", tmp_path / "none.toml").error(2)
+
+
+def test_the_command_writes_what_is_complete(abc, sweep_file, tmp_path):
+    text = "\n".join(f"{k} = {v}" for k, v in QUICK.items())
+    path = sweep_file(
+        f"[sweep]\ntasks = ['successor']\nlengths = [3, 9]\nsamples = 20\n[options]\n{text}"
+    )
+    (one,) = read_sweep(path)
+    work(one, tmp_path / "jobs")
+    said = abc("sweep", path, "--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv", "--json")
+    assert said.code == 0 and said.json() == {
+        "results": str(tmp_path / "r.csv"), "complete": 1,
+        "failed": [], "blocked": [], "missing": [], "rows": 2,
+    }  # fmt: skip
+    assert "complete already" in said.err
+    assert pd.read_csv(tmp_path / "r.csv")["length"].tolist() == [3, 9]
