@@ -21,7 +21,12 @@ class Options(BaseModel):
 
 
 class ModelOptions(Options):
-    """The shape of the Transformer."""
+    """The shape of the Transformer.
+
+    ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
+    ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this. ``window``: attention
+    only to so many keys beside the line that an answer is read along (paper, appendix A.4).
+    """
 
     encoder_layers: int = Field(0, ge=0)
     decoder_layers: int = Field(3, ge=1)
@@ -30,6 +35,11 @@ class ModelOptions(Options):
     feedforward: int = Field(256, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
     scheme: str = "sinusoidal"
+    encoder_scheme: str | None = None
+    decoder_scheme: str | None = None
+    cross_scheme: str | None = None
+    cyclic: int | None = Field(None, ge=1)
+    window: int | None = Field(None, ge=1)
 
 
 class TrainOptions(Options):

@@ -52,28 +52,43 @@ class Format:
 
     Operands are zero-padded at the left, to one width, as when sums are written in columns;
     an operand that is always one digit (N x 1) stays one digit, as in the paper's ``0123*6``.
+
+    ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
+    ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
     """
 
     def __init__(self, text: str = "free"):
         self.text = text
         kind, _, width = text.partition(":")
         number = width.isascii() and width.isdigit() and int(width) > 0
-        valid = text == "free" or (kind == "fixed" and number)
+        valid = text in ("free", "aligned") or (kind == "fixed" and number)
         if not valid:
-            raise UsageError(f"unknown format {text!r}: choose free or fixed:N, as in fixed:60")
+            raise UsageError(
+                f"unknown format {text!r}: choose free, aligned or fixed:N, as in fixed:60"
+            )
         self.width = int(width) if width else None
+        self.aligned = text == "aligned"
 
     def lay_out(self, task: Arithmetic, vocabulary: Vocabulary, problems: Problems) -> Batch:
         """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format."""
         operands = task.padded(problems.operands, self.width)
         answer = task.answer(*operands)
         parts: list[Digits | int] = [vocabulary.sos]
-        for i, operand in enumerate(operands):
-            parts += [vocabulary.ids[task.operator or ""], operand] if i else [operand]
+        if self.aligned and task.operator:
+            parts += [vocabulary.ids[task.operator], _interleaved(task.columns(operands))]
+        else:
+            for i, operand in enumerate(operands):
+                parts += [vocabulary.ids[task.operator or ""], operand] if i else [operand]
         source = _join([*parts, vocabulary.eos], vocabulary.pad)
         backwards = Digits(_left_to_right(answer), answer.lengths)
         target = _join([backwards, vocabulary.eos], vocabulary.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+
+
+def _interleaved(operands: tuple[Digits, ...]) -> Digits:
+    """The digits of operands of one length, column by column."""
+    values = np.stack([operand.values for operand in operands], axis=2)
+    return Digits(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
 
 
 def _left_to_right(number: Digits) -> np.ndarray:
@@ -156,6 +171,11 @@ class Source:
     def segments(self) -> int:
         """How many parts the delimiters cut a source into."""
         return 2 if self.task.operator else 1
+
+    @property
+    def column(self) -> int:
+        """How many digits of a source stand in one column: more than 1 if they are aligned."""
+        return 2 if self.task.operator and self.layout.aligned else 1
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step: the same for the same seed, step and size."""

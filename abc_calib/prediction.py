@@ -58,7 +58,8 @@ def predict(
     output = [vocabulary.symbols[i] for i in written]
     answer = opened.task.read("".join(output[-2::-1])) if len(output) > 1 else ""
     tokens = [vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    places = digit_places(tokens, [vocabulary.symbols[i] for i in vocabulary.delimiters])
+    delimiters = [vocabulary.symbols[i] for i in vocabulary.delimiters]
+    places = digit_places(tokens, delimiters, opened.source.column)
     attended = _attended(model, source, written, places) if show else []
     return Prediction(
         answer=answer,
@@ -74,9 +75,17 @@ LOOKED_AT = 0.2
 """A source token counts as attended to from this weight on."""
 
 
-def digit_places(tokens: Sequence[str], delimiters: Sequence[str]) -> list[str]:
-    """A name for each digit of a source, empty for delimiters: ``$ 4 2 + 7 &`` has a2 a1, b1."""
+def digit_places(tokens: Sequence[str], delimiters: Sequence[str], column: int = 1) -> list[str]:
+    """A name for each digit of a source, empty for delimiters: ``$ 4 2 + 7 &`` has a2 a1, b1.
+
+    In columns of several digits, ``$ + 4 0 2 7 &`` has a2 b2 a1 b1.
+    """
     places = [""] * len(tokens)
+    if column > 1:
+        digits = [i for i, token in enumerate(tokens) if token not in delimiters]
+        for place, position in enumerate(reversed(digits)):
+            places[position] = f"{'abcdefgh'[column - 1 - place % column]}{place // column + 1}"
+        return places
     operand, place = sum(token in delimiters for token in tokens) - 1, 0
     for position in range(len(tokens) - 1, -1, -1):
         if tokens[position] in delimiters:

@@ -16,6 +16,7 @@ import pandas as pd
 from abc_calib.calibration.check import Check
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
+from abc_calib.calibration.window import check_window, window_bias
 from abc_calib.config import (
     PRESETS,
     CalibrationOptions,
@@ -27,7 +28,7 @@ from abc_calib.config import (
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Row
 from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.nn.positions import check_scheme
+from abc_calib.nn.positions import check_positions
 from abc_calib.runs import Run, write_atomically, write_text
 from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
 from abc_calib.version import __version__
@@ -81,7 +82,8 @@ def plan_training(
     )
     _refuse_unknown(overrides)
     check_heads(config.model)
-    check_scheme(config.model.scheme, config.model.width, config.model.heads)
+    check_positions(config.model)
+    check_window(config.model.window, Run.draft(config).source)
     return config
 
 
@@ -157,7 +159,16 @@ def plan_calibration(
             f"threshold {threshold:g} is not possible with the nnls fit: give a share of a head's "
             "attention, above 0 and at most 1"
         )
-    check_scheme(scheme, config.model.width, config.model.heads)
+    positions = {"encoder_scheme": None, "decoder_scheme": None, "cross_scheme": None}
+    shape = config.model.model_copy(
+        update={
+            **positions,
+            "scheme": scheme,
+            "window": None,
+            "cyclic": None if scheme == "none" else config.model.cyclic,
+        }
+    )
+    check_positions(shape)
     _, _, retraining = PRESETS[config.preset]
     kept = {name: getattr(config.train, name) for name in ("law", "length", "format", "seed")}
     given = {**kept, **overrides}
@@ -169,7 +180,7 @@ def plan_calibration(
         update={
             "code_version": __version__,
             "stage": "calibrated",
-            "model": config.model.model_copy(update={"scheme": scheme}),
+            "model": shape,
             "train": settings,
             "calibration": options,
         }
@@ -206,6 +217,8 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
     model = build_model(config.model, run.source.vocabulary, config.train.seed)
     if config.stage == "calibrated":
         model.set_line_bias(run.bias())
+    elif config.model.window:
+        model.set_line_bias(window_bias(config.model, run.source))
     Trainer(run, model, device).train(on_step)
     run.make_latest()
     return run

@@ -24,6 +24,7 @@ from abc_calib.config import RETRAIN, ModelOptions, TrainOptions
 from abc_calib.data import Batch, Source
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.evaluation import exact_matches
+from abc_calib.nn.positions import own_schemes
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
 from abc_calib.runs import Run, default_device, write_text
 from abc_calib.vocabulary import Vocabulary
@@ -70,6 +71,8 @@ def build_model(options: ModelOptions, vocabulary: Vocabulary, seed: int) -> Abc
         feedforward=options.feedforward,
         dropout=options.dropout,
         scheme=options.scheme,
+        own_schemes=own_schemes(options) or None,
+        cyclic=options.cyclic,
         delimiter_ids=list(vocabulary.delimiters),
         pad_token_id=vocabulary.pad,
         bos_token_id=vocabulary.sos,

@@ -25,7 +25,7 @@ def train(
         str | None, typer.Option(help="Sampling: uniform, balanced, carry or mixed.")
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="free, or fixed:N as in the paper.")
+        str | None, typer.Option("--format", help="free, aligned (in columns) or fixed:N.")
     ] = None,
     scheme: Annotated[
         str | None,
@@ -33,6 +33,20 @@ def train(
             help="Positions: sinusoidal, none, learned, alibi, rope, rpe, t5 or xl; options "
             "behind a colon, such as rpe:clip=8 or alibi:cross=end."
         ),
+    ] = None,
+    encoder_scheme: Annotated[
+        str | None, typer.Option(help="Positions of the source; --scheme by default.")
+    ] = None,
+    decoder_scheme: Annotated[
+        str | None, typer.Option(help="Positions of the output; --scheme by default.")
+    ] = None,
+    cross_scheme: Annotated[
+        str | None, typer.Option(help="Positions in cross-attention; --scheme by default.")
+    ] = None,
+    cyclic: Annotated[int | None, typer.Option(help="Positions modulo this.")] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(help="Attend to so many keys beside the answer's line; see --format aligned."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Most optimiser steps.")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
@@ -70,6 +84,11 @@ def train(
         "law": law,
         "format": format_,
         "scheme": scheme,
+        "encoder_scheme": encoder_scheme,
+        "decoder_scheme": decoder_scheme,
+        "cross_scheme": cross_scheme,
+        "cyclic": cyclic,
+        "window": window,
         "steps": steps,
         "batch": batch,
         "learning_rate": learning_rate,

@@ -58,6 +58,10 @@ class Arithmetic(Task):
             Digits(o.widened(max(needed, o.width))[:, -needed:], lengths) for o in operands
         )
 
+    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
+        """Padded operands as they stand in columns, one digit of each: all of one width."""
+        return operands
+
     def solve(self, source: str) -> str:
         answer = self.parse(source).answer
         return self.read(self._text(answer, 0))
@@ -258,6 +262,11 @@ class Multiplication(Arithmetic):
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
         number, digit = operands
         return (*super().padded((number,), width), digit)
+
+    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
+        """The digit beside each digit of the number."""
+        number, digit = operands
+        return number, Digits(np.repeat(digit.values[:, -1:], number.width, 1), number.lengths)
 
     def parse(self, source: str) -> Problems:
         problems = super().parse(source)

@@ -127,7 +127,8 @@ def random_bias() -> Callable[..., LineBias]:
             segment = rng.choice([*range(0 if single else CORNER, last + 1)])
             fixed = site == "encoder" and direction == "vert" and segment != CORNER
             offset = 0 if fixed else rng.randint(-3, 5)
-            return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3))
+            step = 1 if direction == "vert" else rng.choice([1, 1, 2])
+            return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3), step)
 
         def head(site: str) -> tuple[Line, ...]:
             if rng.random() < empty:

@@ -27,7 +27,7 @@ def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int
     encoder, a segment line is counted as a corner line and then clamped; an encoder's vertical
     is the delimiter itself.
     """
-    sign = {"diag": 1, "anti": -1, "vert": 0}[line.direction]
+    sign = {"diag": 1, "anti": -1, "vert": 0}[line.direction] * line.step
     start = {"diag": line.offset, "anti": last - line.offset, "vert": line.offset}
     low, high = 0, last
     if line.segment != CORNER and site == "cross":
@@ -85,7 +85,9 @@ def random_heads(
         segment = rng.choice(segments if single else [CORNER, *segments])
         fixed = site == "encoder" and direction == "vert" and segment != CORNER
         offset = 0 if fixed else rng.randint(-4, 9)
-        return Line(direction, segment, offset, rng.choice([0.0, -0.5, -2.0, rng.uniform(-9, 0)]))
+        step = 1 if direction == "vert" else rng.choice([1, 1, 2, 3])
+        value = rng.choice([0.0, -0.5, -2.0, rng.uniform(-9, 0)])
+        return Line(direction, segment, offset, value, step)
 
     if single:
         return tuple((line(),) for _ in range(heads))

@@ -48,6 +48,10 @@ def laid_out(task: str, source: str, layout: str, base: int | None = None) -> tu
         ("multiplication", 10, "free", "999*9", "$999*9&", "1998&"),
         ("multiplication", 10, "free", "123*0", "$123*0&", "000&"),
         ("multiplication", 10, "fixed:5", "123*6", "$00123*6&", "83700&"),
+        ("addition", 10, "aligned", "6+35", "$+0365&", "14&"),
+        ("addition", 10, "aligned", "99+1", "$+9091&", "001&"),
+        ("multiplication", 10, "aligned", "123*6", "$*162636&", "837&"),
+        ("successor", 10, "aligned", "199", "$199&", "002&"),
         ("parity", 2, "free", "1011", "$1011&", "1001&"),
         ("parity", 2, "fixed:6", "1011", "$001011&", "100111&"),
     ],
@@ -95,7 +99,7 @@ def test_the_vocabulary_of_base_ten_is_the_papers():
     ],
 )
 def test_unknown_formats_are_refused(layout):
-    with pytest.raises(UsageError, match="choose free or fixed:N, as in fixed:60"):
+    with pytest.raises(UsageError, match="choose free, aligned or fixed:N, as in fixed:60"):
         Format(layout)
 
 

@@ -22,12 +22,10 @@ from abc_calib.calibration.lines import (
 )
 from abc_calib.errors import AbcError, UsageError
 
-LINES = st.builds(
-    Line,
-    st.sampled_from(DIRECTIONS),
-    st.integers(CORNER, 3),
-    st.integers(-40, 40),
-    st.floats(-50, 0, allow_nan=False),
+PLACES = st.integers(CORNER, 3), st.integers(-40, 40), st.floats(-50, 0, allow_nan=False)
+LINES = st.one_of(
+    st.builds(Line, st.just("vert"), *PLACES),
+    st.builds(Line, st.sampled_from(["diag", "anti"]), *PLACES, step=st.integers(1, 3)),
 )
 HEADS = st.lists(st.lists(LINES, max_size=3).map(tuple), min_size=2, max_size=2).map(tuple)
 BIASES = st.dictionaries(

@@ -16,8 +16,9 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from abc_calib import stages
-from abc_calib.calibration.lines import SITES
+from abc_calib.calibration.lines import SITES, Line, LineBias
 from abc_calib.errors import UsageError
+from abc_calib.nn.biases import Frame
 from abc_calib.nn.positions import SCHEMES, Places, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.alibi import slopes
@@ -281,6 +282,68 @@ def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):
     model = type(make_model()).from_pretrained(tmp_path, scheme="rpe:clip=3")
     assert model.scheme.table.shape == (2, 2, 7, 10)
     assert model.scheme.table.std().item() == pytest.approx((2 / 17) ** 0.5, rel=0.3)
+
+
+# Cyclic positions
+
+
+def test_cyclic_positions_count_the_source_from_its_end():
+    """So that row i and the i-th digit from the end stay in step at every length."""
+    lengths = torch.tensor([7, 5])
+    cross = Frame("cross", torch.arange(4, 9), 7, lengths, period=3)
+    assert cross.row_positions.tolist() == [1, 2, 0, 1, 2]
+    assert cross.key_positions.tolist() == [[0, 2, 1, 0, 2, 1, 0], [1, 0, 2, 1, 0, 2, 1]]
+    own = Frame("self", torch.arange(4, 9), 9, lengths, period=4)
+    assert own.row_positions.tolist() == [0, 1, 2, 3, 0]
+    assert own.key_positions.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    encoder = Frame("encoder", torch.arange(7), 7, lengths, period=3)
+    assert torch.equal(encoder.row_positions, encoder.key_positions)
+    plain = Frame("cross", torch.arange(4, 9), 7, lengths)
+    assert plain.row_positions.tolist() == [4, 5, 6, 7, 8] and len(plain.key_positions) == 7
+
+
+def test_offsets_of_cyclic_positions_differ_from_sample_to_sample():
+    frame = Frame("cross", torch.arange(2), 4, torch.tensor([4, 3]), period=3)
+    where = Places("cross", frame.row_positions, frame.key_positions, frame.lengths)
+    assert where.offsets().shape == (2, 1, 2, 4)
+    assert where.offsets()[1, 0].tolist() == [[2, 1, 0, 2], [1, 0, -1, 1]]
+
+
+@torch.no_grad()
+def test_a_model_embeds_cyclic_positions(make_model):
+    model = make_model(cyclic=3)
+    source = torch.tensor([[12, 1, 2, 3, 4, 13], [12, 5, 6, 13, 14, 14]])
+    at = torch.tensor([[2, 1, 0, 2, 1, 0], [0, 2, 1, 0, 2, 1]])
+    expected = model.embed(source) + waves(at, 20)
+    torch.testing.assert_close(model.encoder(source).last_hidden_state, expected)
+
+
+@torch.no_grad()
+def test_what_is_as_far_apart_modulo_the_period_scores_alike(make_model):
+    """Rows a period apart, on keys that are all alike, give one logit vector for another."""
+    source = torch.tensor([[12, *[5] * 9, 13]])
+    outputs = torch.tensor([[3] * 9])
+    for name in ("sinusoidal", "rope", "rpe", "xl"):
+        model = make_model(scheme=name, cyclic=3, decoder_layers=1)
+        here = Line("diag", 0, 0)
+        model.set_line_bias(LineBias({"self": (((here,), (here,)),)}))
+        logits = model(source, decoder_input_ids=outputs).logits[0]
+        torch.testing.assert_close(logits[:3], logits[3:6], rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(logits[0], logits[1], atol=1e-4)
+
+
+# A scheme for each site
+
+
+def test_every_site_can_have_its_own_scheme(make_model):
+    model = make_model(encoder_layers=1, own_schemes={"encoder": "learned", "cross": "rpe:clip=2"})
+    kinds = [type(model.scheme_of(site)).__name__ for site in ("encoder", "self", "cross")]
+    assert kinds == ["Learned", "Sinusoidal", "Rpe"]
+    assert model.scheme_of("cross").table.shape == (1, 2, 5, 10)
+    shared = make_model(encoder_layers=1, scheme="rpe", own_schemes={"self": "none"})
+    assert shared.scheme_of("encoder") is shared.scheme_of("cross")
+    assert len(shared.scheme.table) == 2
+    assert type(shared.scheme_of("self")).__name__ == "Scheme"
 
 
 # Names and options

@@ -12,6 +12,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from abc_calib.calibration.lines import CORNER, Line, LineBias
+from abc_calib.calibration.window import window_lines
 from abc_calib.errors import UsageError
 from abc_calib.nn.biases import CLOSED
 from abc_calib.nn.positions import SCHEMES
@@ -21,12 +22,29 @@ SHAPES = [
     pytest.param({"encoder_layers": 0, "decoder_layers": 2}, id="no-encoder"),
     pytest.param({"encoder_layers": 1, "decoder_layers": 2, "scheme": "none"}, id="encoder"),
 ]
-BIASED = ["none", "lines", "some transparent", "one line a head"]
+BIASED = ["none", "lines", "some transparent", "one line a head", "window"]
 SCHEMED = [
     pytest.param({"encoder_layers": 1, "decoder_layers": 2, "scheme": name}, biased, id=name + end)
     for name in (*SCHEMES, "alibi:cross=end", "rpe:clip=3")
     if name not in ("sinusoidal", "none")  # in SHAPES
     for biased, end in (("none", ""), ("some transparent", "-lines"))
+]
+MODIFIED = [
+    pytest.param({"encoder_layers": 1, "scheme": name, "cyclic": 3}, biased, id=f"{name}-{biased}")
+    for name in SCHEMES
+    if name != "none"
+    for biased in ("none", "window")
+]
+OWN = [
+    pytest.param(
+        {"encoder_layers": 1, "scheme": "sinusoidal", "own_schemes": own}, "none", id="own-" + name
+    )
+    for name, own in {
+        "encoder": {"encoder": "rpe:clip=3"},
+        "decoder": {"self": "t5"},
+        "cross": {"cross": "rope"},
+        "each": {"encoder": "none", "self": "learned", "cross": "xl"},
+    }.items()
 ]
 CASES = [
     *(
@@ -35,8 +53,18 @@ CASES = [
         for biased in BIASED
     ),
     *SCHEMED,
+    *MODIFIED,
+    *OWN,
 ]
-"""Shapes and biases: each with each for the plain schemes, every scheme free and restricted."""
+"""Shapes and biases: each with each for the plain schemes, every scheme free and restricted, with
+cyclic positions, in a window, and at one site only."""
+
+
+def windows(layers: dict, heads: int) -> LineBias:
+    """The window of aligned operands in every layer."""
+    return LineBias(
+        {site: ((window_lines(site, 1, 2, 2),) * heads,) * n for site, n in layers.items() if n}
+    )
 
 
 @pytest.fixture
@@ -52,6 +80,9 @@ def build(make_model, random_bias):
                 "self": config.decoder_layers,
                 "cross": config.decoder_layers,
             }
+            if biased == "window":
+                model.set_line_bias(windows(layers, config.heads))
+                return model
             empty = 0.4 if biased == "some transparent" else 0.0
             single = biased == "one line a head"
             model.set_line_bias(random_bias(layers, config.heads, seed, empty, single=single))
@@ -300,7 +331,7 @@ def test_attention_weights_are_there_and_sum_to_one(build, sources, outputs, sha
         assert not layer.triu(1).any()
 
 
-@pytest.mark.parametrize("biased", ["lines", "one line a head"])
+@pytest.mark.parametrize("biased", ["lines", "one line a head", "window"])
 @pytest.mark.parametrize("shape", SHAPES)
 @torch.no_grad()
 def test_dense_and_gathered_paths_give_the_same_logits(build, make_source, shape, biased):

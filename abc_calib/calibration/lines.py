@@ -23,6 +23,9 @@ direction   corner              segment
 ``vert``    ``j = l``           ``j = close - l``
 ==========  ==================  ==============================
 
+A slanted line goes on by ``step`` keys a row (1 as above): with ``step`` times ``i`` for ``i``.
+Where the digits of two operands are interleaved, the lines of columns have step 2.
+
 Outside cross-attention segment lines are simpler. In self-attention (segment 0) they are
 ``diag``: ``j = i + l``, and ``vert``: ``j = l``, within ``0 .. i``; anti-diagonals have no
 meaning while the output's length is open. In the encoder they are ``diag``: ``j = i + l`` within
@@ -55,13 +58,20 @@ class Line:
     """One line of one head: see the module for what its fields mean.
 
     ``segment`` is ``CORNER`` or the number of a segment; ``offset`` the paper's line index;
-    ``value`` what is added to the attention scores on it (0 is fully open).
+    ``value`` what is added to the attention scores on it (0 is fully open); ``step`` how many
+    keys a slanted line goes on from one row to the next.
     """
 
     direction: Direction
     segment: int
     offset: int
     value: float = 0.0
+    step: int = 1
+
+    @property
+    def slope(self) -> int:
+        """How many keys to the right the line is in the next row."""
+        return {"diag": self.step, "anti": -self.step, "vert": 0}[self.direction]
 
     @property
     def anchor(self) -> str:
@@ -70,25 +80,36 @@ class Line:
     def label(self, site: Site) -> str:
         """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"
-        return f"{self.direction} {self.offset:+d}" + (f" {place}" if site == "cross" else "")
+        step = f" step {self.step}" if self.step != 1 else ""
+        return f"{self.direction} {self.offset:+d}{step}" + (f" {place}" if site == "cross" else "")
 
 
-def corner_key(direction: str, offset: int, row: Any, keys: Any) -> Any:
+def corner_key(direction: str, offset: int, row: Any, keys: Any, step: int = 1) -> Any:
     """The key of a corner line in ``row`` (may lie outside ``0 .. keys-1``). Works on arrays."""
     if direction == "diag":
-        return row + offset
+        return step * row + offset
     if direction == "anti":
-        return keys - 1 - row - offset
+        return keys - 1 - step * row - offset
     return row * 0 + offset
 
 
-def segment_key(direction: str, offset: int, row: Any, open_: Any, close: Any) -> Any:
+def segment_key(
+    direction: str, offset: int, row: Any, open_: Any, close: Any, step: int = 1
+) -> Any:
     """The key of a segment line in ``row`` before clamping to ``open_ .. close``."""
     if direction == "diag":
-        return open_ + 1 + row + offset
+        return open_ + 1 + step * row + offset
     if direction == "anti":
-        return close - 1 - row - offset
+        return close - 1 - step * row - offset
     return row * 0 + close - offset
+
+
+def _as_dict(line: Line) -> dict[str, Any]:
+    """The fields of a line; the usual step is left out, as in files from before there was one."""
+    fields = asdict(line)
+    if line.step == 1:
+        del fields["step"]
+    return fields
 
 
 Heads = tuple[tuple[Line, ...], ...]
@@ -113,6 +134,11 @@ class LineBias:
                 if line.direction not in DIRECTIONS:
                     raise UsageError(
                         f"unknown direction {line.direction!r}: choose {', '.join(DIRECTIONS)}"
+                    )
+                if line.step < 1 or (line.step != 1 and line.direction == "vert"):
+                    raise UsageError(
+                        f"step {line.step} of a {line.direction} line: give 1 or more keys a row, "
+                        "and 1 for a vertical, which has no slope"
                     )
 
     def heads(self, site: Site, layer: int) -> Heads | None:
@@ -149,7 +175,7 @@ class LineBias:
 
     def to_dict(self) -> dict[str, list[list[list[dict[str, Any]]]]]:
         return {
-            site: [[[asdict(line) for line in head] for head in layer] for layer in layers]
+            site: [[[_as_dict(line) for line in head] for head in layer] for layer in layers]
             for site, layers in self.sites.items()
         }
 

@@ -90,7 +90,7 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
     bias = np.full((len(heads), rows, keys), -np.inf)
     for matrix, lines in zip(bias, heads, strict=True):
         for line in lines:
-            key = corner_key(line.direction, line.offset, row, keys)
+            key = corner_key(line.direction, line.offset, row, keys, line.step)
             inside = (key >= 0) & (key < keys)
             at = row[inside], key[inside]
             matrix[at] = np.maximum(matrix[at], line.value)

@@ -41,7 +41,8 @@ class Attention(nn.Module):
     def project(
         self, memory: Tensor, positions: Tensor, scheme: Scheme, single: bool
     ) -> tuple[Tensor, Tensor]:
-        """Keys and values of ``memory (b, j, d)`` at ``positions (j,)``, each ``(b, h, j, e)``.
+        """Keys and values of ``memory (b, j, d)`` at ``positions (j,)`` or ``(b, j)``, each
+        ``(b, h, j, e)``.
 
         With ``single``, where no key is ever compared, the values twice as ``(b, 1, j, d)``.
         """
@@ -70,7 +71,7 @@ class Attention(nn.Module):
             assert bias is not None
             mixed = self._picked(values[:, 0], bias.positions(frame)[0][..., 0])
             return self.output(F.dropout(mixed, dropout, self.training)), None
-        queries = scheme.rotate(self._split(self.query(x)), frame.rows)
+        queries = scheme.rotate(self._split(self.query(x)), frame.row_positions)
         linear = bias is not None and bias.restricted and not scheme.has_score_bias
         if path == "auto":
             linear = linear and frame.keys >= GATHER_FROM
@@ -115,8 +116,7 @@ class Attention(nn.Module):
         if bias is not None:
             total = total + bias.dense(frame)
         if scheme.has_score_bias:
-            columns = torch.arange(frame.keys, device=queries.device)
-            places = Places(frame.site, frame.rows, columns, frame.lengths)
+            places = Places(frame.site, frame.row_positions, frame.key_positions, frame.lengths)
             extra = scheme.score_bias(queries, keys, places)
             if extra is not None:
                 total = total + extra

@@ -26,7 +26,8 @@ class Frame:
     ``rows``: ``(i,)`` positions of the queries. ``keys``: number of keys. ``lengths``: ``(b,)``
     valid keys of each sample, padding left out. ``delimiters``: ``(b, c)`` positions of the
     source's delimiters, ascending, from SOS to EOS (cross-attention and encoder).
-    ``b`` may be 1 where all samples are laid out alike.
+    ``b`` may be 1 where all samples are laid out alike. ``period``: what a scheme is told of
+    positions, modulo this (cyclic position indexing); lines and masks count on.
     """
 
     site: Site
@@ -34,6 +35,30 @@ class Frame:
     keys: int
     lengths: Tensor
     delimiters: Tensor | None = None
+    period: int | None = None
+
+    @property
+    def row_positions(self) -> Tensor:
+        """Positions of the queries for the scheme: ``(i,)``, or ``(b, i)`` if they differ."""
+        if self.site == "encoder":
+            return self.key_positions
+        return self.rows if self.period is None else self.rows % self.period
+
+    @property
+    def key_positions(self) -> Tensor:
+        """Positions of the keys for the scheme: ``(j,)``, or ``(b, j)`` if they differ.
+
+        Cyclic positions of a source are counted from its last token, as answers are written
+        from the last digit on. In the paper's sources, all of one length, it does not matter
+        from where (appendix A.4); in sources of any length the digit that a row needs is in
+        step with the row only so.
+        """
+        keys = torch.arange(self.keys, device=self.rows.device)
+        if self.period is None:
+            return keys
+        if self.site != "self":
+            keys = self.lengths[:, None] - 1 - keys
+        return keys % self.period
 
     def mask(self) -> Tensor:
         """Which keys exist for a row: ``(b, 1, i|1, j)`` bool (padding, causality)."""
@@ -150,10 +175,9 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     rows = []
     for head in heads:
         places = [_place(x.direction, x.segment, x.offset, site) for x in head]
-        slopes = [{"diag": 1, "anti": -1, "vert": 0}[x.direction] for x in head]
         filled = [
-            (slope, shift, origin, low, high)
-            for slope, (origin, low, high, shift) in zip(slopes, places, strict=True)
+            (line.slope, shift, origin, low, high)
+            for line, (origin, low, high, shift) in zip(head, places, strict=True)
         ]
         rows.append(filled + [(0, 0, 0, 0, 0)] * (lines - len(head)))
     numbers = torch.tensor(rows, dtype=torch.long, device=device)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedConfig
@@ -15,7 +14,10 @@ from abc_calib.nn.positions import Scheme
 
 @strict
 class AbcConfig(PreTrainedConfig):
-    """Everything that shapes the model, the calibrated lines included (``line_bias``)."""
+    """Everything that shapes the model, the calibrated lines included (``line_bias``).
+
+    ``own_schemes``: the schemes of the sites that do not have ``scheme``.
+    """
 
     model_type = "abc_transformer"
     attribute_map = {"num_hidden_layers": "decoder_layers", "num_attention_heads": "heads"}
@@ -29,6 +31,8 @@ class AbcConfig(PreTrainedConfig):
     feedforward: int = 512
     dropout: float = 0.0
     scheme: str = "sinusoidal"
+    own_schemes: dict[str, str] | None = None
+    cyclic: int | None = None
     delimiter_ids: list[int] | None = None
     line_bias: dict[str, Any] | None = None
     pad_token_id: int | None = 14
@@ -72,7 +76,9 @@ class EncoderLayer(nn.Module):
         self, x: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         y = self.norms[0](x)
-        keys, values = self.attention.project(y, frame.rows, scheme, is_single(bias, **options))
+        keys, values = self.attention.project(
+            y, frame.row_positions, scheme, is_single(bias, **options)
+        )
         y, weights = self.attention(y, keys, values, frame, scheme, bias, **options)
         x = x + self.dropout(y)
         return x + self.dropout(self.feedforward(self.norms[1](x))), weights
@@ -95,27 +101,27 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         memory: Tensor,
         frames: dict[Site, Frame],
-        scheme: Scheme,
+        schemes: dict[Site, Scheme],
         biases: dict[Site, LayerBias | None],
         cache: EncoderDecoderCache | None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        frame = frames["self"]
+        frame, scheme = frames["self"], schemes["self"]
         y = self.norms[0](x)
         single = is_single(biases["self"], **options)
-        keys, values = self.self_attention.project(y, frame.rows, scheme, single)
+        keys, values = self.self_attention.project(y, frame.row_positions, scheme, single)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.index)
         y, own = self.self_attention(y, keys, values, frame, scheme, biases["self"], **options)
         x = x + self.dropout(y)
 
-        frame = frames["cross"]
+        frame, scheme = frames["cross"], schemes["cross"]
         if cache is not None and cache.is_updated.get(self.index):
             stored: Any = cache.cross_attention_cache.layers[self.index]
             keys, values = stored.keys, stored.values
         else:
-            positions = torch.arange(frame.keys, device=x.device)
             single = is_single(biases["cross"], **options)
+            positions = frame.key_positions
             keys, values = self.cross_attention.project(memory, positions, scheme, single)
             if cache is not None:
                 keys, values = cache.cross_attention_cache.update(keys, values, self.index)

@@ -21,7 +21,7 @@ from transformers import (
 from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from abc_calib.calibration.lines import LineBias, Site
+from abc_calib.calibration.lines import SITES, LineBias, Site
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.layers import AbcConfig, DecoderLayer, EncoderLayer
 from abc_calib.nn.positions import Scheme, build_scheme
@@ -58,9 +58,10 @@ class AbcEncoder(nn.Module):
         mask = input_ids.ne(self.config.pad) if attention_mask is None else attention_mask
         lengths = mask.long().sum(1)
         delimiters = delimiter_positions(input_ids, self.config.delimiter_ids or [])
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
-        frame = Frame("encoder", positions, input_ids.shape[1], lengths, delimiters)
+        rows = torch.arange(input_ids.shape[1], device=input_ids.device)
+        period = self.config.cyclic
+        frame = Frame("encoder", rows, len(rows), lengths, delimiters, period)
+        x = self.dropout(self.scheme.embed(self.embed(input_ids), frame.row_positions))
         weights = []
         for layer, bias in zip(self.layers, self.biases, strict=True):
             x, seen = layer(x, frame, self.scheme, bias, path=self.path, weights=output_attentions)
@@ -88,8 +89,18 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         self.embed = nn.Embedding(config.vocab_size, config.d_model)
         sites: tuple[Site, ...] = ("encoder", "self", "cross")
         sites = sites if config.encoder_layers else sites[1:]
-        scheme = build_scheme(config.scheme, config.d_model, config.heads, sites)
+        own = config.own_schemes or {}
+        names = {site: own.get(site, config.scheme) for site in SITES}
+        same = tuple(site for site in sites if names[site] == names["encoder"])
+        scheme = build_scheme(names["encoder"], config.d_model, config.heads, same)
         self.encoder = AbcEncoder(config, self.embed, scheme)
+        self.own_schemes = nn.ModuleDict(
+            {
+                site: build_scheme(names[site], config.d_model, config.heads, (site,))
+                for site in sites
+                if names[site] != names["encoder"]
+            }
+        )
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
@@ -113,8 +124,13 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
 
     @property
     def scheme(self) -> Scheme:
-        """The positions of encoder and decoder alike; the encoder holds its weights."""
+        """The encoder's positions, and those of every site that has no scheme of its own."""
         return self.encoder.scheme
+
+    def scheme_of(self, site: Site) -> Scheme:
+        """The scheme of a site: ``encoder`` and ``self`` also embed what they read."""
+        own: Any = self.own_schemes
+        return own[site] if site in own else self.scheme  # noqa: SIM401 (a ModuleDict)
 
     def set_line_bias(self, bias: LineBias | None) -> None:
         """Use these calibrated lines from now on (``UsageError`` if they do not fit)."""
@@ -177,8 +193,9 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         frames = self._frames(
             decoder_input_ids, memory, encoder_outputs, attention_mask, past_key_values
         )
-        rows = frames["self"].rows
-        x = self.dropout(self.scheme.embed(self.embed(decoder_input_ids), rows))
+        schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
+        positions = frames["self"].row_positions
+        x = self.dropout(schemes["self"].embed(self.embed(decoder_input_ids), positions))
         own, crossed = [], []
         for i, layer in enumerate(self.layers):
             biases = {site: self.biases[site][i] for site in ("self", "cross")}
@@ -186,7 +203,7 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
                 x,
                 memory,
                 frames,
-                self.scheme,
+                schemes,
                 biases,
                 past_key_values,
                 path=self.path,
@@ -226,14 +243,14 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         past = cache.get_seq_length() if cache is not None else 0
         device, steps = memory.device, decoder_input_ids.shape[1]
         rows = torch.arange(past, past + steps, device=device)
-        lengths, delimiters = encoded.lengths, encoded.delimiters
+        lengths, delimiters, period = encoded.lengths, encoded.delimiters, self.config.cyclic
         assert lengths is not None, "encoder_outputs have to come from this model's encoder"
         if self.line_bias is not None and alike(lengths) and alike(delimiters):
             lengths = lengths[:1]
             delimiters = delimiters[:1] if delimiters is not None else None
         return {
-            "self": Frame("self", rows, past + steps, lengths),
-            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters),
+            "self": Frame("self", rows, past + steps, lengths, period=period),
+            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters, period),
         }
 
 

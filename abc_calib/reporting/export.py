@@ -265,9 +265,9 @@ def _problems(
     run: Run, attention: dict[Site, np.ndarray], extend_to: int
 ) -> tuple[Problem, Problem]:
     """The problem that was averaged over, and the one that the bias is drawn for."""
-    width = run.source.layout.width
-    near = Layout.of(run.task, run.source.length, width)
-    far = Layout.of(run.task, extend_to, width)
+    layout = run.source.layout
+    near = Layout.of(run.task, run.source.length, layout.width, layout.aligned)
+    far = Layout.of(run.task, extend_to, layout.width, layout.aligned)
     steps, keys = attention["cross"].shape[-2:]
     if keys != near.keys:
         raise AbcError(

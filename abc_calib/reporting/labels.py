@@ -19,13 +19,20 @@ from tasks.arithmetic import Arithmetic
 
 @dataclass(frozen=True)
 class Layout:
-    """One source: the width of each operand, between SOS, operators and EOS."""
+    """One source: the width of each operand, between SOS, operators and EOS.
+
+    ``aligned``: the operator first, then the digits of all operands column by column; an operand
+    of one digit stands in every column.
+    """
 
     widths: tuple[int, ...]
     operator: str | None = None
+    aligned: bool = False
 
     @classmethod
-    def of(cls, task: Arithmetic, digits: int, width: int | None = None) -> Layout:
+    def of(
+        cls, task: Arithmetic, digits: int, width: int | None = None, aligned: bool = False
+    ) -> Layout:
         """The source of a problem of ``digits`` digits; of ``width`` in a format ``fixed:N``.
 
         A second operand that is always one digit stays one digit. ``UsageError`` for a length
@@ -35,7 +42,8 @@ class Layout:
             raise UsageError(f"length {digits} is not possible: give 1 or more")
         problem = task.sample(np.random.default_rng(0), 1, width or digits, exact=True)
         operands = task.padded(problem.operands, width)
-        return cls(tuple(int(operand.lengths[0]) for operand in operands), task.operator)
+        widths = tuple(int(operand.lengths[0]) for operand in operands)
+        return cls(widths, task.operator, aligned and task.operator is not None)
 
     @property
     def digits(self) -> int:
@@ -45,16 +53,26 @@ class Layout:
     @property
     def keys(self) -> int:
         """The length of the source, in tokens."""
+        if self.aligned:
+            return self.digits * len(self.widths) + 3
         return sum(self.widths) + len(self.widths) + 1
 
     @property
     def delimiters(self) -> tuple[int, ...]:
         """Positions of SOS, every operator, and EOS."""
+        if self.aligned:
+            return (0, 1, self.keys - 1)
         return (0, *accumulate(width + 1 for width in self.widths))
 
     def source_labels(self) -> list[str]:
         """One label a key, such as ``$ a2 a1 + b2 b1 &``."""
         labels = [SOS]
+        if self.aligned:
+            labels.append(self.operator or "")
+            for digit in range(self.digits, 0, -1):
+                pairs = zip(ascii_lowercase, self.widths, strict=False)
+                labels += [f"{letter}{min(digit, width)}" for letter, width in pairs]
+            return [*labels, EOS]
         for i, (letter, width) in enumerate(zip(ascii_lowercase, self.widths, strict=False)):
             if i:
                 labels.append(self.operator or "")

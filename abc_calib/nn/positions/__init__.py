@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from abc_calib.calibration.lines import SITES, Site
-from abc_calib.config import Options, build
+from abc_calib.config import ModelOptions, Options, build
 from abc_calib.errors import UsageError
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
@@ -24,7 +24,16 @@ from abc_calib.nn.positions.shaw import Rpe
 from abc_calib.nn.positions.t5 import T5
 from abc_calib.nn.positions.xl import TransformerXL
 
-__all__ = ["SCHEMES", "Places", "Scheme", "Shape", "build_scheme", "check_scheme"]
+__all__ = [
+    "SCHEMES",
+    "Places",
+    "Scheme",
+    "Shape",
+    "build_scheme",
+    "check_positions",
+    "check_scheme",
+    "own_schemes",
+]
 
 SCHEMES: dict[str, type[Scheme]] = {
     "sinusoidal": Sinusoidal,
@@ -38,10 +47,49 @@ SCHEMES: dict[str, type[Scheme]] = {
 }
 
 
-def check_scheme(text: str, width: int, heads: int) -> None:
-    """``UsageError`` unless there is such a scheme for a model of that width and heads."""
+def check_scheme(text: str, width: int, heads: int) -> Scheme:
+    """The scheme without its numbers; ``UsageError`` if a model so wide cannot have it."""
     with torch.device("meta"):
-        build_scheme(text, width, heads)
+        return build_scheme(text, width, heads)
+
+
+def own_schemes(options: ModelOptions) -> dict[str, str]:
+    """The schemes of the sites that have one of their own."""
+    own = {
+        "encoder": options.encoder_scheme,
+        "self": options.decoder_scheme,
+        "cross": options.cross_scheme,
+    }
+    return {site: name for site, name in own.items() if name is not None}
+
+
+def check_positions(options: ModelOptions) -> None:
+    """``UsageError`` unless the schemes exist, and act where they are asked to."""
+    check_scheme(options.scheme, options.width, options.heads)
+    own = own_schemes(options)
+    names = {site: own.get(site, options.scheme) for site in SITES}
+    found = {s: check_scheme(name, options.width, options.heads) for s, name in names.items()}
+    if "cross" in own and found["cross"].absolute:
+        raise UsageError(
+            f"cross_scheme = {names['cross']!r} is added to embeddings, and cross-attention has "
+            "none of its own: give it to encoder_scheme and decoder_scheme, or choose a cross "
+            "scheme that turns queries and keys or adds to scores, or none"
+        )
+    acts = found["encoder"].absolute or type(found["encoder"]) is Scheme
+    if "encoder" in own and not options.encoder_layers and not acts:
+        raise UsageError(
+            f"encoder_scheme = {names['encoder']!r} acts in the encoder's attention, and there "
+            "is no encoder layer: give encoder_layers = 1 or more, or a scheme of embeddings"
+        )
+    if options.cyclic is None:
+        return
+    if all(type(scheme) is Scheme for scheme in found.values()):
+        raise UsageError(f"cyclic = {options.cyclic} without positions: choose a scheme, not none")
+    if any(isinstance(scheme, Alibi) and scheme.cross == "end" for scheme in found.values()):
+        raise UsageError(
+            f"cyclic = {options.cyclic} counts the source from its end already: choose alibi "
+            "without cross=end"
+        )
 
 
 def build_scheme(text: str, width: int, heads: int, sites: tuple[Site, ...] = SITES) -> Scheme:

@@ -50,8 +50,8 @@ class Alibi(Scheme):
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
         if places.site == "cross" and self.cross == "end":
             place = places.lengths[:, None] - 1 - places.keys  # (b, j)
-            distance = place[:, None] - places.rows[:, None]  # (b, i, j)
+            distance = (place[:, None] - places.rows[:, None])[:, None]  # (b, 1, i, j)
         else:
-            distance = places.offsets()[None]
+            distance = places.offsets()
         slope = torch.tensor(slopes(self.shape.heads), device=queries.device)
-        return -slope[:, None, None] * distance.abs()[:, None]
+        return -slope[:, None, None] * distance.abs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from abc_calib.calibration.lines import SITES, Site
@@ -28,8 +29,9 @@ class Places:
     """Where the rows and keys of one attention call stand.
 
     ``rows (i,)`` and ``keys (j,)`` are positions, counted from 0: those of cross-attention are
-    not square, and those of a cached step do not begin at 0. ``lengths (b|1,)`` are the tokens
-    of each source without its padding.
+    not square, and those of a cached step do not begin at 0. Where they differ from sample to
+    sample (cyclic positions of a source), they are ``(b, i)`` and ``(b, j)``. ``lengths (b|1,)``
+    are the tokens of each source without its padding.
     """
 
     site: Site
@@ -38,8 +40,9 @@ class Places:
     lengths: Tensor
 
     def offsets(self) -> Tensor:
-        """How far each key stands behind its row, ``j - i``: ``(i, j)``."""
-        return self.keys - self.rows[:, None]
+        """How far each key stands behind its row, ``j - i``: ``(b|1, 1, i, j)``."""
+        keys, rows = torch.atleast_2d(self.keys), torch.atleast_2d(self.rows)
+        return (keys[:, None] - rows[:, :, None])[:, None]
 
 
 class Scheme(nn.Module):
@@ -66,11 +69,11 @@ class Scheme(nn.Module):
         """Fill the learned parameters, if there are any."""
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Change the embeddings ``x (b, i, d)`` at ``positions (i,)``."""
+        """Change the embeddings ``x (b, i, d)`` at ``positions (i,)`` or ``(b, i)``."""
         return x
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Change the queries or keys ``x (b, h, i, e)`` at ``positions (i,)``."""
+        """Change queries or keys ``x (b, h, i, e)`` at ``positions (i,)`` or ``(b, i)``."""
         return x
 
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor | None:

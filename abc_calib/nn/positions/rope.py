@@ -30,7 +30,9 @@ class Rope(Scheme):
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         e = x.shape[-1]
         pair = torch.arange(0, e, 2, device=x.device, dtype=torch.float32)
-        angle = positions[:, None].float() * 10000.0 ** (-pair / e)  # (i, e/2)
+        angle = positions[..., None].float() * 10000.0 ** (-pair / e)  # (i, e/2)
+        if positions.dim() == 2:
+            angle = angle[:, None]  # (b, 1, i, e/2)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1)

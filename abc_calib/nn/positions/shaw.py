@@ -42,6 +42,6 @@ class Rpe(Scheme):
 
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
         table = self.table[self.shape.sites.index(places.site)]
-        clipped = places.offsets().clamp(-self.clip, self.clip) + self.clip  # (i, j)
+        clipped = places.offsets().clamp(-self.clip, self.clip) + self.clip  # (b|1, 1, i, j)
         scores = torch.einsum("bhie,hre->bhir", queries, table) / math.sqrt(queries.shape[-1])
         return scores.gather(-1, clipped.expand(*scores.shape[:2], -1, -1))

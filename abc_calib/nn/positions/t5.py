@@ -68,4 +68,4 @@ class T5(Scheme):
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
         table = self.table[self.shape.sites.index(places.site)]
         index = bucket(places.offsets(), places.site != "self", self.buckets, self.distance)
-        return rearrange(table[index], "i j h -> 1 h i j")
+        return rearrange(table[index], "b 1 i j h -> b h i j")

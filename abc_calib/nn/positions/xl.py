@@ -40,7 +40,7 @@ class TransformerXL(Scheme):
 
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
         site = self.shape.sites.index(places.site)
-        distance = -places.offsets()  # (i, j)
+        distance = -places.offsets()  # (b|1, 1, i, j)
         low, high = int(distance.min()), int(distance.max())
         each = torch.arange(low, high + 1, device=queries.device)
         sinusoids = waves(each, self.shape.width).to(queries.dtype)  # (r, d)

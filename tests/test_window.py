@@ -1,0 +1,120 @@
+"""Windows: what each row sees, at any length, and which combinations mean something."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_calib import stages
+from abc_calib.calibration.lines import LineBias
+from abc_calib.calibration.window import window_bias, window_lines
+from abc_calib.config import ModelOptions
+from abc_calib.data import Format, Source
+from abc_calib.errors import UsageError
+from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.runs import Run
+from tasks import get_task
+
+SMALL = {"width": 8, "heads": 2, "feedforward": 16, "decoder_layers": 1, "steps": 3, "batch": 5}
+
+
+def seen(task: str, problem: str, window: int = 1, layout: str = "aligned") -> list[str]:
+    """The source's tokens that each row of cross-attention sees, in order."""
+    rule = get_task(task)
+    source = Source(rule, Format(layout), 0, "mixed", 6)
+    batch = source.layout.lay_out(rule, source.vocabulary, rule.parse(problem))
+    bias = window_bias(ModelOptions(window=window, heads=1, width=2), source)
+    tokens = [source.vocabulary.symbols[i] for i in batch.source[0].tolist()]
+    delimiters = set(source.vocabulary.delimiters)
+    places = [i for i, t in enumerate(batch.source[0].tolist()) if t in delimiters]
+    steps = batch.target.shape[1]
+    frame = Frame(
+        "cross",
+        torch.arange(steps),
+        len(tokens),
+        torch.tensor([len(tokens)]),
+        torch.tensor([places]),
+    )
+    matrix = LayerBias(bias.heads("cross", 0), "cross").dense(frame)[0, 0]  # type: ignore[arg-type]
+    return ["".join(t for t, b in zip(tokens, row, strict=True) if b == 0) for row in matrix]
+
+
+def test_a_row_sees_its_digit_and_those_before_it():
+    """Row 0 has EOS on the line and the last digit beside it."""
+    assert seen("successor", "1234") == ["4&", "34&", "234", "123", "$12"]
+    assert seen("parity", "110") == ["0&", "10&", "110", "$11"]
+    assert seen("successor", "1234", window=2) == ["34&", "234&", "1234&", "$1234", "$123"]
+
+
+def test_a_row_of_columns_sees_its_column_and_the_one_before():
+    assert seen("addition", "57+68") == ["78&", "5678", "+56", "+"]
+    assert seen("multiplication", "571*8") == ["18&", "7818", "5878", "*58", "*"]
+    assert seen("addition", "57+68", window=2) == ["678&", "+5678&", "+567", "+5"]
+
+
+def test_padded_operands_have_the_same_window():
+    assert seen("successor", "34", layout="fixed:4")[:4] == ["4&", "34&", "034", "003"]
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, column, window, wide):
+    """Figure 10: open where the key is at most ``w`` beside the ``column`` keys of the line."""
+    opened = 1 if column > 1 else 0
+    last = opened + 1 + digits * column
+    rows = digits + 2
+    delimiters = [0, 1, last] if column > 1 else [0, last]
+    keys = last + 1 + 3 * wide  # padding is never seen
+    frame = Frame(
+        "cross", torch.arange(rows), keys, torch.tensor([last + 1]), torch.tensor([delimiters])
+    )
+    lines = window_lines("cross", window, len(delimiters) - 1, column)
+    matrix = LayerBias((lines,), "cross").dense(frame)[0, 0]
+    for row in range(rows):
+        start = last - column * row  # where the line is, and column - 1 keys to its left
+        among = range(start - column + 1 - window, start + window + 1)
+        expected = {min(max(key, opened), last) for key in among}
+        assert set(matrix[row].eq(0).nonzero()[:, 0].tolist()) == expected
+
+
+def test_self_attention_looks_back_and_the_encoder_to_both_sides():
+    frame = Frame("self", torch.arange(5), 5, torch.tensor([5]))
+    own = LayerBias((window_lines("self", 2, 1, 1),), "self").dense(frame)[0, 0]
+    assert torch.equal(own.eq(0), torch.ones(5, 5).tril().triu(-2).bool())
+    frame = Frame("encoder", torch.arange(5), 5, torch.tensor([5]), torch.tensor([[0, 4]]))
+    both = LayerBias((window_lines("encoder", 1, 1, 1),), "encoder").dense(frame)[0, 0]
+    assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
+
+
+def test_every_layer_and_head_has_the_window(make_source):
+    options = ModelOptions(window=3, encoder_layers=1, decoder_layers=2, heads=4)
+    bias = window_bias(options, make_source("successor"))
+    bias.check({"encoder": 1, "self": 2, "cross": 2}, 4)
+    assert not bias.transparent()
+    assert LineBias.from_dict(bias.to_dict()) == bias
+    assert "encoder" not in window_bias(ModelOptions(window=3), make_source("successor")).sites
+
+
+def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
+    run = stages.train("addition", format="aligned", window=1, cyclic=3, **SMALL)
+    model = Run.open(run.path).load_model()
+    assert model.line_bias == window_bias(run.config.model, run.source)
+    assert model.config.cyclic == 3
+    steps = {line.step for line in model.line_bias.heads("cross", 0)[0]}
+    assert steps == {2}
+
+
+def test_calibrated_lines_take_the_place_of_the_window(runs_root):
+    longer = {"length": 2, "width": 16, "steps": 150, "batch": 32, "learning_rate": 1e-2}
+    run = stages.train("parity", window=1, cyclic=3, **{**SMALL, **longer})
+    made = stages.calibrate(run, force=True, samples=64, threshold=0.5, steps=2, batch=5)
+    assert made.config.model.window is None and made.config.model.cyclic is None
+    assert made.load_model().line_bias == made.bias()
+
+
+def test_a_window_on_operands_one_after_another_is_refused(make_source):
+    options = ModelOptions(window=1)
+    for layout in ("free", "fixed:8"):
+        with pytest.raises(UsageError, match=f"addition in format {layout}: .* choose the format"):
+            window_bias(options, make_source("addition", layout=layout))
