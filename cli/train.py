@@ -30,8 +30,8 @@ def train(
     scheme: Annotated[
         str | None,
         typer.Option(
-            help="Positions: sinusoidal, none, learned, alibi, rope, rpe, t5 or xl; options "
-            "behind a colon, such as rpe:clip=8 or alibi:cross=end."
+            help="Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; "
+            "options behind a colon, such as rpe:clip=8 or alibi:cross=end."
         ),
     ] = None,
     encoder_scheme: Annotated[

@@ -87,6 +87,41 @@ def test_learned_positions_are_rows_of_a_table_and_beyond_it_the_last():
     assert build_scheme("learned", 6, 2).table.shape == (128, 6)
 
 
+def test_randomized_positions_are_an_ordered_subset_in_training():
+    """Ruoss et al. 2023, section 3.1: without replacement, sorted, another one for each sample."""
+    scheme = build_scheme("randomized:max=97", 6, 2).train()
+    torch.manual_seed(0)
+    draws = [scheme.renumber(torch.arange(7), torch.tensor([7, 7])) for _ in range(400)]
+    drawn = torch.cat(draws)
+    assert drawn.shape == (800, 7)
+    assert (drawn.diff(dim=1) > 0).all() and drawn.min() == 0 and drawn.max() == 96
+    assert not torch.equal(draws[0][0], draws[0][1])
+    means = drawn.double().mean(0)  # of the k-th of n order statistics of 0 .. L-1
+    expected = torch.arange(1, 8) * 98 / 8 - 1
+    torch.testing.assert_close(means, expected.double(), rtol=0, atol=2.5)
+
+
+def test_randomized_positions_of_a_length_are_always_the_same_in_evaluation():
+    scheme = build_scheme("randomized:max=97", 6, 2).eval()
+    lengths = torch.tensor([5, 9, 5])
+    drawn = scheme.renumber(torch.arange(9), lengths)
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0, :5], drawn[1, :5])
+    assert torch.equal(drawn[1:2], scheme.renumber(torch.arange(9), lengths[1:2]))
+    assert (drawn.diff(dim=1) > 0).all()
+    assert torch.equal(scheme.renumber(torch.arange(3, 9), lengths), drawn[:, 3:])
+    x = torch.randn(3, 9, 6)
+    torch.testing.assert_close(scheme.embed(x, drawn) - x, waves(drawn, 6))
+
+
+def test_randomized_positions_end_at_their_largest():
+    scheme = build_scheme("randomized:base=learned,max=8", 6, 2)
+    assert scheme.base.table.shape == (8, 6)
+    assert scheme.renumber(torch.arange(8), torch.tensor([8])).tolist() == [list(range(8))]
+    with pytest.raises(UsageError, match="a source of 9 tokens, and max = 8: train with a larger"):
+        scheme.renumber(torch.arange(9), torch.tensor([9]))
+
+
 # ALiBi
 
 
@@ -169,6 +204,31 @@ def test_rpe_is_the_key_term_of_shaw(site):
     torch.testing.assert_close(
         scheme.score_bias(queries, vectors(2, 7), where), slow_bias(where, at)
     )
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_rpe_with_values_adds_the_value_term_of_shaw(site):
+    """Equation 3: sum_j alpha_ij a_clip(j-i, k)."""
+    scheme = build_scheme("rpe:clip=2,values=true", H * E, H).double()
+    where = places(site, rows=[1, 2, 6])
+    weights = torch.rand(2, H, 3, 7, dtype=torch.float64)
+    table = scheme.value_table.detach()[SITES.index(site)]
+    expected = torch.zeros(2, H, 3, E, dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, weights.shape)).tolist():
+        clipped = max(-2, min(2, j - int(where.rows[i])))
+        expected[b, h, i] += weights[b, h, i, j] * table[h, clipped + 2]
+    torch.testing.assert_close(scheme.value_term(weights, where), expected)
+
+
+@torch.no_grad()
+def test_the_value_term_is_part_of_attention_along_single_lines_too(make_model):
+    here = ((Line("diag", 0, 0),),) * 2
+    model = make_model(scheme="rpe:values=true", decoder_layers=1)
+    model.set_line_bias(LineBias({"self": (here,)}))
+    source, outputs = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[12, 3, 4]])
+    before = model(source, decoder_input_ids=outputs).logits
+    model.scheme.value_table.zero_()
+    assert not torch.allclose(model(source, decoder_input_ids=outputs).logits, before, atol=1e-3)
 
 
 @pytest.mark.parametrize("both_sides", [True, False])
@@ -352,9 +412,12 @@ def test_every_site_can_have_its_own_scheme(make_model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("rotary", "unknown scheme 'rotary': choose one of sinusoidal, none, learned, alibi"),
+        ("rotary", "unknown scheme 'rotary': choose one of sinusoidal, none, learned, rando"),
         ("rpe:clip=0", "scheme 'rpe:clip=0': clip = '0': .*greater than or equal to 1"),
         ("rpe:clip", "'clip' is no option; options, once each: clip=..."),
+        ("rpe:values=often", "values = 'often': .*valid boolean"),
+        ("randomized:base=rope", "base = 'rope': .*'sinusoidal' or 'learned'"),
+        ("randomized:max=1", "max = '1': .*greater than or equal to 2"),
         ("rpe:clip=2,clip=3", "'clip=3' is no option"),
         ("rope:base=3", "'base=3' is no option; options, once each: none"),
         ("learned:size=many", "size = 'many': .*valid integer"),

@@ -25,7 +25,7 @@ SHAPES = [
 BIASED = ["none", "lines", "some transparent", "one line a head", "window"]
 SCHEMED = [
     pytest.param({"encoder_layers": 1, "decoder_layers": 2, "scheme": name}, biased, id=name + end)
-    for name in (*SCHEMES, "alibi:cross=end", "rpe:clip=3")
+    for name in (*SCHEMES, "alibi:cross=end", "rpe:clip=3,values=true", "randomized:base=learned")
     if name not in ("sinusoidal", "none")  # in SHAPES
     for biased, end in (("none", ""), ("some transparent", "-lines"))
 ]

@@ -3,13 +3,13 @@
 Paper, appendix A.4 (figure 10 and footnote 9). Like a calibrated bias it is a ``LineBias``:
 
 * In decoder self-attention a row sees itself and the ``w`` rows before it.
-* In cross-attention it sees a window around a slanted line, and ``w`` keys to both sides of it.
-  The line starts where the source ends, at EOS, so that row 0 has EOS on the line and the digit
-  that it needs beside it; a window shows a row the digits that it needs and those of the rows
-  before, never one that belongs to a later row. (Without positions a row could not tell a later
-  digit from its own, and the paper's windows work without positions.)
-* With one operand the line goes on by one key a row. Where the digits of ``k`` operands are
-  interleaved, a column has ``k`` keys: the line goes on by ``k`` and is ``k`` wide.
+* In cross-attention it sees ``w`` keys to both sides of a slanted line. With one operand the
+  line goes on by one key a row and starts on EOS, the corner of the matrix, so that row 0 has the
+  last digit beside it: a row sees its own digit and those of the rows before, none of a later row.
+  (Without positions it could not tell a later digit from its own, and the paper's windows work
+  without positions.) Where the digits of ``k`` operands stand in columns, the line goes on by
+  ``k`` keys and runs through the middle of the row's column: between two digits with ``w = 1``,
+  it has one of them on each side. However small ``w`` is, a column is never cut.
 * In the encoder a token sees ``w`` tokens to both sides.
 
 Lines are counted from EOS, so one window serves sources of any length; past the digits it stays
@@ -43,9 +43,12 @@ def window_lines(site: Site, window: int, segment: int, column: int) -> tuple[Li
         return tuple(Line("diag", 0, -back) for back in range(window + 1))
     if site == "encoder":
         return tuple(Line("diag", 0, offset) for offset in range(-window, window + 1))
-    # offset -1 is the delimiter that closes the segment, in row 0
-    first, last = -1 - window, column - 2 + window
-    return tuple(Line("anti", segment, o, step=column) for o in range(first, last + 1))
+    if column == 1:  # offset -1 is EOS in row 0
+        offsets = range(-1 - window, window)
+    else:  # offsets 0 to column - 1 are the row's column
+        more = max(window - column // 2, 0)
+        offsets = range(-more, column + more)
+    return tuple(Line("anti", segment, offset, step=column) for offset in offsets)
 
 
 def window_bias(options: ModelOptions, source: Source) -> LineBias:

@@ -16,9 +16,10 @@ GATHER_FROM = 64
 """From this many keys on, gathering a few keys a row is faster than scoring all of them."""
 
 
-def is_single(bias: LayerBias | None, path: str, weights: bool) -> bool:
+def is_single(bias: LayerBias | None, scheme: Scheme, path: str, weights: bool) -> bool:
     """Does every head read exactly one key a row, and need no scores?"""
-    return bias is not None and bias.single and path != "dense" and not weights
+    free = path == "dense" or weights or scheme.has_value_term
+    return bias is not None and bias.single and not free
 
 
 class Attention(nn.Module):
@@ -67,7 +68,7 @@ class Attention(nn.Module):
         ``keys`` and ``values`` come from ``project``, with ``single`` as ``is_single`` says.
         """
         dropout = self.dropout if self.training else 0.0
-        if is_single(bias, path, weights):
+        if is_single(bias, scheme, path, weights):
             assert bias is not None
             mixed = self._picked(values[:, 0], bias.positions(frame)[0][..., 0])
             return self.output(F.dropout(mixed, dropout, self.training)), None
@@ -80,16 +81,19 @@ class Attention(nn.Module):
             mixed = self._gathered(queries, keys, values, bias.gathered(frame), dropout)
             return self.output(rearrange(mixed, "b h i e -> b i (h e)")), None
         score_bias = self._score_bias(queries, keys, frame, scheme, bias)
-        if weights:
+        seen: Tensor | None = None
+        if weights or scheme.has_value_term:
             scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1]) + score_bias
-            seen: Tensor | None = scores.softmax(-1)
-            mixed = F.dropout(seen, dropout, self.training) @ values  # type: ignore[arg-type]
+            seen = scores.softmax(-1)
+            dropped = F.dropout(seen, dropout, self.training)
+            mixed = dropped @ values
+            if scheme.has_value_term:
+                mixed = mixed + scheme.value_term(dropped, _places(frame))
         else:
-            seen = None
             mixed = F.scaled_dot_product_attention(queries, keys, values, score_bias, dropout)
         if bias is not None and bias.may_close_rows:
             mixed = mixed * (score_bias > CLOSED / 2).any(-1, keepdim=True)
-        return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen
+        return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen if weights else None
 
     def _picked(self, values: Tensor, key: Tensor) -> Tensor:
         """``values (b, j, d)`` at each head's one key a row, ``key (b|1, h, i)``: ``(b, i, d)``."""
@@ -116,8 +120,7 @@ class Attention(nn.Module):
         if bias is not None:
             total = total + bias.dense(frame)
         if scheme.has_score_bias:
-            places = Places(frame.site, frame.row_positions, frame.key_positions, frame.lengths)
-            extra = scheme.score_bias(queries, keys, places)
+            extra = scheme.score_bias(queries, keys, _places(frame))
             if extra is not None:
                 total = total + extra
         return total.to(queries.dtype)
@@ -145,3 +148,8 @@ class Attention(nn.Module):
         open_ = bias > CLOSED / 2
         weights = weights * open_
         return torch.einsum("bhik,bhike->bhie", weights, pick(values))
+
+
+def _places(frame: Frame) -> Places:
+    """Where a scheme is told that the rows and keys stand."""
+    return Places(frame.site, frame.row_positions, frame.key_positions, frame.lengths)

@@ -77,7 +77,7 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         y = self.norms[0](x)
         keys, values = self.attention.project(
-            y, frame.row_positions, scheme, is_single(bias, **options)
+            y, frame.row_positions, scheme, is_single(bias, scheme, **options)
         )
         y, weights = self.attention(y, keys, values, frame, scheme, bias, **options)
         x = x + self.dropout(y)
@@ -108,7 +108,7 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         frame, scheme = frames["self"], schemes["self"]
         y = self.norms[0](x)
-        single = is_single(biases["self"], **options)
+        single = is_single(biases["self"], scheme, **options)
         keys, values = self.self_attention.project(y, frame.row_positions, scheme, single)
         if cache is not None:
             keys, values = cache.self_attention_cache.update(keys, values, self.index)
@@ -120,7 +120,7 @@ class DecoderLayer(nn.Module):
             stored: Any = cache.cross_attention_cache.layers[self.index]
             keys, values = stored.keys, stored.values
         else:
-            single = is_single(biases["cross"], **options)
+            single = is_single(biases["cross"], scheme, **options)
             positions = frame.key_positions
             keys, values = self.cross_attention.project(memory, positions, scheme, single)
             if cache is not None:

@@ -61,7 +61,8 @@ class AbcEncoder(nn.Module):
         rows = torch.arange(input_ids.shape[1], device=input_ids.device)
         period = self.config.cyclic
         frame = Frame("encoder", rows, len(rows), lengths, delimiters, period)
-        x = self.dropout(self.scheme.embed(self.embed(input_ids), frame.row_positions))
+        positions = self.scheme.renumber(frame.row_positions, lengths)
+        x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
         weights = []
         for layer, bias in zip(self.layers, self.biases, strict=True):
             x, seen = layer(x, frame, self.scheme, bias, path=self.path, weights=output_attentions)
@@ -194,7 +195,7 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
             decoder_input_ids, memory, encoder_outputs, attention_mask, past_key_values
         )
         schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
-        positions = frames["self"].row_positions
+        positions = schemes["self"].renumber(frames["self"].row_positions, frames["self"].lengths)
         x = self.dropout(schemes["self"].embed(self.embed(decoder_input_ids), positions))
         own, crossed = [], []
         for i, layer in enumerate(self.layers):

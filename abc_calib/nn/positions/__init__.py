@@ -19,6 +19,7 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
 from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.nn.positions.randomized import Randomized
 from abc_calib.nn.positions.rope import Rope
 from abc_calib.nn.positions.shaw import Rpe
 from abc_calib.nn.positions.t5 import T5
@@ -39,6 +40,7 @@ SCHEMES: dict[str, type[Scheme]] = {
     "sinusoidal": Sinusoidal,
     "none": Scheme,
     "learned": Learned,
+    "randomized": Randomized,
     "alibi": Alibi,
     "rope": Rope,
     "rpe": Rpe,

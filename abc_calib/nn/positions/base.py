@@ -60,6 +60,8 @@ class Scheme(nn.Module):
     absolute = False
     #: whether ``score_bias`` returns anything
     has_score_bias = False
+    #: whether ``value_term`` does
+    has_value_term = False
 
     def __init__(self, shape: Shape, options: Options):
         super().__init__()
@@ -67,6 +69,13 @@ class Scheme(nn.Module):
 
     def reset_parameters(self) -> None:
         """Fill the learned parameters, if there are any."""
+
+    def renumber(self, positions: Tensor, lengths: Tensor) -> Tensor:
+        """The positions that ``embed`` is to see for ``positions (i,)`` or ``(b, i)``.
+
+        ``lengths (b|1,)`` are the tokens of each source.
+        """
+        return positions
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Change the embeddings ``x (b, i, d)`` at ``positions (i,)`` or ``(b, i)``."""
@@ -83,3 +92,7 @@ class Scheme(nn.Module):
         already divided by the root of ``e``: a term of the dot product divides by it here.
         """
         return None
+
+    def value_term(self, weights: Tensor, places: Places) -> Tensor:
+        """Added to the mixed values ``(b, h, i, e)``, from the weights ``(b, h, i, j)``."""
+        raise NotImplementedError(f"{type(self).__name__} has no value term")
