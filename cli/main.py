@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli import calibrate, demo, evaluate, heatmap, predict, runs, sweep, train
+from cli import calibrate, demo, evaluate, heatmap, predict, reproduce, runs, sweep, train
 
 app = typer.Typer(
     name="abc",
@@ -44,6 +44,7 @@ app.command("eval")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
 app.command("sweep")(sweep.sweep)
+app.command("reproduce")(reproduce.reproduce)
 app.command("runs")(runs.runs)
 app.command("tasks")(runs.tasks)
 

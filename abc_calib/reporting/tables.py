@@ -103,6 +103,7 @@ _LATEX = {
     ord("−"): "$-$",
     ord("–"): "--",
     ord("±"): r"$\pm$",
+    ord("≠"): r"$\neq$",
     ord("×"): r"$\times$",
     ord("∞"): r"$\infty$",
 }

@@ -1,0 +1,22 @@
+"""The paper's tables and its figure, our numbers beside its own."""
+
+from abc_calib.reproduction.pipeline import (
+    get_target,
+    load_results,
+    make_report,
+    reproduce,
+    write_report,
+)
+from abc_calib.reproduction.report import Report
+from abc_calib.reproduction.targets import TARGETS, Target
+
+__all__ = [
+    "TARGETS",
+    "Report",
+    "Target",
+    "get_target",
+    "load_results",
+    "make_report",
+    "reproduce",
+    "write_report",
+]

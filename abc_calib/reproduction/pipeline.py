@@ -1,0 +1,125 @@
+"""Run what is missing, collect the results of every seed, write the report.
+
+OUT/table1.md, .tex, .csv   the table; in the CSV a row a cell
+    table1-seeds.csv        a row for each seed, test set and length: what the rest is made of
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+import abc_calib
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.reporting import save_figure
+from abc_calib.reporting.style import make_folder
+from abc_calib.reproduction.report import Report, report
+from abc_calib.reproduction.targets import TARGETS, Entry, Target
+from abc_calib.runs import write_text
+from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
+from abc_calib.sweeps.engine import OnChange
+
+RESULTS = Path("reports") / "reproduction"
+
+
+def reproduce(
+    target: Target,
+    *,
+    preset: str = "small",
+    seeds: int | None = None,
+    root: Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    budget: float | None = None,
+    on_change: OnChange = lambda *_: None,
+) -> tuple[pd.DataFrame, list[Outcome]]:
+    """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
+
+    ``seeds``: 0 to this for every row, by default 3, and 5 for ABC. After ``budget`` seconds no
+    job is started any more.
+    """
+    root = root or jobs_root()
+    entries = target.entries(preset, seeds)
+    outcomes = run_jobs(
+        [entry.job for entry in entries],
+        root,
+        workers=workers,
+        device=device,
+        budget=budget,
+        on_change=on_change,
+    )
+    return collect(entries, root, outcomes), outcomes
+
+
+def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
+    """The results of ``entries``, each row with the name of its table row in ``row``."""
+    parts = []
+    for entry in entries:
+        table = results_table([entry.job], root, outcomes)
+        mine = table[table["key"] == entry.job.key]
+        if len(mine):
+            parts.append(mine.assign(row=entry.row))
+    if not parts:
+        return pd.DataFrame(columns=["row", "task", "seed", "length", "n", "accuracy", "error"])
+    return pd.concat(parts, ignore_index=True)
+
+
+def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> None:
+    """Write the tables, the figures and, unless they came from there, the results."""
+    make_folder(folder)
+    write_text(folder / f"{made.name}.md", made.markdown)
+    write_text(folder / f"{made.name}.tex", made.latex)
+    write_text(folder / f"{made.name}.csv", pd.DataFrame(made.records).to_csv(index=False))
+    if results is not None:
+        write_text(folder / seeds_file(made.name), results.to_csv(index=False))
+    for name, figure in made.figures.items():
+        for suffix in ("pdf", "png"):
+            save_figure(figure, folder / f"{name}.{suffix}")
+
+
+def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:
+    """The report of the results of every seed, or of seeds 0 to ``seeds``."""
+    return report(target, results if seeds is None else results[results["seed"] < seeds], seeds)
+
+
+def get_target(name: str) -> Target:
+    """The target of that name; ``UsageError`` names the known ones."""
+    if name not in TARGETS:
+        near = difflib.get_close_matches(name, TARGETS, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"unknown target {name!r}{hint}: choose one of {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
+    """The results of every seed in ``folder``, by default those of the source checkout."""
+    path = (folder or results_folder()) / seeds_file(name)
+    if not path.is_file():
+        raise UsageError(
+            f"there are no results in {path}: abc reproduce {name} makes them, and --results "
+            "names another folder"
+        )
+    try:
+        table = pd.read_csv(path)
+        return table.astype({"task": str, "row": str, "seed": int})
+    except (OSError, ValueError, KeyError) as error:
+        raise AbcError(f"{path} cannot be read ({error})") from None
+
+
+def seeds_file(name: str) -> str:
+    """The name of the file of results."""
+    return f"{name}-seeds.csv"
+
+
+def results_folder() -> Path:
+    """``reports/reproduction`` of the checkout that this package is imported from."""
+    folder = Path(abc_calib.__file__).resolve().parents[1] / RESULTS
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no {RESULTS} beside the package: it is no source checkout; name the "
+            "folder of the results with --results"
+        )
+    return folder

@@ -1,0 +1,96 @@
+"""``abc reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import console
+from cli.jobs import Workers, jobs_progress
+from cli.options import AsJson, Device, Quiet
+
+
+@console.command
+def reproduce(
+    target: Annotated[str, typer.Argument(help="table1, table2, table3, figure1 or reviewers.")],
+    preset: Annotated[str, typer.Option(help="small (minutes a job on a CPU) or paper.")] = "small",
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Seeds of every row; by default 3, and 5 for ABC (reviewers: 1)."),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Minutes after which no job is started any more.")
+    ] = None,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
+    ] = None,
+    jobs: Annotated[
+        Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
+    ] = None,
+    from_results: Annotated[
+        bool, typer.Option("--from-results", help="Train nothing: show the committed results.")
+    ] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of those results; by default reports/reproduction."),
+    ] = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's tables and its figure: its numbers beside the median and minimum of ours.
+
+    Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
+    writes Markdown, CSV, LaTeX and figures. With **--from-results** it shows what
+    reports/reproduction holds (of the checkout that the program runs from), and writes files
+    only where **--out** names a folder.
+
+    Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
+    --from-results --json**
+    """
+    from abc_calib import reproduction
+    from abc_calib.errors import UsageError
+    from abc_calib.runs import runs_root
+    from abc_calib.sweeps.engine import check_limits
+
+    wanted = reproduction.get_target(target)
+    check_limits(workers, budget)
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"--seeds {seeds} is not possible: give 1 or more")
+    if results is not None and not from_results:
+        raise UsageError("--results names the folder that --from-results reads: give both")
+    if from_results and (budget, workers, jobs, preset) != (None, None, None, "small"):
+        raise UsageError(
+            "--from-results runs nothing: leave out --preset, --budget, --workers and --jobs"
+        )
+    failed = False
+    if from_results:
+        made = reproduction.make_report(wanted, reproduction.load_results(target, results), seeds)
+        if out is not None:
+            reproduction.write_report(made, None, out)
+    else:
+        with jobs_progress(quiet) as on_change:
+            table, outcomes = reproduction.reproduce(
+                wanted,
+                preset=preset,
+                seeds=seeds,
+                root=jobs,
+                workers=workers,
+                device=device,
+                budget=None if budget is None else 60 * budget,
+                on_change=on_change,
+            )
+        made = reproduction.make_report(wanted, table, seeds)
+        folder = out or runs_root() / "reproduction"
+        reproduction.write_report(made, table, folder)
+        console.say(f"written to {folder}", quiet)
+        failed = any(outcome.state == "failed" for outcome in outcomes)
+    if as_json:
+        console.print_json({"rows": made.records})
+    else:
+        typer.echo(made.markdown)
+    if failed:
+        raise typer.Exit(1)

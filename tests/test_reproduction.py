@@ -1,0 +1,204 @@
+"""The paper's tables beside ours: numbers, verdicts, files; rendering trains nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.reproduction import (
+    TARGETS,
+    get_target,
+    load_results,
+    make_report,
+    reproduce,
+    write_report,
+)
+from abc_calib.reproduction.cells import TOLERANCE, shown, verdict
+from abc_calib.reproduction.paper import LENGTHS, PAPER, number
+from abc_calib.reproduction.pipeline import collect
+from abc_calib.reproduction.targets import ROWS, Entry
+from abc_calib.sweeps import Job, Test
+from abc_calib.sweeps.engine import with_parents
+from abc_calib.sweeps.worker import work
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def by_place(rows):
+    return {(row["task"], row["row"], row["length"]): row for row in rows}
+
+
+# The paper
+
+
+def test_the_paper_has_a_number_for_every_length_of_its_rows():
+    assert all(len(numbers) == len(LENGTHS) for numbers in PAPER.values())
+    assert number("addition", "abc", 50) == 99.8
+    assert number("multiplication", "window", 15) == 0.19
+    assert number("addition", "rpe", 50) is None and number("parity", "vanilla", 6) is None
+    assert number("addition", "abc", 100) is None
+    assert {row for _, row in PAPER} == set(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "own", "said"),
+    [
+        (99.8, 100.0, True, "agreement"),
+        (100.0, 100.0 - TOLERANCE, True, "agreement"),
+        (6.0, 100.0, True, "improvement"),
+        (1.3, 100.0, False, "disagreement"),
+        (100.0, 98.9, True, "disagreement"),
+        (21.3, 0.5, False, "disagreement"),
+        (None, 100.0, True, ""),
+        (100.0, None, True, ""),
+    ],
+)
+def test_verdicts(theirs, ours, own, said):
+    assert verdict(theirs, ours, own) == said
+
+
+def test_accuracies_are_never_rounded_up():
+    assert [shown(x) for x in (100.0, 99.996, 99.5, 0.19, 0.0, None)] == [
+        "100", "99.99", "99.5", "0.19", "0", "–",
+    ]  # fmt: skip
+
+
+# Jobs
+
+
+def test_every_job_of_every_target_is_possible():
+    for target in TARGETS.values():
+        for entry in target.entries():
+            if entry.seed == 0:
+                entry.job.check()
+
+
+def test_targets_share_their_trainings_and_begin_with_seed_0():
+    table1, table3 = (get_target(name).entries() for name in ("table1", "table3"))
+    assert [entry.seed for entry in table1] == sorted(entry.seed for entry in table1)
+    keys = {entry.job.key for entry in table1}
+    assert {e.job.key for e in table3 if e.row in ("alibi", "rope")} <= keys
+    joined = with_parents([entry.job for entry in table1])
+    assert len(joined) == len(table1) == 3 * (5 + 3 + 3 + 3 + 5)
+    found = {(e.task, e.row): e.job for e in table1}
+    assert {t.length: t.n for t in found["addition", "abc"].tests}[50] == 10_000
+    assert found["addition", "abc"].parent.key == found["addition", "vanilla"].key
+    parity = {e.row: e.job for e in table3 if e.task == "parity"}
+    assert [t.length for t in parity["window"].tests] == [*LENGTHS, 100, 1000]
+    assert parity["nope+window"].config.model.scheme == "none"
+    assert parity["window+cyclic"].config.model.cyclic == 3
+    assert len(get_target("figure1").entries(seeds=2)) == 2 * 2 * 5
+    paper = get_target("table2").entries(preset="paper", seeds=1)
+    assert {e.job.config.model.decoder_layers for e in paper} == {6}
+
+
+def test_without_time_everything_is_missing(tmp_path):
+    target = get_target("table2")
+    results, outcomes = reproduce(target, seeds=1, root=tmp_path, budget=1e-9)
+    made = make_report(target, results, 1)
+    assert {o.state for o in outcomes} == {"missing"} and not list(tmp_path.iterdir())
+    assert "successor vanilla: 0 of 1 seeds" in made.markdown
+    assert [record["median"] for record in made.records] == [None] * 8
+
+
+def test_results_are_collected_from_the_jobs_folders(tmp_path):
+    quick = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2}
+    job = Job(task="successor", options=quick, tests=(Test(length=6, n=9),))
+    work(job, tmp_path)
+    results = collect([Entry("successor", "rope", 0, job)], tmp_path)
+    assert results[["row", "task", "seed", "length", "n"]].to_numpy().tolist() == [
+        ["rope", "successor", 0, 6, 9]
+    ]
+    write_report(make_report(get_target("table1"), results), results, tmp_path / "out")
+    assert load_results("table1", tmp_path / "out")["key"].tolist() == [job.key]
+    saved = pd.read_csv(tmp_path / "out" / "table1.csv")
+    assert saved[saved["seeds"] > 0]["row"].tolist() == ["rope"]
+
+
+# Rendering
+
+
+def test_cells_are_medians_and_minima_beside_the_paper():
+    made = make_report(get_target("table1"), load_results("table1", RESULTS))
+    found = by_place(made.records)
+    assert found["addition", "abc", 50] == {
+        "task": "addition", "row": "abc", "length": 50, "paper": 99.8, "median": 99.998,
+        "min": 99.9, "max": 100.0, "seeds": 4, "n": 10000, "verdict": "agreement",
+    }  # fmt: skip
+    assert found["addition", "alibi", 6]["verdict"] == "disagreement"
+    assert found["addition", "rpe", 50]["verdict"] == ""
+    assert found["multiplication", "abc", 6]["median"] is None
+    text = made.markdown
+    assert "| Addition | ABC | 4 | 100 / 100 (100) = |" in text
+    assert "99.99 / 99.9 (99.8) =" in text
+    assert "99.5 / 98 (0) ≠" in text and "97 / 92 (99.9) ≠" in text
+    assert "Addition ALiBi at 6 (99.5 against 0); " in text
+    assert "Samples a length and seed: 1,000; 10,000 at 50 digits (Addition ABC)." in text
+    assert "- addition abc: 4 of 5 seeds" in text
+    assert "- addition abc seed 4: the model has not interpolated" in text
+    assert "- multiplication vanilla: 0 of 5 seeds" in text
+    assert made.latex.count(r"\toprule") == 1 and r"$\neq$" in made.latex
+    fewer = make_report(get_target("table1"), load_results("table1", RESULTS), seeds=1)
+    assert by_place(fewer.records)["addition", "abc", 50]["seeds"] == 1
+    assert "- addition abc" not in fewer.markdown
+
+
+def test_table_2_answers_yes_and_no():
+    results = load_results("table1", RESULTS)
+    found = {
+        (r["task"], r["column"]): r for r in make_report(get_target("table2"), results).records
+    }
+    one = found["addition", "interpolation"]
+    assert (one["length"], one["answer"], one["paper_answer"]) == (6, "yes", "yes")
+    assert (found["addition", "extrapolation"]["answer"], one["verdict"]) == ("no", "agreement")
+    parity = found["parity", "interpolation"]
+    assert (parity["length"], parity["answer"]) == (20, "")
+
+
+def test_the_command_renders_committed_results(abc, tmp_path, runs_root):
+    said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
+    assert said.code == 0 and not runs_root.exists()
+    row = by_place(said.json()["rows"])["addition", "abc", 50]
+    assert {"task", "row", "length", "paper", "median", "min", "seeds", "n"} <= set(row)
+    assert (row["median"], row["seeds"], row["n"]) == (99.998, 4, 10000)
+
+    folder = tmp_path / "out"
+    said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--out", folder)
+    assert said.out.startswith("# Table 1")
+    assert sorted(p.name for p in folder.iterdir()) == ["table1.csv", "table1.md", "table1.tex"]
+
+
+def test_figure_1_is_drawn_from_its_results(abc, tmp_path):
+    (tmp_path / "figure1-seeds.csv").write_bytes((RESULTS / "table1-seeds.csv").read_bytes())
+    folder = tmp_path / "out"
+    said = abc("reproduce", "figure1", "--from-results", "--results", tmp_path, "--out", folder)
+    assert said.code == 0 and "![figure1-addition](figure1-addition.png)" in said.out
+    drawn = {path.name for path in folder.glob("figure1-*")}
+    names = ("figure1-addition", "figure1-successor")
+    assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("pdf", "png")}
+
+
+def test_bad_input(abc, tmp_path):
+    assert "did you mean table1?" in abc("reproduce", "tabel1").error(2)
+    assert "give 1 or more" in abc("reproduce", "table1", "--seeds", 0).error(2)
+    assert "above 0" in abc("reproduce", "table1", "--budget", -1).error(2)
+    assert "choose one of small, paper" in abc("reproduce", "table1", "--preset", "big").error(2)
+    assert "give both" in abc("reproduce", "table1", "--results", tmp_path).error(2)
+    given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
+    assert "there are no results in" in abc(*given).error(2)
+    assert "leave out --preset, --budget" in abc(*given, "--budget", 3).error(2)
+    (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
+    assert "cannot be read" in abc(*given).error(1)
+    with pytest.raises(UsageError):
+        get_target("table9")
+    with pytest.raises(AbcError):
+        load_results("table1", tmp_path)
+
+
+def test_what_is_printed_as_json_is_valid_json(abc):
+    said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
+    assert "NaN" not in said.out and json.loads(said.out)
