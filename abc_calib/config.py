@@ -46,7 +46,9 @@ class TrainOptions(Options):
     """How a model is trained.
 
     ``steps`` is the most; ``stop_early`` ends at interpolation; ``cooldown`` is how many steps
-    the learning rate takes to fall once the model is nearly there (0: it does not).
+    the learning rate takes to fall once the model is nearly there (0: it does not). ``dev``:
+    what training on a token task goes by, held-out problems of the ``same`` lengths or the
+    papers' ``longer`` ones.
     """
 
     steps: int = Field(3000, ge=1)
@@ -60,6 +62,7 @@ class TrainOptions(Options):
     length: int = Field(6, ge=1)
     format: str = "free"
     seed: int = Field(0, ge=0, lt=2**63)
+    dev: Literal["same", "longer"] = "same"
 
 
 RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldown=0)
@@ -95,7 +98,8 @@ class RunConfig(Options):
     code_version: str
     stage: Literal["vanilla", "calibrated"]
     task: str
-    base: int
+    base: int | None = None
+    task_options: dict[str, int | str] = {}
     preset: str = "small"
     model: ModelOptions
     train: TrainOptions

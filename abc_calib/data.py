@@ -8,7 +8,10 @@ first, then ``&``.
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +19,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.vocabulary import Vocabulary
-from tasks import Digits, Problems, TaskError
+from tasks import Digits, Problems, Rows, TaskError
 from tasks.arithmetic import Arithmetic
 from tasks.digits import stack
 
@@ -33,7 +36,7 @@ class Batch:
 
     source: Tensor
     target: Tensor
-    problems: Problems
+    problems: Rows
 
     def __len__(self) -> int:
         return len(self.source)
@@ -45,6 +48,62 @@ class Batch:
             digest.update(str(tuple(part.shape)).encode())
             digest.update(part.to(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
+
+
+class Data(Protocol):
+    """What training, calibration and evaluation need of data: batches of one task from one seed.
+
+    ``Source`` has it for arithmetic, ``abc_calib.token_data.TokenSource`` for tokens.
+    """
+
+    task: Any
+    vocabulary: Vocabulary
+    seed: int
+    length: int
+    #: sampling law of each test set, by its name
+    tests: dict[str, str]
+
+    @property
+    def segments(self) -> int:
+        """How many parts the delimiters cut a source into."""
+
+    @property
+    def column(self) -> int:
+        """How many tokens of a source stand in one column: more than 1 if they are aligned."""
+
+    def training(self, step: int, n: int, exact: bool = False) -> Batch:
+        """The training batch of a step: the same for the same seed, step and size."""
+
+    def validation(self, n: int) -> Batch:
+        """At most ``n`` held-out problems, by which training goes."""
+
+    def test(self, length: int, n: int, law: str = ..., seed: int = 0) -> Batch:
+        """At most ``n`` problems of exactly ``length``, none of them for training."""
+
+    def test_size(self, length: int) -> int:
+        """How many problems of a length are tested unless it is said."""
+
+    def source_tokens(self, length: int) -> int:
+        """The longest source of a problem of that length, roughly."""
+
+    def shortened(self, length: int) -> Data:
+        """The same data, trained on up to a shorter length."""
+
+    def lay_out(self, problems: Any) -> Batch:
+        """Token ids of problems as the task drew or parsed them."""
+
+    def read(self, output: Sequence[str]) -> str:
+        """What a person reads in the symbols that a model wrote, its end left out."""
+
+
+MOST_SAMPLES = 10_000
+
+
+def default_samples(base: int, length: int) -> int:
+    """min(base^L - base^(L-1), 10000)."""
+    if length * math.log2(base) > 20:
+        return MOST_SAMPLES
+    return min(base**length - base ** (length - 1), MOST_SAMPLES)
 
 
 class Format:
@@ -166,6 +225,7 @@ class Source:
         self.law = law
         self.length = length
         self.split = Split(task.base, seed)
+        self.tests = {"random": "balanced", "carry": "carry"}
 
     @property
     def segments(self) -> int:
@@ -180,15 +240,13 @@ class Source:
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step: the same for the same seed, step and size."""
         rng = np.random.default_rng([self.seed, 1, step])
-        problems = self._draw(rng, n, self.length, self.law, exact, held_out=False)
-        return self.layout.lay_out(self.task, self.vocabulary, problems)
+        return self.lay_out(self._draw(rng, n, self.length, self.law, exact, held_out=False))
 
     def validation(self, n: int) -> Batch:
         """Held-out numbers of exactly the training length."""
         rng = np.random.default_rng([self.seed, 2])
         law = "balanced" if self.law == "mixed" else self.law
-        problems = self._draw(rng, n, self.length, law, True, held_out=True)
-        return self.layout.lay_out(self.task, self.vocabulary, problems)
+        return self.lay_out(self._draw(rng, n, self.length, law, True, held_out=True))
 
     def test(self, length: int, n: int, law: str = "balanced", seed: int = 0) -> Batch:
         """``n`` problems of exactly ``length`` digits; never a training number of that length.
@@ -201,7 +259,23 @@ class Source:
             problems = self.task.sample(rng, n, length, law, exact=True)
         else:
             problems = self._draw(rng, n, length, law, True, held_out=True)
+        return self.lay_out(problems)
+
+    def test_size(self, length: int) -> int:
+        """min(base^L - base^(L-1), 10000), as in the paper (section 3.3)."""
+        return default_samples(self.task.base, length)
+
+    def source_tokens(self, length: int) -> int:
+        return length * max(1, self.segments)
+
+    def shortened(self, length: int) -> Source:
+        return Source(self.task, self.layout, self.seed, self.law, length)
+
+    def lay_out(self, problems: Problems) -> Batch:
         return self.layout.lay_out(self.task, self.vocabulary, problems)
+
+    def read(self, output: Sequence[str]) -> str:
+        return self.task.read("".join(reversed(output)))
 
     def _draw(
         self,

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from abc_calib import stages
+from abc_calib.data import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
-from abc_calib.evaluation import MOST_SAMPLES, Row, default_samples
+from abc_calib.evaluation import Row
 from abc_calib.prediction import predict
 from abc_calib.reporting import accuracy_curve, as_markdown, draw_heatmaps, save_figure
 from abc_calib.reporting.style import make_folder

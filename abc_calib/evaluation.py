@@ -7,7 +7,6 @@ gives the figure that token-by-token decoding gives; ``greedy=True`` decodes all
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from abc_calib.data import Batch, Source
+from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
 from abc_calib.memory import check_memory, check_samples
 from abc_calib.metrics import wilson_interval
@@ -24,9 +23,6 @@ from abc_calib.metrics import wilson_interval
 TOKENS_PER_CHUNK = 8192
 """Source and target tokens scored at once: what bounds the memory, whatever the length."""
 SCREEN_STEPS = 16
-LAWS = {"random": "balanced", "carry": "carry"}
-"""Test sets by name, with the sampling law of each."""
-MOST_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Row:
 
 def evaluate(
     model: Any,
-    source: Source,
+    source: Data,
     lengths: Sequence[int],
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
@@ -60,27 +56,28 @@ def evaluate(
 ) -> list[Row]:
     """A row for every set and length.
 
-    ``samples`` a length, by default min(base^L - base^(L-1), 10000) as in the paper (section
-    3.3). ``sets``: ``random`` digits or ``carry`` chains. Raises ``UsageError`` for a length
-    below 1 and ``AbcError`` for what would not fit the memory.
+    ``samples`` a length, by default as many as ``source.test_size`` says. ``sets``: ``random``
+    problems or, in arithmetic, ``carry`` chains. Raises ``UsageError`` for a length below 1 and
+    ``AbcError`` for what would not fit the memory.
     """
     if any(length < 1 for length in lengths):
         raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")
-    unknown = [kind for kind in sets if kind not in LAWS]
+    unknown = [kind for kind in sets if kind not in source.tests]
     if unknown:
-        raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(LAWS)}")
+        raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(source.tests)}")
     if seed < 0:
         raise UsageError(f"seed {seed} is not possible: give 0 or more")
     rows = []
-    longest = max(lengths, default=1) * max(1, source.segments)
-    check_memory(model, 1, longest, SCREEN_STEPS)
+    check_memory(model, 1, source.source_tokens(max(lengths, default=1)), SCREEN_STEPS)
     for length in lengths:
-        check_samples(samples or default_samples(source.task.base, length), length)
+        check_samples(samples or source.test_size(length), length)
     for kind in sets:
         for length in lengths:
-            n = samples or default_samples(source.task.base, length)
             started = time.perf_counter()
-            batch = source.test(length, n, LAWS[kind], seed)
+            batch = source.test(
+                length, samples or source.test_size(length), source.tests[kind], seed
+            )
+            n = len(batch)
             right = (greedy_matches if greedy else exact_matches)(model, batch)
             correct = int(right.sum())
             low, high = wilson_interval(correct, n)
@@ -100,13 +97,6 @@ def evaluate(
             )
             on_row(rows[-1])
     return rows
-
-
-def default_samples(base: int, length: int) -> int:
-    """min(base^L - base^(L-1), 10000)."""
-    if length * math.log2(base) > 20:
-        return MOST_SAMPLES
-    return min(base**length - base ** (length - 1), MOST_SAMPLES)
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from abc_calib.evaluation import greedy_decode
 from abc_calib.memory import check_memory
 from abc_calib.runs import Run
 from abc_calib.training import resolve_device
+from tasks import TokenTask
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def predict(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     problems = opened.task.parse(problem)
-    batch = opened.source.layout.lay_out(opened.task, opened.source.vocabulary, problems)
+    batch = opened.source.lay_out(problems)
     model = opened.load_model().to(resolve_device(device))
     vocabulary = opened.source.vocabulary
     steps = batch.target.shape[1] + 2
@@ -56,10 +57,13 @@ def predict(
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
     written = written[: written.index(vocabulary.eos) + 1]
     output = [vocabulary.symbols[i] for i in written]
-    answer = opened.task.read("".join(output[-2::-1])) if len(output) > 1 else ""
+    answer = opened.source.read(output[:-1]) if len(output) > 1 else ""
     tokens = [vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    delimiters = [vocabulary.symbols[i] for i in vocabulary.delimiters]
-    places = digit_places(tokens, delimiters, opened.source.column)
+    if isinstance(opened.task, TokenTask):
+        places = word_places(tokens)
+    else:
+        delimiters = [vocabulary.symbols[i] for i in vocabulary.delimiters]
+        places = digit_places(tokens, delimiters, opened.source.column)
     attended = _attended(model, source, written, places) if show else []
     return Prediction(
         answer=answer,
@@ -94,6 +98,12 @@ def digit_places(tokens: Sequence[str], delimiters: Sequence[str], column: int =
             place += 1
             places[position] = f"{'abcdefgh'[operand]}{place}"
     return places
+
+
+def word_places(tokens: Sequence[str]) -> list[str]:
+    """The number of each word of a source, from 0; empty for what opens and closes it."""
+    inner = [str(i) for i in range(len(tokens) - 2)]
+    return ["", *inner, ""]
 
 
 def _attended(

@@ -32,9 +32,10 @@ from torch import Tensor
 
 from abc_calib.calibration.lines import LineBias
 from abc_calib.config import RunConfig, load_config
-from abc_calib.data import Format, Source
+from abc_calib.data import Data, Format, Source
 from abc_calib.errors import AbcError, UsageError
-from tasks import Arithmetic, get_task
+from abc_calib.token_data import TokenSource
+from tasks import TokenTask, get_task
 
 LATEST = "latest"
 
@@ -146,13 +147,16 @@ class Run:
         return load_config(self.path / "config.json")
 
     @cached_property
-    def task(self) -> Arithmetic:
-        return get_task(self.config.task, base=self.config.base)
+    def task(self) -> Any:
+        """The run's task, with the options that it was trained with."""
+        return get_task(self.config.task, base=self.config.base, **self.config.task_options)
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> Data:
         """The run's own data: its task, format, seed, law and split."""
         train = self.config.train
+        if isinstance(self.task, TokenTask):
+            return TokenSource(self.task, train.seed, train.length, train.dev)
         return Source(self.task, Format(train.format), train.seed, train.law, train.length)
 
     @property

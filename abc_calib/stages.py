@@ -6,7 +6,7 @@ What the commands call, and what a notebook calls too.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from abc_calib.nn.positions import check_positions
 from abc_calib.runs import Run, write_atomically, write_text
 from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
 from abc_calib.version import __version__
-from tasks import get_task
+from tasks import TokenTask, get_task
 
 
 def _ignore(*_: Any) -> None:
@@ -43,6 +43,7 @@ def train(
     task: str,
     *,
     base: int | None = None,
+    task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "small",
     out: Path | None = None,
     device: str = "auto",
@@ -52,30 +53,41 @@ def train(
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    ``overrides`` are fields of ``ModelOptions`` and ``TrainOptions``. Raises ``UsageError`` for
+    ``task_options`` go to ``tasks.get_task``. ``overrides`` are fields of ``ModelOptions`` and
+    ``TrainOptions``. Raises ``UsageError`` for
     an unknown task, preset, device or option before anything is written, and ``Interrupted`` on
     Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
-    run = _created(plan_training(task, base=base, preset=preset, **overrides), out)
+    config = plan_training(task, base=base, task_options=task_options, preset=preset, **overrides)
+    run = _created(config, out)
     on_start(run)
     return _trained(run, device, on_step)
 
 
 def plan_training(
-    task: str, *, base: int | None = None, preset: str = "small", **overrides: Any
+    task: str,
+    *,
+    base: int | None = None,
+    task_options: Mapping[str, int | str | None] | None = None,
+    preset: str = "small",
+    **overrides: Any,
 ) -> RunConfig:
     """The configuration of a first training, checked; nothing is trained or written."""
-    problem = get_task(task, base=base)
+    options = {key: value for key, value in (task_options or {}).items() if value is not None}
+    problem: Any = get_task(task, base=base, **options)
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
     model, training, _ = PRESETS[preset]
     overrides.setdefault("length", problem.train_length)
+    if isinstance(problem, TokenTask):
+        training = training.model_copy(update={"law": problem.laws[0]})
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",
         task=problem.name,
-        base=problem.base,
+        base=getattr(problem, "base", None),
+        task_options=options,
         preset=preset,
         model=_changed(model, overrides, "model"),
         train=_changed(training, overrides, "training"),
@@ -83,8 +95,17 @@ def plan_training(
     _refuse_unknown(overrides)
     check_heads(config.model)
     check_positions(config.model)
+    if isinstance(problem, TokenTask):
+        _check_token_options(problem, config.train)
     check_window(config.model.window, Run.draft(config).source)
     return config
+
+
+def _check_token_options(task: TokenTask, options: TrainOptions) -> None:
+    """``UsageError`` for what only tasks on numbers have."""
+    if options.format != "free":
+        raise UsageError(f"format {options.format!r}: {task.name} has only the format free")
+    task.check(options.length, options.law, task.shortest)
 
 
 def calibrate(

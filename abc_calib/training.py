@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.config import RETRAIN, ModelOptions, TrainOptions
-from abc_calib.data import Batch, Source
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.positions import own_schemes
@@ -123,7 +123,7 @@ def optimise(model: AbcTransformer, optimizer: torch.optim.Optimizer, batch: Bat
     return loss.detach()
 
 
-def fit_briefly(model: AbcTransformer, source: Source, steps: int) -> None:
+def fit_briefly(model: AbcTransformer, source: Data, steps: int) -> None:
     """Train in place for a few steps with the default retraining options, keeping no files."""
     options = RETRAIN.model_copy(update={"steps": steps})
     optimizer = build_optimizer(model)
@@ -141,7 +141,7 @@ class Trainer:
     def __init__(self, run: Run, model: AbcTransformer, device: str = "auto"):
         self.run = run
         self.options = run.config.train
-        self.source: Source = run.source
+        self.source: Data = run.source
         self.device = resolve_device(device)
         self.model = model
         self.model.to(device=self.device)  # type: ignore[call-arg]
@@ -222,7 +222,7 @@ class Trainer:
             "steps": self.step,
             "seconds": round(self.seconds, 2),
             "validation_accuracy": accuracy,
-            "validation_samples": VALIDATION_SIZE,
+            "validation_samples": len(self.validation),
             "interpolated": accuracy >= 100 * INTERPOLATED,
         }
         self.model.eval()

@@ -59,24 +59,11 @@ def tasks(as_json: AsJson = False) -> None:
 
     Example: **abc tasks --json**
     """
-    import numpy as np
     from rich.table import Table
 
-    from tasks import TASKS, get_task
+    from tasks import examples
 
-    rows = []
-    for name in TASKS:
-        task = get_task(name)
-        problems = task.sample(np.random.default_rng(0), 1, min(task.train_length, 6), exact=True)
-        source = task.write(problems, 0)
-        rows.append(
-            {
-                "task": name,
-                "what": (type(task).__doc__ or "").splitlines()[0].split(":")[0],
-                "sample": f"{source} -> {task.solve(source)}",
-                "trained_on": f"up to {task.train_length} digits",
-            }
-        )
+    rows = examples()
     if as_json:
         console.print_json(rows)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,13 @@ def train(
         str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")
     ] = None,
     base: Annotated[int | None, typer.Option(help="Base of the digits, 2 to 36.")] = None,
+    tables: Annotated[
+        int | None, typer.Option(help="Lookup: random tables that compose, instead of t1 to t6.")
+    ] = None,
+    tables_seed: Annotated[int | None, typer.Option(help="Lookup: seed of random tables.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="SCAN, CFQ: the folder of the public files.")
+    ] = None,
     preset: Annotated[str, typer.Option(help="small (minutes on a CPU) or paper.")] = "small",
     seed: Seed = 0,
     digits: Annotated[
@@ -99,9 +107,14 @@ def train(
         "feedforward": feedforward,
         "dropout": dropout,
     }
+    options = {
+        "tables": tables,
+        "seed": tables_seed,
+        "data": None if data is None else str(data.resolve()),
+    }
     if resume is not None:
         begun = {"seed": 0, "preset": "small"}
-        given = {**overrides, "preset": preset, "base": base, "out": out}
+        given = {**overrides, **options, "preset": preset, "base": base, "out": out}
         if any(value not in (None, begun.get(name)) for name, value in given.items()):
             raise UsageError("--resume goes on as the run began: leave out the other options")
         run = Run.open(resume)
@@ -119,7 +132,14 @@ def train(
         steps_in_all = steps or (known[1].steps if known else 1)
         with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
             run = stages.train(
-                task, base=base, preset=preset, out=out, device=device, on_step=step, **chosen
+                task,
+                base=base,
+                task_options=options,
+                preset=preset,
+                out=out,
+                device=device,
+                on_step=step,
+                **chosen,
             )
     report(run, quiet, as_json)
 
@@ -133,7 +153,7 @@ def report(run: Any, quiet: bool, as_json: bool) -> None:
     accuracy = result["validation_accuracy"]
     console.say(
         f"{run}: {accuracy} % of {result['validation_samples']} held-out problems of "
-        f"{run.config.train.length} digits after {result['steps']} steps, "
+        f"{run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s",
         quiet,
     )

@@ -22,6 +22,7 @@ UNIFORM_LIMIT = 2**20
 class Arithmetic(Task):
     """A rule on one operand, or on two with an operator between them."""
 
+    options = ("base",)
     laws = ("uniform", "balanced", "carry", "mixed")
     operator: ClassVar[str | None] = None
     default_base: ClassVar[int] = 10

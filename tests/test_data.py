@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from abc_calib.data import Batch, Format, Source, Split
 from abc_calib.errors import UsageError
 from abc_calib.vocabulary import Vocabulary
-from tasks import TASKS, Digits, get_task
+from tasks import ARITHMETIC, Digits, get_task
 
 
 def texts(ids: torch.Tensor, vocabulary: Vocabulary) -> list[str]:
@@ -109,7 +109,7 @@ def test_an_operand_wider_than_the_format_is_refused():
 
 
 @given(
-    st.sampled_from(list(TASKS)),
+    st.sampled_from(list(ARITHMETIC)),
     st.integers(2, 36),
     st.sampled_from(["free", "fixed:9"]),
     st.sampled_from(["uniform", "balanced", "carry", "mixed"]),
@@ -233,7 +233,9 @@ def test_beyond_the_training_length_test_sets_do_not_depend_on_the_run():
     assert short[0] != short[1]
 
 
-@given(st.sampled_from(list(TASKS)), st.integers(1, 60), st.sampled_from(["balanced", "carry"]))
+@given(
+    st.sampled_from(list(ARITHMETIC)), st.integers(1, 60), st.sampled_from(["balanced", "carry"])
+)
 def test_test_sets_have_exactly_the_asked_length(name, length, law):
     source = source_of(name, 2 if name == "parity" else 10, 1)
     batch = source.test(length, 7, law)

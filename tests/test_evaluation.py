@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from abc_calib import evaluation
-from abc_calib.data import Batch
+from abc_calib.data import Batch, default_samples
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import (
-    default_samples,
     evaluate,
     exact_matches,
     greedy_decode,

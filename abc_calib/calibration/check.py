@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from abc_calib.calibration.lines import LineBias
-from abc_calib.data import Source
+from abc_calib.data import Data
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
 from abc_calib.training import fit_briefly
@@ -38,7 +38,7 @@ class Check:
 def choose(
     candidates: Iterable[tuple[float, LineBias]],
     model: Any,
-    source: Source,
+    source: Data,
     on_check: Callable[[Check], None] = lambda _: None,
 ) -> tuple[LineBias, list[Check]]:
     """The first candidate that carries over (99.5 %), or else the best; and how each did."""
@@ -63,10 +63,10 @@ def choose(
     return tried[best], checks
 
 
-def carries_over(bias: LineBias, vanilla: Any, source: Source) -> float:
+def carries_over(bias: LineBias, vanilla: Any, source: Data) -> float:
     """Exact match on the longer training lengths after training on the shorter ones only."""
     shorter = max(1, source.length * 2 // 3)
-    short = Source(source.task, source.layout, source.seed, source.law, shorter)
+    short = source.shortened(shorter)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(source.seed)
         model: Any = AbcTransformer(AbcConfig(**{**vanilla.config.to_dict(), "scheme": "none"}))
@@ -75,7 +75,7 @@ def carries_over(bias: LineBias, vanilla: Any, source: Source) -> float:
         fit_briefly(model, short, STEPS)
     right = [
         exact_matches(model, source.test(length, JUDGED, law)).float().mean()
-        for length in range(shorter + 1, source.length + 1)
-        for law in ("balanced", "carry")
+        for length in range(short.length + 1, source.length + 1)
+        for law in source.tests.values()
     ]
     return float(torch.stack(right).mean()) if right else 1.0

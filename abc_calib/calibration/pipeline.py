@@ -14,7 +14,7 @@ from abc_calib.calibration.check import Check, choose
 from abc_calib.calibration.lines import Heads, Line, LineBias, Site
 from abc_calib.calibration.mean import line_means, mean_lines
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import Source
+from abc_calib.data import Data
 from abc_calib.errors import AbcError
 
 CALIBRATION_STEP = 2**31
@@ -59,7 +59,7 @@ class Calibration:
 
 def calibrate(
     model: Any,
-    source: Source,
+    source: Data,
     options: CalibrationOptions,
     force: bool = False,
     on_check: OnCheck = lambda _: None,
@@ -89,7 +89,7 @@ def calibrate(
     return Calibration(bias, attention, table, checks, len(correct), accuracy)
 
 
-def full_length(source: Source, samples: int, model: Any) -> Any:
+def full_length(source: Data, samples: int, model: Any) -> Any:
     """Correct training samples of one shape, operands of the full training length."""
     batch = source.training(CALIBRATION_STEP + 1, samples, exact=True)
     correct, _ = correct_samples(model, batch)
@@ -123,7 +123,7 @@ THRESHOLDS = (0.4, 0.3, 0.2, 0.1)
 
 
 def _by_nnls(
-    model: Any, source: Source, correct: Any, options: CalibrationOptions, on_check: OnCheck
+    model: Any, source: Data, correct: Any, options: CalibrationOptions, on_check: OnCheck
 ) -> tuple[LineBias, list[LineRow], list[Check]]:
     """The default fit: segment lines by non-negative least squares, each layer its own."""
     segments = source.segments

@@ -20,13 +20,20 @@ from __future__ import annotations
 
 from abc_calib.calibration.lines import Heads, Line, LineBias, Site
 from abc_calib.config import ModelOptions
-from abc_calib.data import Source
+from abc_calib.data import Data, Source
 from abc_calib.errors import UsageError
 
 
-def check_window(window: int | None, source: Source) -> None:
-    """Raise ``UsageError`` for a window on operands that stand one after another."""
-    if window is not None and source.segments > 1 and not source.layout.aligned:
+def check_window(window: int | None, source: Data) -> None:
+    """Raise ``UsageError`` for a window on operands that stand one after another, or on words."""
+    if window is None:
+        return
+    if not isinstance(source, Source):
+        raise UsageError(
+            f"window = {window}: a window follows an answer that is read from the last digit, and "
+            f"{source.task.name} has none; leave it out"
+        )
+    if source.segments > 1 and not source.layout.aligned:
         raise UsageError(
             f"window = {window} on {source.task.name} in format {source.layout.text}: a window "
             "follows one line, and the operands stand one after another; choose the format "
@@ -51,7 +58,7 @@ def window_lines(site: Site, window: int, segment: int, column: int) -> tuple[Li
     return tuple(Line("anti", segment, offset, step=column) for offset in offsets)
 
 
-def window_bias(options: ModelOptions, source: Source) -> LineBias:
+def window_bias(options: ModelOptions, source: Data) -> LineBias:
     """The window of ``options`` for a model that reads ``source``, alike in all heads and layers.
 
     Raises ``UsageError`` where the source's operands stand one after another.

@@ -12,12 +12,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from abc_calib.calibration.lines import SITES, Heads, LineBias, Site
+from abc_calib.data import Format
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.biases import CLOSED, Frame, LayerBias
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
 from abc_calib.reporting.labels import Layout, read_labels, written_labels
 from abc_calib.reporting.style import check_formats, make_folder, save_figure
 from abc_calib.runs import Run, write_atomically
+from tasks import TokenTask
 
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
@@ -265,10 +267,13 @@ def _problems(
     run: Run, attention: dict[Site, np.ndarray], extend_to: int
 ) -> tuple[Problem, Problem]:
     """The problem that was averaged over, and the one that the bias is drawn for."""
-    layout = run.source.layout
+    steps, keys = attention["cross"].shape[-2:]
+    if isinstance(run.task, TokenTask):
+        near, far = (Layout((words,), words=True) for words in (keys - 2, extend_to))
+        return Problem(near, steps), Problem(far, 1 + (steps - 1) * extend_to // (keys - 2))
+    layout = Format(run.config.train.format)
     near = Layout.of(run.task, run.source.length, layout.width, layout.aligned)
     far = Layout.of(run.task, extend_to, layout.width, layout.aligned)
-    steps, keys = attention["cross"].shape[-2:]
     if keys != near.keys:
         raise AbcError(
             f"{run}: attention over {keys} source tokens, but {run.task.name} of "

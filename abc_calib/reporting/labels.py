@@ -23,11 +23,13 @@ class Layout:
 
     ``aligned``: the operator first, then the digits of all operands column by column; an operand
     of one digit stands in every column.
+    The ``words`` of a token task are one operand, and counted from its first, from 0.
     """
 
     widths: tuple[int, ...]
     operator: str | None = None
     aligned: bool = False
+    words: bool = False
 
     @classmethod
     def of(
@@ -66,6 +68,8 @@ class Layout:
 
     def source_labels(self) -> list[str]:
         """One label a key, such as ``$ a2 a1 + b2 b1 &``."""
+        if self.words:
+            return [SOS, *map(str, range(self.digits)), EOS]
         labels = [SOS]
         if self.aligned:
             labels.append(self.operator or "")

@@ -17,20 +17,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field
 
 from abc_calib.config import CalibrationOptions, ModelOptions, Options, RunConfig, TrainOptions
-from abc_calib.data import Format
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import LAWS, default_samples
 from abc_calib.runs import Run, runs_root
 from abc_calib.stages import plan_calibration, plan_training
 from abc_calib.training import build_model
-from abc_calib.vocabulary import Vocabulary
-from tasks import get_task
 
 NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""
@@ -109,22 +105,26 @@ class Job(Options):
 
     def samples(self, test: Test) -> int:
         """How many samples a test has: no more than there are numbers of that length."""
-        return min(test.n, default_samples(self.config.base, test.length))
+        return min(test.n, self.source.test_size(test.length))
+
+    @cached_property
+    def source(self) -> Data:
+        """The data that it trains and is tested on."""
+        return Run.draft(self.config).source
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
-        task = get_task(self.config.task, base=self.config.base)
-        layout = Format(self.config.train.format)
+        source = self.source
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            build_model(self.config.model, Vocabulary(task), 0)
-        laws = {self.config.train.law: self.config.train.length}
+            build_model(self.config.model, source.vocabulary, 0)
+        source.training(0, 1)
+        longest: dict[str, int] = {}
         for test in self.tests:
-            if test.set not in LAWS:
-                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(LAWS)}")
-            laws[LAWS[test.set]] = max(test.length, laws.get(LAWS[test.set], 1))
-        for law, length in laws.items():
-            problems = task.sample(np.random.default_rng(0), 1, length, law, exact=True)
-            layout.lay_out(task, Vocabulary(task), problems)
+            if test.set not in source.tests:
+                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(source.tests)}")
+            longest[test.set] = max(test.length, longest.get(test.set, 1))
+        for kind, length in longest.items():
+            source.test(length, 1, source.tests[kind])
 
     # Its folder
 

@@ -1,0 +1,266 @@
+"""The copy family of Ray Chowdhury & Caragea (2023), section 2 and appendix A.
+
+Sources are digits, independent and uniform. A length counts the side that is not repeated
+(``dedupe``: the runs drawn; ``posretrieve``: the source). In the tasks with repetition a digit
+stands once if it is 3 or less, three times from 4 to 6, five times from 7 on.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from itertools import groupby
+
+import numpy as np
+
+from tasks.base import TaskError
+from tasks.tokens import EOS, Pairs, Tokens, TokenTask, from_flat
+
+REPEATS = np.array([1, 1, 1, 1, 3, 3, 3, 5, 5, 5])
+"""How often each digit stands where digits are repeated."""
+RUNS = np.array([1, 3, 5])
+"""Lengths of a run in ``dedupe``."""
+TRAINING, SMALL = 10_001, 2_001
+"""Pairs of the training set and of the others, as in the public code."""
+DATA_SEED = 20230
+"""The published sets have no seed; ours are always the same."""
+
+
+class Copying(TokenTask):
+    """What the tasks of the family share: drawing digits, sets of distinct sources."""
+
+    symbols = tuple("0123456789")
+    inputs = symbols
+    shortest = 5
+    train_length = 10
+    splits = ("train", "dev", "iid", "test_N")
+
+    @abstractmethod
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        """Sources and targets for the digits that were drawn."""
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str = "uniform",
+        exact: bool = False,
+    ) -> Pairs:
+        self.check(length, law, 1)
+        low = length if exact else min(self.shortest, length)
+        return self._between(rng, n, low, length)
+
+    def _between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        lengths = rng.integers(low, high + 1, n)
+        digits = rng.integers(0, 10, int(lengths.sum()), np.int16)
+        return self.pairs(rng, from_flat(digits, lengths))
+
+    # The sets of the paper
+
+    def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
+        """``n`` pairs without a source twice, or as many as a few draws give."""
+        rng = np.random.default_rng([DATA_SEED, kind, low, high])
+        drawn = self._between(rng, n + n // 4 + 64, low, high)
+        inside = np.where(drawn.source.inside, drawn.source.values, -1)
+        _, first = np.unique(inside, axis=0, return_index=True)
+        return drawn.take(np.sort(first)[:n])
+
+    def split(self, name: str) -> Pairs:
+        length = self.train_length
+        if name == "train":
+            return self.training_set(length)
+        if name == "dev":
+            return self.longer_set(length)
+        if name == "iid":
+            return self.held_out_set(length)
+        number = re.fullmatch(r"test_([1-9]\d*)", name)
+        if number is None:
+            raise self.no_split(name)
+        return self.test_set(int(number[1]), SMALL, 0)
+
+    def training_set(self, length: int) -> Pairs:
+        return self._distinct(0, TRAINING, min(self.shortest, length), length)
+
+    def held_out_set(self, length: int) -> Pairs:
+        """Of the training lengths; as in the paper, not checked against the training set."""
+        return self._distinct(1, SMALL, min(self.shortest, length), length)
+
+    def longer_set(self, length: int) -> Pairs:
+        return self._distinct(2, SMALL, length, length + 5)
+
+    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+        rng = np.random.default_rng([seed, 3, length])
+        return self.sample(rng, n, length, exact=True)
+
+    @property
+    def usage(self) -> str:
+        return "digits separated by spaces, as in '4 7 9 8'"
+
+
+class Copy(Copying):
+    """The same again: ``4 7 9 8 -> 4 7 9 8``."""
+
+    name = "copy"
+
+    def solve(self, source: str) -> str:
+        return " ".join(self.words(source))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(drawn, drawn)
+
+    def gold_attention(self, source: str) -> list[int]:
+        return list(range(len(self.words(source))))
+
+
+class ReverseCopy(Copying):
+    """Backwards: ``4 7 9 8 -> 8 9 7 4``."""
+
+    name = "reverse_copy"
+
+    def solve(self, source: str) -> str:
+        return " ".join(reversed(self.words(source)))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(drawn, drawn.reversed())
+
+    def gold_attention(self, source: str) -> list[int]:
+        return list(range(len(self.words(source))))[::-1]
+
+
+def repeated(digits: Tokens) -> Tokens:
+    """Each digit as often as ``REPEATS`` says."""
+    times = np.where(digits.inside, REPEATS[digits.values], 0)
+    return from_flat(np.repeat(digits.flat, times[digits.inside]), times.sum(1))
+
+
+class ReCopy(Copying):
+    """Each digit once, three or five times: ``3 5 -> 3 5 5 5``."""
+
+    name = "recopy"
+
+    def solve(self, source: str) -> str:
+        return " ".join(w for w in self.words(source) for _ in range(REPEATS[int(w)]))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(drawn, repeated(drawn))
+
+    def gold_attention(self, source: str) -> list[int]:
+        words = self.words(source)
+        return [i for i, word in enumerate(words) for _ in range(REPEATS[int(word)])]
+
+
+class ReverseReCopy(Copying):
+    """The same backwards: ``3 5 -> 5 5 5 3``."""
+
+    name = "reverse_recopy"
+
+    def solve(self, source: str) -> str:
+        return " ".join(w for w in reversed(self.words(source)) for _ in range(REPEATS[int(w)]))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(drawn, repeated(drawn.reversed()))
+
+    def gold_attention(self, source: str) -> list[int]:
+        words = self.words(source)
+        backwards = reversed(list(enumerate(words)))
+        return [i for i, word in backwards for _ in range(REPEATS[int(word)])]
+
+
+class InvReCopy(Copying):
+    """ReCopy undone: ``3 5 5 5 -> 3 5``."""
+
+    name = "inv_recopy"
+
+    def chunks(self, source: str) -> list[tuple[str, int]]:
+        """Each digit of the answer and the first place of its repetitions in the source."""
+        found: list[tuple[str, int]] = []
+        start = 0
+        for word, run in groupby(self.words(source)):
+            count, times = len(list(run)), int(REPEATS[int(word)])
+            if count % times:
+                raise TaskError(
+                    f"{source!r}: {word} stands {count} times in a row, and {self.name} takes it "
+                    f"{times} times for each {word} of the answer"
+                )
+            found += [(word, start + i) for i in range(0, count, times)]
+            start += count
+        return found
+
+    def solve(self, source: str) -> str:
+        return " ".join(word for word, _ in self.chunks(source))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(repeated(drawn), drawn)
+
+    def gold_attention(self, source: str) -> list[int]:
+        return [start for _, start in self.chunks(source)]
+
+    @property
+    def usage(self) -> str:
+        return "digits repeated as recopy does, as in '3 5 5 5'"
+
+
+class InvReverseReCopy(InvReCopy):
+    """Reverse ReCopy undone: ``5 5 5 3 -> 3 5``."""
+
+    name = "inv_reverse_recopy"
+
+    def chunks(self, source: str) -> list[tuple[str, int]]:
+        return super().chunks(source)[::-1]
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        return Pairs(repeated(drawn.reversed()), drawn)
+
+    @property
+    def usage(self) -> str:
+        return "digits repeated as reverse_recopy does, as in '5 5 5 3'"
+
+
+class DeDupe(Copying):
+    """One digit a run: ``0 0 0 5 5 5 5 5 -> 0 5``.
+
+    As published, the source that a model reads ends with a literal ``<eos>``.
+    """
+
+    name = "dedupe"
+    closes_source = True
+
+    def solve(self, source: str) -> str:
+        return " ".join(word for word, _ in groupby(self.words(source)))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)
+        source = from_flat(np.repeat(drawn.flat, times[drawn.inside]), times.sum(1))
+        new = drawn.inside.copy()
+        new[:, 1:] &= drawn.values[:, 1:] != drawn.values[:, :-1]
+        return Pairs(source, from_flat(drawn.values[new], new.sum(1)))
+
+    def gold_attention(self, source: str) -> list[int]:
+        words = self.words(source)
+        return [i for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
+
+    @property
+    def usage(self) -> str:
+        return f"digits in runs, as in '0 0 0 5 {EOS}'"
+
+
+class PosRetrieve(Copying):
+    """What stands at the place that each digit names: ``1 0 7 -> 1 : 0 ; 0 : 1 ; 7 : n/a ;``."""
+
+    name = "posretrieve"
+    symbols = (*Copying.symbols, "n/a", ":", ";")
+
+    def solve(self, source: str) -> str:
+        words = self.words(source)
+        found = [words[int(w)] if int(w) < len(words) else "n/a" for w in words]
+        return " ".join(f"{w} : {x} ;" for w, x in zip(words, found, strict=True))
+
+    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+        missing, colon, end = (self.symbols.index(s) for s in ("n/a", ":", ";"))
+        places = np.minimum(drawn.values, max(drawn.values.shape[1] - 1, 0))
+        found = np.take_along_axis(drawn.values, places.astype(np.int64), 1)
+        found = np.where(drawn.values < drawn.lengths[:, None], found, missing)
+        marks = np.ones_like(drawn.values)
+        parts = np.stack([drawn.values, marks * colon, found, marks * end], axis=2)
+        return Pairs(drawn, from_flat(parts[drawn.inside].reshape(-1), 4 * drawn.lengths))

@@ -1,0 +1,296 @@
+"""Long lookup tables: apply tables to a 3-bit string, one after another, writing every result.
+
+The tasks and sets of Dubois et al. (2020), section 4, and of the public generator of long
+lookup tables. A length counts the words of a source without noise: the string, k tables and
+the full stop, so k + 2; training has k from 1 to 4. Six tables compose, two more occur only
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from tasks.base import TaskError
+from tasks.lookup_sets import Chains, LookupSets
+from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join, stack_pairs
+
+STRINGS = tuple(f"{number:03b}" for number in range(8))
+ALONE = 2
+"""Tables that are never composed in training; they are the last ones."""
+MOST_NOISE = 9
+STOP, START = ".", "!"
+
+
+def published_tables() -> np.ndarray:
+    """The eight published tables as ``(8, 8)`` outputs by table and input."""
+    text = json.loads((Path(__file__).parent / "lookup_tables.json").read_text())
+    return np.array([[int(word, 2) for word in row.split()] for row in text.values()], np.int16)
+
+
+def random_tables(count: int, seed: int) -> np.ndarray:
+    """``(count, 8)`` random bijections on the strings."""
+    rng = np.random.default_rng([seed, count])
+    return np.stack([rng.permutation(8) for _ in range(count)]).astype(np.int16)
+
+
+class Lookup(TokenTask):
+    """Tables applied one after another: ``010 t3 t4 . -> 010 011 010``.
+
+    ``tables``: that many random tables that compose, drawn from ``seed``, and two more that
+    occur only alone; without it the published ones.
+    """
+
+    name = "lookup"
+    unit = "words"
+    options = ("tables", "seed")
+    shortest = 3
+    train_length = 6
+    splits = (
+        "train",
+        "train_before_new_tables",
+        "validation",
+        "heldout_inputs",
+        "heldout_compositions",
+        "heldout_tables",
+        "new_compositions",
+        "longer_seen_N",
+        "longer_incremental_N",
+        "longer_new_N",
+    )
+    marks: tuple[str, ...] = (STOP,)
+
+    def __init__(self, tables: int | None = None, seed: int = 0):
+        if tables is not None and not 1 <= tables <= 1000:
+            raise TaskError(f"{tables} tables are not possible: give 1 to 1000")
+        if seed < 0:
+            raise TaskError(f"seed {seed} is not possible: give 0 or more")
+        self.outputs = published_tables() if tables is None else random_tables(tables + ALONE, seed)
+        self.composing = len(self.outputs) - ALONE
+        names = tuple(f"t{i + 1}" for i in range(len(self.outputs)))
+        self.symbols = (*STRINGS, *names, *self.marks)
+        self.inputs = self.symbols
+
+    @property
+    def usage(self) -> str:
+        return f"a 3-bit string, tables t1 to t{len(self.outputs)} and '.', as in '010 t3 t4 .'"
+
+    # The rule
+
+    def solve(self, source: str) -> str:
+        start, tables = self.chain(self.words(source), source)
+        value = STRINGS.index(start)
+        written = [value]
+        for table in tables:
+            value = int(self.outputs[int(table[1:]) - 1, value])
+            written.append(value)
+        return " ".join(STRINGS[v] for v in written)
+
+    def words(self, source: str) -> list[str]:
+        words = super().words(source)
+        if words[-1] != STOP:
+            raise TaskError(f"{source!r} has no '.' at its end: {self.name} takes {self.usage}")
+        return words
+
+    def places(self, words: list[str], source: str) -> list[int]:
+        """Which words are the string and the tables that count, in the order of the rule."""
+        return list(range(len(words) - 1))
+
+    def chain(self, words: list[str], source: str) -> tuple[str, list[str]]:
+        """The string and the tables that are applied to it, in order; ``TaskError`` if none."""
+        kept = [words[place] for place in self.places(words, source)]
+        if not kept or kept[0] not in STRINGS or any(w[0] != "t" for w in kept[1:]):
+            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+        return kept[0], kept[1:]
+
+    def gold_attention(self, source: str) -> list[int]:
+        """The word of each result, and the full stop for the end."""
+        words = self.words(source)
+        self.chain(words, source)
+        return [*self.places(words, source), len(words) - 1]
+
+    # In bulk
+
+    def pairs(self, chains: Chains, rng: np.random.Generator) -> Pairs:
+        """Sources and targets of ``chains``."""
+        values = [chains.start]
+        for step in range(chains.tables.values.shape[1]):
+            values.append(self.outputs[chains.tables.values[:, step], values[-1]])
+        target = Tokens(np.stack(values, 1).astype(np.int16), chains.tables.lengths + 1)
+        tables = Tokens(chains.tables.values + len(STRINGS), chains.tables.lengths)
+        return Pairs(self.source(column(chains.start), tables, rng), target)
+
+    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+        """The source of each row; all numbers are tokens."""
+        return join(start, tables, self._mark(STOP, len(start)))
+
+    def _mark(self, mark: str, n: int) -> Tokens:
+        return column(np.full(n, self.symbols.index(mark)))
+
+    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+        """Random tables that compose."""
+        flat = rng.integers(0, self.composing, int(lengths.sum())) + len(STRINGS)
+        return from_flat(flat, lengths)
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str = "uniform",
+        exact: bool = False,
+    ) -> Pairs:
+        self.check(length, law, self.shortest)
+        counts = rng.integers(length if exact else self.shortest, length + 1, n) - 2
+        tables = rng.integers(0, self.composing, int(counts.sum()))
+        start = rng.integers(0, len(STRINGS), n)
+        return self.pairs(Chains(start, from_flat(tables, counts)), rng)
+
+    # The sets
+
+    @cached_property
+    def sets(self) -> LookupSets:
+        return LookupSets(self.composing, ALONE)
+
+    def split(self, name: str) -> Pairs:
+        chains = self.sets.named(name)
+        if chains is None:
+            raise self.no_split(name)
+        return self.pairs(chains, np.random.default_rng([123, *name.encode()]))
+
+    def training_set(self, length: int) -> Pairs:
+        pairs = self.split("train")
+        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+
+    def held_out_set(self, length: int) -> Pairs:
+        pairs = self.split("validation")
+        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+
+    def longer_set(self, length: int) -> Pairs:
+        """Validation and 500 of the first longer set, as Ray Chowdhury & Caragea choose by."""
+        longer = self.split("longer_seen_1").take(self._chosen)
+        return stack_pairs([self.split("validation"), longer])
+
+    @cached_property
+    def _chosen(self) -> np.ndarray:
+        size = len(self.sets.named("longer_seen_1"))  # type: ignore[arg-type]
+        return np.random.default_rng(500).permutation(size)[:500]
+
+    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+        """Held-out inputs at the longest training length, the published longer sets (without the
+        500 that models are chosen by), beyond them fresh ones."""
+        beyond = length - self.train_length
+        if beyond > 5 or beyond < 0 or (beyond and self.composing > 6):
+            return self.sample(np.random.default_rng([seed, 3, length]), n, length, exact=True)
+        pairs = self.split(f"longer_seen_{beyond}" if beyond else "heldout_inputs")
+        if beyond == 1:
+            pairs = pairs.take(np.setdiff1d(np.arange(len(pairs)), self._chosen))
+        order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
+        return pairs.take(order[:n])
+
+
+class ReverseLookup(Lookup):
+    """Tables written before the string and applied from the last: ``t4 t3 010 .``."""
+
+    name = "reverse_lookup"
+
+    @property
+    def usage(self) -> str:
+        return f"tables t1 to t{len(self.outputs)}, a 3-bit string and '.', as in 't4 t3 010 .'"
+
+    def places(self, words: list[str], source: str) -> list[int]:
+        return list(range(len(words) - 2, -1, -1))
+
+    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+        return join(tables.reversed(), start, self._mark(STOP, len(start)))
+
+
+class NoisySingle(Lookup):
+    """Noise up to a mark that starts the tables: ``001 t4 ! t1 . -> 001 001``."""
+
+    name = "noisy_lookup_single"
+    marks = (STOP, START)
+
+    @property
+    def usage(self) -> str:
+        return "a 3-bit string, noise, '!', tables and '.', as in '001 t4 ! t1 .'"
+
+    def places(self, words: list[str], source: str) -> list[int]:
+        if START not in words:
+            raise TaskError(f"{source!r} has no '!': {self.name} takes {self.usage}")
+        if words.count(START) > 1 and type(self) is NoisySingle:
+            raise TaskError(f"{source!r} has more than one '!': noisy_lookup_multi takes those")
+        last = len(words) - 1 - words[::-1].index(START)
+        return [0, *range(last + 1, len(words) - 1)]
+
+    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+        n = len(start)
+        noise = self.noise(rng.integers(0, MOST_NOISE + 1, n), rng)
+        return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
+
+    def noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+        """What stands before the last mark."""
+        return self._noise(lengths, rng)
+
+
+class NoisyMulti(NoisySingle):
+    """Only the last of several marks starts the tables: ``001 ! t5 ! t1 . -> 001 001``."""
+
+    name = "noisy_lookup_multi"
+
+    def noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+        noise = self._noise(lengths, rng)
+        marked = np.floor(rng.random(len(lengths)) * lengths)  # 0 .. m-1 of the m
+        order = np.where(noise.inside, rng.random(noise.values.shape), 2.0)
+        rank = order.argsort(1).argsort(1)
+        values = np.where(rank < marked[:, None], self.symbols.index(START), noise.values)
+        return Tokens(values.astype(np.int16), lengths)
+
+
+class IntermediateNoise(Lookup):
+    """Noise before, between and behind the tables: ``000 t5 t1 t2 . -> 000 011``."""
+
+    name = "intermediate_noise"
+
+    @property
+    def usage(self) -> str:
+        return "a 3-bit string, then noise and a table in turn, noise and '.': '000 t5 t1 t2 .'"
+
+    def places(self, words: list[str], source: str) -> list[int]:
+        if len(words) % 2 == 0 or any(w[0] != "t" for w in words[1:-1]):
+            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+        return list(range(0, len(words) - 1, 2))
+
+    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+        n = len(start)
+        noise = self._noise(tables.lengths + 1, rng)
+        mixed = np.zeros((n, 2 * noise.values.shape[1]), np.int16)
+        mixed[:, ::2] = noise.values
+        mixed[:, 1 : 2 * tables.values.shape[1] : 2] = tables.values
+        return join(start, Tokens(mixed, 2 * tables.lengths + 1), self._mark(STOP, n))
+
+
+class OneShot(Lookup):
+    """Lookup in which two tables appear late, and only alone: ``010 t7 . -> 010 001``."""
+
+    name = "lookup_one_shot"
+
+    def training_set(self, length: int) -> Pairs:
+        """As lookup, without the late tables: ``late_set`` has them."""
+        pairs = self.split("train_before_new_tables")
+        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+
+    def late_set(self, length: int) -> Pairs:
+        """What training goes on with."""
+        return super().training_set(length)
+
+    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+        """At the longest training length, compositions of the late tables with the others."""
+        if length != self.train_length:
+            return super().test_set(length, n, seed)
+        pairs = self.split("heldout_tables")
+        order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
+        return pairs.take(order[:n])

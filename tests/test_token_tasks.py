@@ -1,0 +1,436 @@
+"""Tasks on tokens: worked examples, brute force, the papers' sets, and bad input."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks import TOKEN_TASKS, Pairs, TaskError, get_task
+from tasks.lookup import Lookup, published_tables
+
+COPYING = [name for name, kind in TOKEN_TASKS.items() if kind.__module__ == "tasks.copying"]
+LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookup)]
+DIGITS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+
+
+def spaced(words: list) -> str:
+    return " ".join(map(str, words))
+
+
+def times(digit: int) -> int:
+    return 1 if digit <= 3 else 3 if digit <= 6 else 5
+
+
+# Worked examples of the papers
+
+X4, X7, X8, X9 = "4 4 4", "7 7 7 7 7", "8 8 8 8 8", "9 9 9 9 9"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "answer"),
+    [
+        ("copy", "4 7 9 8", "4 7 9 8"),
+        ("reverse_copy", "4 7 9 8", "8 9 7 4"),
+        ("reverse_copy", "3 5", "5 3"),
+        ("recopy", "4 7 9 8", f"{X4} {X7} {X9} {X8}"),
+        ("recopy", "3 5", "3 5 5 5"),
+        ("reverse_recopy", "4 7 9 8", f"{X8} {X9} {X7} {X4}"),
+        ("reverse_recopy", "3 5", "5 5 5 3"),
+        ("inv_recopy", f"{X4} {X7} {X9} {X8}", "4 7 9 8"),
+        ("inv_recopy", "4 4 4 4 4 4", "4 4"),
+        ("inv_reverse_recopy", f"{X8} {X9} {X7} {X4}", "4 7 9 8"),
+        ("inv_reverse_recopy", "5 5 5 3", "3 5"),
+        ("dedupe", "0 0 0 5 5 5 5 5 <eos>", "0 5"),
+        ("dedupe", "4 4 4 4 2", "4 2"),
+        ("posretrieve", "9 0 1 2 4", "9 : n/a ; 0 : 9 ; 1 : 0 ; 2 : 1 ; 4 : 4 ;"),
+        ("lookup", "000 t1 .", "000 011"),
+        ("lookup", "010 t3 t4 t2 t6 t1 .", "010 011 010 011 001 001"),
+        ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", "010 011 010 011 001 001"),
+        ("reverse_lookup", "t1 000 .", "000 011"),
+        ("noisy_lookup_single", "001 t4 ! t1 .", "001 001"),
+        ("noisy_lookup_single", "000 ! t1 .", "000 011"),
+        ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", "000 011"),
+        ("noisy_lookup_multi", "001 ! t5 ! t1 .", "001 001"),
+        ("intermediate_noise", "000 t5 t1 t2 .", "000 011"),
+        ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", "010 011 010"),
+        ("lookup_one_shot", "010 t3 t4 .", "010 011 010"),
+        ("scan", "walk", "I_WALK"),
+        ("scan", "turn left twice <eos>", "I_TURN_LEFT I_TURN_LEFT"),
+        ("scan", "jump twice and walk", "I_JUMP I_JUMP I_WALK"),
+        ("scan", "walk after look opposite right", "I_TURN_RIGHT I_TURN_RIGHT I_LOOK I_WALK"),
+        ("scan", "run around left", spaced(["I_TURN_LEFT I_RUN"] * 4)),
+        ("scan", "turn around right thrice", spaced(["I_TURN_RIGHT"] * 12)),
+    ],
+)
+def test_worked_examples(name, source, answer):
+    assert get_task(name).solve(source) == answer
+
+
+def test_posretrieve_as_in_the_paper():
+    answer = get_task("posretrieve").solve("5 4 2 7 9 6 9 5 7 3")
+    assert answer.startswith("5 : 6 ; 4 : 9 ; 2 : 2 ; 7 : 5 ; 9 : 3 ;")
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "gold"),
+    [
+        ("lookup", "010 t3 t4 t2 t6 t1 .", [0, 1, 2, 3, 4, 5, 6]),
+        ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", [5, 4, 3, 2, 1, 0, 6]),
+        ("noisy_lookup_single", "001 t4 ! t1 .", [0, 3, 4]),
+        ("noisy_lookup_single", "000 ! t1 .", [0, 2, 3]),
+        ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", [0, 5, 6]),
+        ("noisy_lookup_multi", "001 ! t5 ! t1 .", [0, 4, 5]),
+        ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", [0, 2, 4, 6]),
+        ("copy", "4 7 9", [0, 1, 2]),
+        ("reverse_copy", "4 7 9", [2, 1, 0]),
+        ("recopy", "3 5", [0, 1, 1, 1]),
+        ("reverse_recopy", "3 5", [1, 1, 1, 0]),
+        ("inv_recopy", "3 5 5 5 5 5 5", [0, 1, 4]),
+        ("inv_reverse_recopy", "5 5 5 3", [3, 0]),
+        ("dedupe", "0 0 0 5 5 <eos>", [0, 3]),
+    ],
+)
+def test_gold_attention(name, source, gold):
+    assert get_task(name).gold_attention(source) == gold
+
+
+@pytest.mark.parametrize("name", ["posretrieve", "scan"])
+def test_no_gold_attention(name):
+    with pytest.raises(TaskError, match=f"{name} has no gold attention"):
+        get_task(name).gold_attention("1 2" if name == "posretrieve" else "walk")
+
+
+# By brute force
+
+
+@given(DIGITS)
+def test_the_copy_family_against_plain_lists(digits):
+    repeats = [d for d in digits for _ in range(times(d))]
+    backwards = [d for d in digits[::-1] for _ in range(times(d))]
+    found = {n: get_task(n).solve(spaced(digits)) for n in COPYING if "inv" not in n}
+    assert found["copy"] == spaced(digits)
+    assert found["reverse_copy"] == spaced(digits[::-1])
+    assert found["recopy"] == spaced(repeats)
+    assert found["reverse_recopy"] == spaced(backwards)
+    assert get_task("inv_recopy").solve(spaced(repeats)) == spaced(digits)
+    assert get_task("inv_reverse_recopy").solve(spaced(backwards)) == spaced(digits)
+    kept = [d for i, d in enumerate(digits) if i == 0 or digits[i - 1] != d]
+    assert found["dedupe"] == spaced(kept)
+    asked = [f"{d} : {digits[d] if d < len(digits) else 'n/a'} ;" for d in digits]
+    assert found["posretrieve"] == spaced(asked)
+
+
+@given(st.integers(0, 7), st.lists(st.integers(1, 8), min_size=1, max_size=12), st.data())
+def test_lookup_against_the_published_file(start, tables, data):
+    outputs = json.loads((Path(__file__).parents[1] / "tasks/lookup_tables.json").read_text())
+    value, results = f"{start:03b}", [f"{start:03b}"]
+    for table in tables:
+        value = outputs[f"t{table}"].split()[int(value, 2)]
+        results.append(value)
+    names = [f"t{table}" for table in tables]
+    answer = " ".join(results)
+    assert get_task("lookup").solve(spaced([results[0], *names, "."])) == answer
+    assert get_task("reverse_lookup").solve(spaced([*names[::-1], results[0], "."])) == answer
+    noise = data.draw(st.lists(st.sampled_from(["t1", "t6", "!"]), max_size=9))
+    noisy = spaced([results[0], *noise, "!", *names, "."])
+    assert get_task("noisy_lookup_multi").solve(noisy) == answer
+
+
+@pytest.mark.parametrize("name", [n for n in TOKEN_TASKS if n != "cfq"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_samples_agree_with_the_rule(name, exact):
+    task = get_task(name)
+    pairs = task.sample(np.random.default_rng(3), 97, 9, exact=exact)
+    assert len(pairs) == 97
+    for row in range(97):
+        source = task.write(pairs, row)
+        assert task.solve(source) == task.text(pairs.target.row(row))
+        parsed = task.parse(source)
+        assert (parsed.source.row(0) == pairs.source.row(row)).all()
+        assert (parsed.target.row(0) == pairs.target.row(row)).all()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in TOKEN_TASKS if n not in ("cfq", "posretrieve", "scan")]
+)
+def test_gold_attention_names_the_word_that_is_written(name):
+    """In the copy family the word itself; in lookup the string or a table, then the stop."""
+    task = get_task(name)
+    pairs = task.sample(np.random.default_rng(5), 41, 8)
+    for row in range(41):
+        words = task.write(pairs, row).split()
+        target = task.text(pairs.target.row(row)).split()
+        gold = task.gold_attention(" ".join(words))
+        if name in COPYING:
+            assert [words[i] for i in gold] == target
+        else:
+            assert len(gold) == len(target) + 1
+            assert words[gold[0]] == target[0] and words[gold[-1]] == "."
+            assert all(words[i][0] == "t" for i in gold[1:-1])
+
+
+@pytest.mark.parametrize("name", COPYING)
+def test_copy_lengths_count_the_side_that_is_not_repeated(name):
+    task = get_task(name)
+    pairs = task.sample(np.random.default_rng(1), 500, 10)
+    lengths = {"dedupe": None, "posretrieve": pairs.source.lengths}.get(
+        name, np.minimum(pairs.source.lengths, pairs.target.lengths)
+    )
+    if lengths is not None:
+        assert set(lengths) == {5, 6, 7, 8, 9, 10}
+        exact = task.sample(np.random.default_rng(1), 50, 100, exact=True)
+        assert (np.minimum(exact.source.lengths, exact.target.lengths) == 100).all()
+
+
+def test_runs_of_dedupe_are_one_three_or_five_long_before_they_merge():
+    pairs = get_task("dedupe").sample(np.random.default_rng(1), 2000, 1, exact=True)
+    assert Counter(pairs.source.lengths.tolist()).keys() == {1, 3, 5}
+    assert (pairs.target.lengths == 1).all()
+
+
+# The papers' sets
+
+
+def sources(pairs: Pairs) -> set[tuple[int, ...]]:
+    return {tuple(pairs.source.row(i).tolist()) for i in range(len(pairs))}
+
+
+@pytest.mark.parametrize("name", COPYING)
+def test_copy_sets(name):
+    task = get_task(name)
+    sizes = {split: len(task.split(split)) for split in ("train", "dev", "iid", "test_15")}
+    assert sizes == {"train": 10_001, "dev": 2001, "iid": 2001, "test_15": 2001}
+    assert len(sources(task.split("train"))) == 10_001
+    if name == "recopy":
+        assert set(task.split("dev").source.lengths) == set(range(10, 16))
+        assert task.split("train").target.lengths.max() in range(44, 51)
+    assert sources(task.split("train")) == sources(get_task(name).split("train"))
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_lookup_sets_have_the_published_sizes(name):
+    task = get_task(name)
+
+    def counts(split: str) -> dict[int, int]:
+        return dict(Counter((task.split(split).target.lengths - 1).tolist()))
+
+    assert counts("train") == {1: 64, 2: 273, 3: 1644, 4: 7100}
+    assert counts("train_before_new_tables") == {1: 48, 2: 273, 3: 1644, 4: 7100}
+    assert counts("validation") == {2: 15, 3: 84, 4: 376}
+    assert counts("heldout_inputs") == {4: 2492}
+    assert counts("heldout_compositions") == {4: 400}
+    assert counts("heldout_tables") == {4: 5000}
+    assert counts("new_compositions") == {4: 128}
+    for beyond in range(1, 6):
+        assert counts(f"longer_seen_{beyond}") == {4 + beyond: 5000}
+
+
+def test_lookup_sets_do_not_overlap():
+    task = get_task("lookup")
+    parts = [
+        sources(task.split(name))
+        for name in ("train", "validation", "heldout_inputs", "heldout_compositions")
+    ]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 9081 + 475 + 2492 + 400
+    held = {source[1:] for source in parts[3]}
+    assert len(held) == 50
+    assert not held & {source[1:] for part in parts[:3] for source in part}
+
+
+def test_longer_lookup_sets_are_nested():
+    task = get_task("lookup")
+    for beyond in range(2, 6):
+        longer, earlier = (
+            {source[1:-1] for source in sources(task.split(f"longer_seen_{k}"))}
+            for k in (beyond, beyond - 1)
+        )
+        assert len(longer) == 625
+        assert {chain[1:] for chain in longer} == earlier
+
+
+def test_variants_hold_the_same_pairs():
+    lookup = get_task("lookup").split("longer_seen_3").target
+    for name in LOOKUPS:
+        assert (get_task(name).split("longer_seen_3").target.values == lookup.values).all()
+
+
+def test_noise_is_zero_to_nine_tables():
+    pairs = get_task("noisy_lookup_single").split("train")
+    noise = pairs.source.lengths - pairs.target.lengths - 2
+    counts = np.bincount(noise)
+    assert len(counts) == 10 and counts.min() > 800
+
+
+def test_models_are_not_tested_on_what_they_were_chosen_by():
+    task = get_task("lookup")
+    test, chosen = (sources(p) for p in (task.test_set(7, 5000, 0), task.longer_set(6)))
+    assert len(test) == 4500 and not test & chosen
+    assert len(task.longer_set(6)) == 975
+
+
+def test_random_tables_are_bijections_and_follow_from_the_seed():
+    task = get_task("lookup", tables=100, seed=4)
+    assert task.outputs.shape == (102, 8)
+    assert all(sorted(row) == list(range(8)) for row in task.outputs.tolist())
+    assert (task.outputs == get_task("lookup", tables=100, seed=4).outputs).all()
+    assert (task.outputs != get_task("lookup", tables=100, seed=5).outputs).any()
+    assert task.solve("000 t100 .").split()[1] == f"{task.outputs[99, 0]:03b}"
+    assert len(task.split("train")) > 50_000
+    assert len(published_tables()) == 8
+
+
+def test_scan_has_20910_commands_and_the_published_length_split():
+    task = get_task("scan")
+    assert len(set(task.commands())) == 20_910
+    sizes = {name: len(task.split(name)) for name in task.splits}
+    assert sizes == {"train": 13_070, "validation": 3920, "test": 3920}
+    assert task.split("train").target.lengths.max() == 22
+    test = task.split("test").target.lengths
+    assert (test.min(), test.max()) == (24, 48)
+
+
+# Files
+
+
+def write_scan(folder: Path, *train: str) -> None:
+    (folder / "tasks_train_length.txt").write_text("\n".join(train) + "\n")
+    (folder / "tasks_test_length.txt").write_text(" IN: walk twice OUT: I_WALK I_WALK\n")
+
+
+def test_scan_reads_the_public_files(tmp_path):
+    lines = [f"IN: {w} OUT: I_{w.upper()}" for w in ("walk", "run", "look", "jump")]
+    write_scan(tmp_path, *lines)
+    task = get_task("scan", data=str(tmp_path))
+    assert sum(len(task.split(name)) for name in ("train", "validation")) == 4
+    assert task.write(task.split("test"), 0) == "walk twice"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("IN: walk", "line 2: expected 'IN: command OUT: actions'"),
+        ("IN: fly OUT: I_WALK", "line 2: 'fly' is no word of SCAN"),
+        ("", "line 2: expected"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, line, message):
+    write_scan(tmp_path, "IN: walk OUT: I_WALK", line, "IN: run OUT: I_RUN")
+    with pytest.raises(TaskError, match=message):
+        get_task("scan", data=str(tmp_path)).split("train")
+
+
+SAMPLES = [
+    ("Did M1 's director produce M2?", "SELECT count(*) WHERE {\nM1 ns:film.a/ns:film.b M2 }"),
+    ("Was M0 a film", "SELECT count(*) WHERE { ns:m.0f8l9c ns:film.b M2 }"),
+    ("Was M2 a film", "SELECT count(*) WHERE { M2 a film }"),
+    ("Who was M0 ?", "SELECT DISTINCT ?x0 WHERE { ?x0 a film }"),
+]
+
+
+def write_cfq(folder: Path, **changed: object) -> Path:
+    keys = ("questionPatternModEntities", "sparqlPatternModEntities")
+    samples = [dict(zip(keys, pair, strict=True)) for pair in SAMPLES]
+    chosen = {"trainIdxs": [0, 1], "devIdxs": [2], "testIdxs": [3]}
+    (folder / "splits").mkdir(exist_ok=True)
+    (folder / "dataset.json").write_text(json.dumps(changed.get("samples", samples)))
+    text = json.dumps(changed.get("chosen", chosen))
+    (folder / "splits/query_complexity_split.json").write_text(text)
+    return folder
+
+
+def test_cfq_reads_and_prepares_local_data(tmp_path):
+    task = get_task("cfq", data=str(write_cfq(tmp_path)))
+    assert task.write(task.split("train"), 0) == "Did M1 ' s director produce M2 ?"
+    answer = task.solve("Did M1 's director produce M2?")
+    assert answer == "SELECT count ( * ) WHERE { M1 film.a/ns:film.b M2 }"
+    assert "m_0f8l9c film.b" in task.text(task.split("train").target.row(1))
+    assert task.closes_source
+    # a word that training never saw is unknown
+    assert task.write(task.split("test"), 0) == "<unk> <unk> M0 ?"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"samples": {}}, "malformed: expected a JSON list"),
+        ({"chosen": {"trainIdxs": [9]}}, "there is no sample 9, dataset.json has 4"),
+        ({"chosen": {}}, "trainIdxs has no numbers"),
+        ({"samples": [{"questionPatternModEntities": "Who?"}]}, "sample 0: no question"),
+    ],
+)
+def test_cfq_says_what_is_wrong_with_the_files(tmp_path, changed, message):
+    with pytest.raises(TaskError, match=message):
+        get_task("cfq", data=str(write_cfq(tmp_path, **changed)))
+
+
+def test_cfq_needs_a_folder(tmp_path):
+    with pytest.raises(TaskError, match="give its folder"):
+        get_task("cfq")
+    with pytest.raises(TaskError, match=r"dataset.json cannot be read"):
+        get_task("cfq", data=str(tmp_path))
+    (tmp_path / "dataset.json").write_text("[\n{,\n")
+    with pytest.raises(TaskError, match="line 2"):
+        get_task("cfq", data=str(tmp_path))
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("copy", "", "an empty source: copy takes digits"),
+        ("copy", "1 12", "'12' is no token of copy"),
+        ("copy", "1 2 <eos>", "'<eos>' is no token of copy"),
+        ("inv_recopy", "4 4", "4 stands 2 times in a row, and inv_recopy takes it 3 times"),
+        ("lookup", "010 t3 t4", "has no '.' at its end"),
+        ("lookup", "010 t9 .", "'t9' is no token of lookup: it takes a 3-bit string"),
+        ("lookup", "t3 010 .", "is no source of lookup"),
+        ("lookup", "010 t3 . t4 .", "is no source of lookup"),
+        ("reverse_lookup", "010 t3 .", "is no source of reverse_lookup"),
+        ("noisy_lookup_single", "010 t3 .", "has no '!'"),
+        ("noisy_lookup_single", "010 ! t3 ! t1 .", "noisy_lookup_multi takes those"),
+        ("intermediate_noise", "010 t3 t1 .", "is no source of intermediate_noise"),
+        ("scan", "walk walk", "outside the grammar of SCAN"),
+        ("scan", "walk and run and look", "at most one of 'and' and 'after'"),
+        ("scan", "turn", "outside the grammar"),
+        ("scan", "twice", "each part begins with"),
+        ("scan", "fly", "'fly' is no token of scan"),
+    ],
+)
+def test_bad_sources_are_refused_with_a_reason(name, source, message):
+    with pytest.raises(TaskError, match=message):
+        get_task(name).solve(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("copy", {"base": 10}, "copy has no option 'base': it takes none"),
+        ("lookup", {"data": "x"}, "it takes tables, seed"),
+        ("lookup", {"tables": 0}, "0 tables are not possible"),
+        ("lookup", {"tables": 3, "seed": -1}, "seed -1 is not possible"),
+        ("scan", {"data": "/no/such/folder"}, "there is no folder"),
+    ],
+)
+def test_bad_options(name, options, message):
+    with pytest.raises(TaskError, match=message):
+        get_task(name, **options)
+
+
+@pytest.mark.parametrize("name", ["copy", "lookup", "scan"])
+def test_bad_lengths_laws_and_sets(name):
+    task = get_task(name)
+    rng = np.random.default_rng(0)
+    with pytest.raises(TaskError, match="length 0 is not possible"):
+        task.sample(rng, 1, 0)
+    with pytest.raises(TaskError, match="no sampling law 'carry'"):
+        task.sample(rng, 1, 9, "carry")
+    with pytest.raises(TaskError, match="has no set 'tset': choose one of train"):
+        task.split("tset")
