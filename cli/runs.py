@@ -69,7 +69,7 @@ def tasks(as_json: AsJson = False) -> None:
         return
     table = Table()
     for column in ("task", "what", "sample", "trained on"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "task")
     for row in rows:
         table.add_row(*row.values())
     console.out.print(table)

@@ -114,7 +114,8 @@ def train(
     }
     if resume is not None:
         begun = {"seed": 0, "preset": "small"}
-        given = {**overrides, **options, "preset": preset, "base": base, "out": out}
+        given = {**overrides, "preset": preset, "base": base, "out": out}
+        given |= {f"task {name}": value for name, value in options.items()}
         if any(value not in (None, begun.get(name)) for name, value in given.items()):
             raise UsageError("--resume goes on as the run began: leave out the other options")
         run = Run.open(resume)
