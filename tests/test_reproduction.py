@@ -19,7 +19,9 @@ from abc_calib.reproduction import (
 )
 from abc_calib.reproduction.cells import TOLERANCE, shown, verdict
 from abc_calib.reproduction.paper import LENGTHS, PAPER, number
-from abc_calib.reproduction.pipeline import collect
+from abc_calib.reproduction.pipeline import NEEDED, collect
+from abc_calib.reproduction.reviewers import LENGTHS as ASKED
+from abc_calib.reproduction.reviewers import VARIANTS, Variant, measure
 from abc_calib.reproduction.targets import ROWS, Entry
 from abc_calib.sweeps import Job, Test
 from abc_calib.sweeps.engine import with_parents
@@ -71,10 +73,9 @@ def test_accuracies_are_never_rounded_up():
 
 
 def test_every_job_of_every_target_is_possible():
-    for target in TARGETS.values():
-        for entry in target.entries():
-            if entry.seed == 0:
-                entry.job.check()
+    entries = [entry for target in TARGETS.values() for entry in target.entries(seeds=1)]
+    for job in with_parents([entry.job for entry in entries]):
+        job.check()
 
 
 def test_targets_share_their_trainings_and_begin_with_seed_0():
@@ -202,3 +203,76 @@ def test_bad_input(abc, tmp_path):
 def test_what_is_printed_as_json_is_valid_json(abc):
     said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
     assert "NaN" not in said.out and json.loads(said.out)
+
+
+# The reviewers' questions
+
+
+def results_of(variant, accuracies, held_out=99.9, seed=0, error=None, stage="calibrated"):
+    """Rows as a sweep gives them: those of the first training, then its calibrated model's."""
+    about = {"row": variant.name, "task": variant.task, "seed": seed, "n": 1000}
+    first = [
+        {**about, "stage": "vanilla", "length": 6, "accuracy": 99.0, "held_out": held_out}
+    ] if stage == "calibrated" else []  # fmt: skip
+    rows = [
+        {**about, "stage": stage, "length": length, "accuracy": accuracy, "held_out": held_out}
+        for length, accuracy in zip(ASKED, accuracies, strict=False)
+    ]
+    failed = [{**about, "stage": stage, "error": error}] if error else []
+    return pd.DataFrame([*first, *rows, *failed], columns=NEEDED)
+
+
+CALIBRATED = Variant("encoder layers", "2", options={"encoder_layers": 2})
+ALONE = Variant("RPE alone", "parity", "parity", {"scheme": "rpe"}, None)
+
+
+@pytest.mark.parametrize(
+    ("variant", "results", "answer"),
+    [
+        (CALIBRATED, ([],), "not measured"),
+        (CALIBRATED, ([100, 100, 100, 99.5],), "goes to 50 digits: 99.5 % or more at every length"),
+        (CALIBRATED, ([100, 98, 40, 3],), "fails from 10 digits on: 98 %, 3 % at 50"),
+        (CALIBRATED, ([100, 100, 100, 20.55],), "fails from 50 digits on: 20.55 %"),
+        (
+            CALIBRATED, ([], 43.2, 0, "too low"),
+            "does not interpolate (43.2 % held out): not calibrated",
+        ),
+        (CALIBRATED, ([], 99.9, 0, "no line"), "cannot be calibrated: no line"),
+        (ALONE, ([0, 0, 0, 0], 51.0, 0, None, "vanilla"), "does not interpolate (51 % held out)"),
+        (
+            ALONE, ([100, 0, 0, 0], 100.0, 0, None, "vanilla"),
+            "fails from 10 digits on: 0 %, 0 % at 50",
+        ),
+    ],
+)  # fmt: skip
+def test_answers_are_made_from_the_numbers(variant, results, answer):
+    assert measure(variant, results_of(variant, *results)).answer == answer
+
+
+def test_an_answer_needs_every_seed():
+    good, bad = (
+        results_of(CALIBRATED, [100] * 4),
+        results_of(CALIBRATED, [100, 100, 100, 50], seed=1),
+    )
+    one = measure(CALIBRATED, pd.concat([good, bad]))
+    assert (one.seeds, one.median[50], one.min[50], one.exact) == (2, 75.0, 50.0, False)
+
+
+def test_the_reviewers_table_is_rendered_from_results(abc, tmp_path):
+    entries = get_target("reviewers").entries()
+    names = [entry.row for entry in entries]
+    assert len(names) == len(set(names)) and {"encoder layers: 2", "RPE alone: parity"} <= set(
+        names
+    )
+    depths = [v for v in VARIANTS if v.question == "encoder layers"]
+    parts = [results_of(v, [100, 100, 100, 100 - n]) for n, v in enumerate(depths)]
+    pd.concat(parts).to_csv(tmp_path / "reviewers-seeds.csv", index=False)
+    said = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path)
+    assert "| encoder layers | 2 | addition | ABC | 1 | 99.9 | 100 | 100 | 100 | 98 |" in said.out
+    assert "**Encoder layers**: to 50 digits with 0, 1; not with 2." in said.out
+    assert "- decoder layers: 6: 0 of 1 seeds" in said.out
+    found = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path, "--json").json()
+    rows = [r for r in found["rows"] if r["change"] == "2" and r["question"] == "encoder layers"]
+    assert [(r["length"], r["min"], r["seeds"]) for r in rows] == [
+        (6, 100.0, 1), (10, 100.0, 1), (20, 100.0, 1), (50, 98.0, 1),
+    ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The paper's tables and its figure, our numbers beside its own."""
 
 from abc_calib.reproduction.pipeline import (
+    TARGETS,
     get_target,
     load_results,
     make_report,
@@ -8,7 +9,7 @@ from abc_calib.reproduction.pipeline import (
     write_report,
 )
 from abc_calib.reproduction.report import Report
-from abc_calib.reproduction.targets import TARGETS, Target
+from abc_calib.reproduction.targets import Target
 
 __all__ = [
     "TARGETS",

@@ -58,9 +58,9 @@ def cells(target: Target, results: pd.DataFrame) -> list[Cell]:
 
 def cell(results: pd.DataFrame, task: str, row: str, length: int) -> Cell:
     """One cell from the results of every seed."""
-    mine = results[
-        (results["task"] == task) & (results["row"] == row) & (results["length"] == length)
-    ]
+    stage = "vanilla" if ROWS[row].calibrate is None else "calibrated"
+    here = {"task": task, "row": row, "length": length, "stage": stage}
+    mine = results[(results[list(here)] == pd.Series(here)).all(axis=1)]
     theirs = paper.number(task, row, length)
     if mine.empty:
         return Cell(task, row, length, theirs, None, None, None, 0, 0)

@@ -17,16 +17,21 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import make_folder
 from abc_calib.reproduction.report import Report, report
-from abc_calib.reproduction.targets import TARGETS, Entry, Target
+from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
+from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
 from abc_calib.runs import write_text
 from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
 RESULTS = Path("reports") / "reproduction"
+NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
+"""Columns of the results that a report reads."""
+
+TARGETS: dict[str, Target | Reviewers] = {**PAPER_TARGETS, "reviewers": Reviewers()}
 
 
 def reproduce(
-    target: Target,
+    target: Target | Reviewers,
     *,
     preset: str = "small",
     seeds: int | None = None,
@@ -55,15 +60,15 @@ def reproduce(
 
 
 def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
-    """The results of ``entries``, each row with the name of its table row in ``row``."""
-    parts = []
-    for entry in entries:
-        table = results_table([entry.job], root, outcomes)
-        mine = table[table["key"] == entry.job.key]
-        if len(mine):
-            parts.append(mine.assign(row=entry.row))
+    """The results of ``entries``, each with the name of its table row in ``row``.
+
+    Rows of a calibrated model follow those of the first training that it comes from; ``stage``
+    tells them apart.
+    """
+    tables = [results_table([entry.job], root, outcomes).assign(row=entry.row) for entry in entries]
+    parts = [table for table in tables if len(table)]
     if not parts:
-        return pd.DataFrame(columns=["row", "task", "seed", "length", "n", "accuracy", "error"])
+        return pd.DataFrame(columns=NEEDED)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -80,12 +85,17 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
             save_figure(figure, folder / f"{name}.{suffix}")
 
 
-def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:
-    """The report of the results of every seed, or of seeds 0 to ``seeds``."""
-    return report(target, results if seeds is None else results[results["seed"] < seeds], seeds)
+def make_report(
+    target: Target | Reviewers, results: pd.DataFrame, seeds: int | None = None
+) -> Report:
+    """The report of the results of every seed, or of the first ``seeds`` of them."""
+    kept = results if seeds is None else results[results["seed"] < seeds]
+    if isinstance(target, Reviewers):
+        return reviewers_report(target, kept, seeds)
+    return report(target, kept, seeds)
 
 
-def get_target(name: str) -> Target:
+def get_target(name: str) -> Target | Reviewers:
     """The target of that name; ``UsageError`` names the known ones."""
     if name not in TARGETS:
         near = difflib.get_close_matches(name, TARGETS, 1)
@@ -104,6 +114,7 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
         )
     try:
         table = pd.read_csv(path)
+        table[NEEDED]
         return table.astype({"task": str, "row": str, "seed": int})
     except (OSError, ValueError, KeyError) as error:
         raise AbcError(f"{path} cannot be read ({error})") from None

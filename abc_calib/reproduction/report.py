@@ -187,8 +187,6 @@ def samples_note(found: Sequence[Cell]) -> str:
 
 def failures(results: pd.DataFrame) -> list[str]:
     """The jobs that failed, with the reason."""
-    if "error" not in results:
-        return []
     failed = results[results["error"].notna()]
     return [f"{r.task} {r.row} seed {r.seed}: {r.error}" for r in failed.itertuples()]
 

@@ -1,0 +1,235 @@
+"""What the paper's reviewers asked, each question as a few jobs and a line made of their results.
+
+The questions are those of the paper's public review (ICLR 2024): depth of encoder and decoder,
+other positions, the threshold, why minus infinity, which layer, cross-attention, more operands,
+more digits to multiply by, and a task whose attention is not monotonic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from abc_calib.reproduction.cells import SUCCEEDS, shown
+from abc_calib.reproduction.report import Report, Table
+from abc_calib.reproduction.targets import SAMPLES, Entry
+from abc_calib.sweeps import Job, Test
+
+LENGTHS = (6, 10, 20, 50)
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One change of the default: a row. Without ``calibrate`` the first training alone."""
+
+    question: str
+    change: str
+    task: str = "addition"
+    options: dict[str, Any] = field(default_factory=dict)
+    calibrate: dict[str, Any] | None = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.question}: {self.change}"
+
+    def job(self, seed: int, preset: str) -> Job:
+        return Job(
+            task=self.task,
+            preset=preset,
+            options={**self.options, "seed": seed},
+            calibrate=self.calibrate,
+            tests=tuple(Test(length=length, n=SAMPLES) for length in LENGTHS),
+        )
+
+
+def _calibrations(question: str, **values: Any) -> list[Variant]:
+    """A variant for each value of one calibration option."""
+    ((name, changes),) = values.items()
+    return [Variant(question, change, calibrate={name: value}) for change, value in changes.items()]
+
+
+VARIANTS: tuple[Variant, ...] = (
+    Variant("the default", "none"),
+    *(Variant("encoder layers", str(n), options={"encoder_layers": n}) for n in (0, 1, 2)),
+    *(Variant("decoder layers", str(n), options={"decoder_layers": n}) for n in (1, 2, 3, 6)),
+    Variant("RPE alone", "successor", "successor", {"scheme": "rpe"}, None),
+    Variant("RPE alone", "parity", "parity", {"scheme": "rpe"}, None),
+    Variant("ABC from RPE", "successor", "successor", {"scheme": "rpe"}),
+    *(
+        Variant("other positions alone", name, options={"scheme": name}, calibrate=None)
+        for name in ("randomized", "learned")
+    ),
+    *(
+        Variant("ABC from other positions", name, options={"scheme": name})
+        for name in ("randomized", "learned")
+    ),
+    *_calibrations(
+        "threshold", threshold={str(value): value for value in (0.05, 0.1, 0.2, 0.3, 0.4)}
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Reviewers:
+    """The questions as a target."""
+
+    name: str = "reviewers"
+    title: str = "What the reviewers asked"
+    variants: tuple[Variant, ...] = VARIANTS
+    seeds: int = 1
+
+    def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
+        """Their jobs, all of seed 0 first."""
+        return [
+            Entry(variant.task, variant.name, seed, variant.job(seed, preset))
+            for seed in range(seeds or self.seeds)
+            for variant in self.variants
+        ]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A variant's results over seeds: medians by length, and how its first training ended."""
+
+    variant: Variant
+    held_out: float | None
+    seeds: int
+    n: int
+    median: dict[int, float]
+    min: dict[int, float]
+    error: str
+
+    @property
+    def exact(self) -> bool:
+        """Is it right at every length, in every seed?"""
+        return set(self.min) == set(LENGTHS) and min(self.min.values()) >= SUCCEEDS
+
+    @property
+    def answer(self) -> str:
+        """One line about it, from the numbers alone."""
+        longest = max(LENGTHS)
+        if self.error and (self.held_out or 0) < SUCCEEDS:
+            return f"does not interpolate ({shown(self.held_out)} % held out): not calibrated"
+        if self.error:
+            return f"cannot be calibrated: {self.error}"
+        if not self.median or self.held_out is None:
+            return NOT_MEASURED
+        if self.exact:
+            least = min(self.min.values())
+            return f"goes to {longest} digits: {shown(least)} % or more at every length"
+        if self.variant.calibrate is None and self.held_out < SUCCEEDS:
+            return f"does not interpolate ({shown(self.held_out)} % held out)"
+        first = next((x for x in LENGTHS if self.min.get(x, 0.0) < SUCCEEDS), longest)
+        text = f"fails from {first} digits on: {shown(self.median.get(first))} %"
+        return (
+            text
+            if first == longest
+            else f"{text}, {shown(self.median.get(longest))} % at {longest}"
+        )
+
+
+def measure(variant: Variant, results: pd.DataFrame) -> Measured:
+    """What ``results``, of this and other variants, say about one."""
+    mine = results[results["row"] == variant.name]
+    stage = "vanilla" if variant.calibrate is None else "calibrated"
+    tested = mine[(mine["stage"] == stage) & mine["length"].notna()]
+    errors = mine["error"].dropna()
+    held_out = mine[mine["stage"] == "vanilla"].drop_duplicates("seed")["held_out"].dropna()
+    by_length = {
+        length: found
+        for length in LENGTHS
+        if len(found := tested[tested["length"] == length]["accuracy"])
+    }
+    return Measured(
+        variant=variant,
+        held_out=float(held_out.median()) if len(held_out) else None,
+        seeds=int(tested["seed"].nunique()),
+        n=int(tested["n"].min()) if len(tested) else 0,
+        median={length: float(accuracies.median()) for length, accuracies in by_length.items()},
+        min={length: float(accuracies.min()) for length, accuracies in by_length.items()},
+        error=str(errors.iloc[0]) if len(errors) else "",
+    )
+
+
+def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None = None) -> Report:
+    """The table of questions, and a line for each question."""
+    found = [measure(variant, results) for variant in target.variants]
+    wanted = seeds or target.seeds
+    columns = ["question", "changed to", "task", "model", "seeds", "held out"]
+    rows = [
+        [
+            one.variant.question,
+            one.variant.change,
+            one.variant.task,
+            "vanilla" if one.variant.calibrate is None else "ABC",
+            one.seeds,
+            shown(one.held_out),
+            *(shown(one.median.get(length)) for length in LENGTHS),
+            one.answer,
+        ]
+        for one in found
+    ]
+    return Report(
+        name=target.name,
+        title=target.title,
+        tables=[Table([*columns, *map(str, LENGTHS), "answer"], rows)],
+        records=_records(found),
+        notes=[
+            f"Exact match in percent, median over seeds, at {', '.join(map(str, LENGTHS))} "
+            f"digits, {SAMPLES:,} samples a length and seed; `held out`: of the first training, "
+            "on held-out numbers of its longest length. A model goes to a length if it has "
+            f"{SUCCEEDS:g} % or more there in every seed. One change at a time from the default: "
+            "addition, no encoder layer, three decoder layers, sinusoidal positions, calibrated "
+            "with the default options. All answers are made from the numbers.",
+            *_summary(found),
+        ],
+        incomplete=[
+            f"{one.variant.name}: {one.seeds} of {wanted} seeds"
+            for one in found
+            if one.seeds < wanted and not one.error
+        ],
+    )
+
+
+def _records(found: Sequence[Measured]) -> list[dict[str, Any]]:
+    """A row for every variant and length."""
+    return [
+        {
+            "question": one.variant.question,
+            "change": one.variant.change,
+            "task": one.variant.task,
+            "row": "vanilla" if one.variant.calibrate is None else "abc",
+            "length": length,
+            "median": one.median.get(length),
+            "min": one.min.get(length),
+            "seeds": one.seeds,
+            "n": one.n,
+            "held_out": one.held_out,
+            "answer": one.answer,
+        }
+        for one in found
+        for length in LENGTHS
+    ]
+
+
+def _summary(found: Sequence[Measured]) -> list[str]:
+    """For each question, with which changes a model goes all the way and with which not."""
+    lines = []
+    for question in dict.fromkeys(one.variant.question for one in found):
+        mine = [
+            one
+            for one in found
+            if one.variant.question == question and one.answer != "not measured"
+        ]
+        if not mine:
+            continue
+        good = [one.variant.change for one in mine if one.exact]
+        bad = [one.variant.change for one in mine if not one.exact]
+        parts = [f"to {max(LENGTHS)} digits with {', '.join(good)}"] if good else []
+        parts += [f"not with {', '.join(bad)}"] if bad else []
+        lines.append(f"**{question.capitalize()}**: {'; '.join(parts)}.")
+    return lines
