@@ -81,7 +81,14 @@ Duan & Shi, section 3.3."""
 
 
 class CalibrationOptions(Options):
-    """How lines are found. See ``abc_calib.calibration``."""
+    """How lines are found. See ``abc_calib.calibration``.
+
+    ``layer``: each layer's lines from its ``own`` attention, or all from the ``first`` or the
+    ``last``. ``sites`` that get lines; others stay unbiased. ``anchors``: where lines are counted
+    from. ``closed``: what is added off the lines, by default -inf. ``values``: lines are fully
+    open (``hard``), or as far as attention follows them (``soft``). ``empty``: what becomes of a
+    head without lines. None: what the fit does by itself, see ``FIT_DEFAULTS``.
+    """
 
     fit: Literal["nnls", "mean"] = "nnls"
     dirs: tuple[Literal["diag", "anti", "vert"], ...] = Field(
@@ -89,6 +96,26 @@ class CalibrationOptions(Options):
     )
     threshold: float | None = None
     samples: int = Field(2048, ge=1)
+    layer: Literal["own", "first", "last"] | None = None
+    sites: tuple[Literal["encoder", "self", "cross"], ...] = Field(
+        ("encoder", "self", "cross"), min_length=1
+    )
+    anchors: Literal["segment", "corner"] | None = None
+    closed: float | None = Field(None, lt=0)
+    values: Literal["hard", "soft"] | None = None
+    empty: Literal["transparent", "closed"] | None = None
+
+    def settled(self) -> CalibrationOptions:
+        """The same with the fit's own choice wherever nothing was asked for."""
+        own = {k: v for k, v in FIT_DEFAULTS[self.fit].items() if getattr(self, k) is None}
+        return self.model_copy(update=own)
+
+
+FIT_DEFAULTS: dict[str, dict[str, str]] = {
+    "nnls": {"layer": "own", "anchors": "segment", "values": "hard", "empty": "closed"},
+    "mean": {"layer": "last", "anchors": "corner", "values": "soft", "empty": "transparent"},
+}
+"""What each fit does unless told otherwise; ``mean`` as the paper does."""
 
 
 class RunConfig(Options):

@@ -78,7 +78,9 @@ def plan_training(
     problem: Any = get_task(task, base=base, **options)
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
-    model, training, _ = PRESETS[preset]
+    model, training, retraining = PRESETS[preset]
+    if overrides.get("window"):  # its lines are given, as a retraining's are
+        training = retraining
     overrides.setdefault("length", problem.train_length)
     if isinstance(problem, TokenTask):
         training = training.model_copy(update={"law": problem.laws[0]})
@@ -111,10 +113,6 @@ def _check_token_options(task: TokenTask, options: TrainOptions) -> None:
 def calibrate(
     run: Run | Path | str | None = None,
     *,
-    fit: str = "nnls",
-    dirs: Sequence[str] = ("diag", "anti", "vert"),
-    threshold: float | None = None,
-    samples: int = 2048,
     scheme: str = "none",
     force: bool = False,
     retrain: bool = True,
@@ -128,18 +126,11 @@ def calibrate(
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 
     Makes a new run folder. Raises ``AbcError`` if the model has not interpolated, unless
-    ``force``. ``overrides`` are fields of ``TrainOptions`` for the retraining.
+    ``force``. ``overrides`` are fields of ``CalibrationOptions``, and of ``TrainOptions`` for the
+    retraining.
     """
     vanilla = _vanilla(run)
-    config = plan_calibration(
-        vanilla.config,
-        fit=fit,
-        dirs=dirs,
-        threshold=threshold,
-        samples=samples,
-        scheme=scheme,
-        **overrides,
-    )
+    config = plan_calibration(vanilla.config, scheme=scheme, **overrides)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     calibration = find_lines(model, vanilla.source, config.calibration, force, on_check)
@@ -156,26 +147,15 @@ def calibrate(
     return _trained(calibrated, device, on_step) if retrain else calibrated
 
 
-def plan_calibration(
-    config: RunConfig,
-    *,
-    fit: str = "nnls",
-    dirs: Sequence[str] = ("diag", "anti", "vert"),
-    threshold: float | None = None,
-    samples: int = 2048,
-    scheme: str = "none",
-    **overrides: Any,
-) -> RunConfig:
+def plan_calibration(config: RunConfig, *, scheme: str = "none", **overrides: Any) -> RunConfig:
     """The configuration of calibrating a run of ``config``, checked; nothing is written."""
-    options = build(
-        CalibrationOptions,
-        "calibration",
-        fit=fit,
-        dirs=tuple(dict.fromkeys(dirs)),
-        threshold=threshold,
-        samples=samples,
-    )
-    if fit == "nnls" and threshold is not None and not 0 < threshold <= 1:
+    for name in ("dirs", "sites"):
+        if name in overrides:
+            overrides[name] = tuple(dict.fromkeys(overrides[name]))
+    named = {k: overrides.pop(k) for k in list(overrides) if k in CalibrationOptions.model_fields}
+    options = build(CalibrationOptions, "calibration", **named)
+    threshold = options.threshold
+    if options.fit == "nnls" and threshold is not None and not 0 < threshold <= 1:
         raise UsageError(
             f"threshold {threshold:g} is not possible with the nnls fit: give a share of a head's "
             "attention, above 0 and at most 1"

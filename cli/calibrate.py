@@ -28,6 +28,25 @@ def calibrate(
         ),
     ] = None,
     samples: Annotated[int, typer.Option(help="Training samples to read attention from.")] = 2048,
+    layer: Annotated[
+        str | None,
+        typer.Option(help="Whose attention a layer's lines are from: own, first, last."),
+    ] = None,
+    sites: Annotated[
+        str, typer.Option(help="Where to put lines: self, cross, encoder, with commas, or all.")
+    ] = "all",
+    anchors: Annotated[
+        str | None, typer.Option(help="Lines count from a segment's delimiters, or the corner.")
+    ] = None,
+    closed: Annotated[
+        float | None, typer.Option(help="Added off the lines, such as -5; by default -inf.")
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="Lines fully open (hard), or as attended to (soft).")
+    ] = None,
+    empty: Annotated[
+        str | None, typer.Option(help="Heads without lines: transparent, or closed on a delimiter.")
+    ] = None,
     scheme: Annotated[str, typer.Option(help="Positions of the retrained model.")] = "none",
     no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
     steps: Annotated[int | None, typer.Option(help="Steps of the retraining.")] = None,
@@ -55,13 +74,21 @@ def calibrate(
     console.set_threads(threads)
     opened = Run.open(run)
     total = steps or PRESETS[opened.config.preset][2].steps
-    given = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
+    given: dict[str, Any] = {
+        "steps": steps,
+        "batch": batch,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
+    given |= {"layer": layer, "anchors": anchors, "closed": closed, "values": values}
+    given |= {"empty": empty, "threshold": threshold, "seed": seed}
+    if sites != "all":
+        given["sites"] = split(sites)
     with console.training_progress("retraining", total, quiet) as on_step:
         made = stages.calibrate(
             opened if run else None,
             fit=fit,
-            dirs=[d.strip() for d in dirs.split(",") if d.strip()],
-            threshold=threshold,
+            dirs=split(dirs),
             samples=samples,
             scheme=scheme,
             force=force,
@@ -106,6 +133,11 @@ def retrain(
     report(made, quiet, as_json)
     if not as_json:
         console.say(time_ratio(made), quiet)
+
+
+def split(words: str) -> list[str]:
+    """The words between commas."""
+    return [word.strip() for word in words.split(",") if word.strip()]
 
 
 def describe(check: Any) -> str:

@@ -129,8 +129,8 @@ def train(
         }
         from abc_calib.config import PRESETS
 
-        known = PRESETS.get(preset)
-        steps_in_all = steps or (known[1].steps if known else 1)
+        _, first, windowed = PRESETS.get(preset, PRESETS["small"])
+        steps_in_all = steps or (windowed if window else first).steps
         with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
             run = stages.train(
                 task,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import CALIBRATED, VANILLA
 
-from abc_calib.calibration import check, pipeline
+from abc_calib.calibration import check, choice, pipeline
 from abc_calib.calibration.check import Check, carries_over, choose
 from abc_calib.calibration.lines import DIRECTIONS, LineBias
 from abc_calib.calibration.pipeline import calibrate, full_length
@@ -145,13 +145,13 @@ def test_heads_without_a_line_are_transparent_in_the_papers_fit(vanilla, model):
 
 
 def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, monkeypatch):
-    seen, capture = [], pipeline.capture
+    seen, capture = [], choice.capture
 
     def watched(model, batch):
         seen.append(batch)
         return capture(model, batch)
 
-    monkeypatch.setattr(pipeline, "capture", watched)
+    monkeypatch.setattr(choice, "capture", watched)
     found = calibrate(model, longer(vanilla.source, 7), options(), force=True)
     (batch,) = seen
     assert exact_matches(model, batch).all()
@@ -245,7 +245,7 @@ def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypat
     assert found.checks == seen
     thresholds = [c.threshold for c in found.checks]
     assert thresholds == sorted(thresholds, reverse=True)
-    assert set(thresholds) <= set(pipeline.THRESHOLDS)
+    assert set(thresholds) <= set(choice.THRESHOLDS)
 
 
 def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abc_calib import stages
 from abc_calib.calibration.lines import LineBias
 from abc_calib.calibration.window import window_bias, window_lines
-from abc_calib.config import ModelOptions
+from abc_calib.config import RETRAIN, ModelOptions
 from abc_calib.data import Format, Source
 from abc_calib.errors import UsageError
 from abc_calib.nn.biases import Frame, LayerBias
@@ -106,6 +106,12 @@ def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
     assert model.config.cyclic == 3
     steps = {line.step for line in model.line_bias.heads("cross", 0)[0]}
     assert steps == {2}
+
+
+def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():
+    planned = stages.plan_training("successor", window=1, seed=3)
+    assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3})
+    assert stages.plan_training("successor", seed=3).train.stop_early
 
 
 def test_calibrated_lines_take_the_place_of_the_window(runs_root):

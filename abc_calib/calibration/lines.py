@@ -35,6 +35,7 @@ the source, and ``vert``: the delimiter that closes the segment.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -121,12 +122,15 @@ class LineBias:
     """A calibrated bias: for each site and layer, the lines of every head.
 
     A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
-    derived from this.
+    derived from this. ``closed``: what is added to scores off the lines; None closes them.
     """
 
     sites: dict[Site, tuple[Heads, ...]]
+    closed: float | None = None
 
     def __post_init__(self) -> None:
+        if self.closed is not None and not -math.inf < self.closed < 0:
+            raise UsageError(f"closed = {self.closed}: give a finite number below 0, or none")
         for site, layers in self.sites.items():
             if site not in SITES:
                 raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
@@ -173,11 +177,14 @@ class LineBias:
 
     # As plain data
 
-    def to_dict(self) -> dict[str, list[list[list[dict[str, Any]]]]]:
-        return {
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
             site: [[[_as_dict(line) for line in head] for head in layer] for layer in layers]
             for site, layers in self.sites.items()
         }
+        if self.closed is not None:
+            data["closed"] = self.closed
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LineBias:
@@ -188,7 +195,9 @@ class LineBias:
                     for layer in layers
                 )
                 for site, layers in data.items()
-            }
+                if site != "closed"
+            },
+            data.get("closed"),
         )
 
     def save(self, path: Path, **arrays: np.ndarray) -> None:

@@ -10,14 +10,14 @@ names one key for every row of every sample.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment, nnls
 
 from abc_calib.calibration.capture import Captured
-from abc_calib.calibration.lines import Direction, Heads, Line, Site
+from abc_calib.calibration.lines import CORNER, Direction, Heads, Line, Site
 from abc_calib.nn.biases import LayerBias
 
 
@@ -33,13 +33,22 @@ class Fitted:
 
 
 def candidates(
-    site: Site, dirs: Sequence[Direction], segments: int, length: int
+    site: Site, dirs: Sequence[Direction], segments: int, length: int, anchors: str = "segment"
 ) -> tuple[Line, ...]:
-    """The segment lines that are looked for: those at least half a segment long.
+    """The lines that are looked for: those at least half a segment long.
 
-    ``segments`` of the source, operands of ``length`` digits.
+    ``segments`` of the source, operands of ``length`` digits; ``anchors`` as in
+    ``CalibrationOptions``.
     """
     reach = length // 2
+    if anchors == "corner":
+        last = length + 1 if site == "self" else segments * (length + 1)
+        slanted = range(-last if site == "self" else -reach, last - reach + 1)
+        lines = [Line("vert", CORNER, key) for key in range(last + 1)]
+        lines += [Line("diag", CORNER, offset) for offset in slanted]
+        if site == "cross":
+            lines += [Line("anti", CORNER, offset) for offset in slanted]
+        return tuple(_of(lines, dirs))
     if site == "self":  # rows look back only, and no delimiter closes what is being written
         diag = [Line("diag", 0, -back) for back in range(reach + 1)]
         return tuple(_of([Line("vert", 0, 0), *diag], dirs))
@@ -71,14 +80,15 @@ def fit(parts: Iterable[Captured], lines: dict[Site, tuple[Line, ...]]) -> dict[
             if not wanted or not part.weights[site]:
                 continue
             frame, rows = part.frames[site], part.rows[site]
-            key, _ = LayerBias((wanted,), site).positions(frame)
-            key = key.expand(len(rows), -1, -1, -1)  # (b, 1, i, k)
-            valid = rows[:, :, None, None]
-            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & valid
+            key, outside = LayerBias((wanted,), site).positions(frame)
+            key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
+            there = rows[:, None, :, None] & ~outside.expand(key.shape)
+            both = there[:, 0, :, :, None] & there[:, 0, :, None, :]
+            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & both
             overlap[site] = overlap.get(site, 0) + same.sum((0, 1)).cpu().numpy()
             sums = []
             for layer in part.weights[site]:
-                picked = torch.take_along_dim(layer, key, dim=3) * rows[:, None, :, None]
+                picked = torch.take_along_dim(layer, key, dim=3) * there
                 sums.append(picked.double().sum((0, 2)))  # (h, k)
             along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
     return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
@@ -102,20 +112,39 @@ def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
     return weights
 
 
-def select(fitted: Fitted, threshold: float, sink: Line) -> tuple[Heads, ...]:
+def select(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
     """One line for every head of every layer.
 
     A layer's lines are those that some head follows with at least ``threshold`` of its
     attention. Each of them goes to one head, so that the heads follow their lines as closely as
     possible in all; the heads left over keep their own strongest line, or, if they follow none,
     close onto ``sink``, a delimiter. A head that reads exactly one token is what the public
-    code's published biases show too; a head left open would spread over ever more keys as
-    length grows, and accuracy with it.
+    code's published biases show too; a head left open (``sink`` is None) spreads over ever more
+    keys as length grows, and accuracy with it.
     """
     return tuple(_assign(fitted.lines, layer, threshold, sink) for layer in fitted.weights)
 
 
-def _assign(lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line) -> Heads:
+def soften(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
+    """For every head all lines that it follows with at least ``threshold`` of its attention.
+
+    Their values are the logarithms of their weights, the strongest at 0, so that where scores
+    are even, attention is shared out as it was found.
+    """
+    empty: tuple[Line, ...] = () if sink is None else (sink,)
+
+    def head(weights: np.ndarray) -> tuple[Line, ...]:
+        kept = np.flatnonzero(weights >= threshold)
+        return tuple(
+            replace(fitted.lines[k], value=float(np.log(weights[k] / weights.max()))) for k in kept
+        )
+
+    return tuple(tuple(head(weights) or empty for weights in layer) for layer in fitted.weights)
+
+
+def _assign(
+    lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line | None
+) -> Heads:
     """One layer: ``weights (h, k)``. The strongest lines first, if there are more than heads."""
     heads = len(weights)
     strongest = weights.max(0)
@@ -125,4 +154,4 @@ def _assign(lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink
     kept = [lines[k] if weights[h, k] >= threshold else sink for h, k in enumerate(best)]
     for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
         kept[head] = lines[chosen[column]]
-    return tuple((line,) for line in kept)
+    return tuple((line,) if line else () for line in kept)

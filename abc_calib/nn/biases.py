@@ -83,15 +83,21 @@ class LayerBias:
     which the model's configuration holds, and are never saved or loaded.
     """
 
-    def __init__(self, heads: Heads, site: Site):
+    def __init__(self, heads: Heads, site: Site, closed: float | None = None):
         self.site = site
         self.heads = heads
+        #: what is added to the scores of keys off the lines
+        self.closed = CLOSED if closed is None else closed
         #: every head has a line, so that each row looks at a few keys only
-        self.restricted = all(heads)
+        self.restricted = all(heads) and closed is None
         #: a corner line may leave the matrix, and its row without a key
-        self.may_close_rows = any(line.segment == CORNER for head in heads for line in head)
+        self.may_close_rows = closed is None and any(
+            line.segment == CORNER for head in heads for line in head
+        )
         #: every head has exactly one key in every row
-        self.single = all(len(head) == 1 for head in heads) and not self.may_close_rows
+        self.single = (
+            self.restricted and all(len(head) == 1 for head in heads) and not self.may_close_rows
+        )
         self._tensors: _Tensors | None = None
 
     def tensors(self, device: torch.device) -> _Tensors:
@@ -141,7 +147,7 @@ class LayerBias:
     def dense(self, frame: Frame) -> Tensor:
         """The bias as a matrix, ``(b, h, i, j)``; transparent heads are 0."""
         key, bias = self.keys(frame)
-        matrix = torch.full((*key.shape[:3], frame.keys), CLOSED, device=key.device)
+        matrix = torch.full((*key.shape[:3], frame.keys), self.closed, device=key.device)
         matrix.scatter_reduce_(3, key, bias, "amax")
         return matrix.masked_fill_(self.tensors(key.device).transparent[:, None, None], 0.0)
 

@@ -147,7 +147,10 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
 
         def built(site: Site) -> list[LayerBias | None]:
             lines = [bias.heads(site, i) if bias else None for i in range(layers[site])]
-            return [LayerBias(heads, site) if heads is not None else None for heads in lines]
+            closed = bias.closed if bias else None
+            return [
+                LayerBias(heads, site, closed) if heads is not None else None for heads in lines
+            ]
 
         self.biases = {site: built(site) for site in layers}
         self.encoder.biases = self.biases["encoder"]

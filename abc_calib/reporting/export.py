@@ -150,7 +150,7 @@ class View:
                 table.get((self.site, LAST if shared else layer, h), []) for h in range(len(heads))
             ]
             fits.append(line_sum(heads, kept, self.site, self.near.frame(self.site)))
-            biases.append(dense(heads, self.site, self.far.frame(self.site)))
+            biases.append(dense(heads, self.site, self.far.frame(self.site), bias.closed))
             figure = bias_report(
                 self._visible(matrices),
                 self._visible(fits[-1]),
@@ -199,9 +199,9 @@ class View:
 # Lines as matrices
 
 
-def dense(heads: Heads, site: Site, frame: Frame) -> np.ndarray:
+def dense(heads: Heads, site: Site, frame: Frame, closed: float | None = None) -> np.ndarray:
     """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    matrix = LayerBias(heads, site).dense(frame).masked_fill(~frame.mask(), CLOSED)
+    matrix = LayerBias(heads, site, closed).dense(frame).masked_fill(~frame.mask(), CLOSED)
     values = matrix[0].double().numpy()
     return np.where(values <= CLOSED / 2, -np.inf, values)
 
