@@ -290,6 +290,8 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
 def test_options_reach_the_configuration(abc, runs_root):
     words = ("--base", 16, "--seed", 3, "--law", "balanced", "--scheme", "none", "--dropout", 0.1)
     more = ("--format", "fixed:9", "--encoder-layers", 1, "--learning-rate", 0.01)
+    sites = ("--encoder-scheme", "rpe", "--decoder-scheme", "learned", "--cross-scheme", "rope")
+    more = (*more, *sites, "--cyclic", 5, "--window", 2)
     made = runs_root / "deep" / "er"
     result = abc(*QUICK, *words, *more, "--out", made, "--json", "--threads", 1).json()
     assert result["run"] == str(made) and result["steps"] == 4
@@ -303,10 +305,34 @@ def test_options_reach_the_configuration(abc, runs_root):
         "feedforward": 16,
         "dropout": 0.1,
         "scheme": "none",
+        "encoder_scheme": "rpe",
+        "decoder_scheme": "learned",
+        "cross_scheme": "rope",
+        "cyclic": 5,
+        "window": 2,
     }
     asked = {"seed": 3, "law": "balanced", "format": "fixed:9", "length": 3, "steps": 4, "batch": 5}
     assert {**config["train"], **asked, "learning_rate": 0.01} == config["train"]
     assert abc("eval", "--lengths", 2, "--samples", 2, "--json").json()["run"].endswith("deep/er")
+
+
+def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
+    words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
+    more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard", "--closed", -3)
+    words = (*words, *more, "--empty", "closed", "--samples", 99, "--no-retrain", "--json")
+    made = Path(abc("calibrate", VANILLA, *words).json()["run"])
+    assert json.loads((made / "config.json").read_text())["calibration"] == {
+        "fit": "mean",
+        "dirs": ["anti", "diag"],
+        "threshold": 2,
+        "samples": 99,
+        "layer": "own",
+        "sites": ["cross", "self"],
+        "anchors": "segment",
+        "closed": -3,
+        "values": "hard",
+        "empty": "closed",
+    }
 
 
 def test_the_same_command_gives_the_same_weights(abc, runs_root):

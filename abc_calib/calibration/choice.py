@@ -16,7 +16,7 @@ from abc_calib.calibration.mean import line_means, mean_lines
 from abc_calib.calibration.segment_mean import segment_mean_lines
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Data
-from abc_calib.errors import AbcError
+from abc_calib.errors import UsageError
 from abc_calib.nn.biases import Frame
 
 OnCheck = Callable[[Check], None]
@@ -164,7 +164,7 @@ def by_nnls(
         for site in options.sites
     }
     if not any(wanted.values()):
-        raise AbcError("there is no line in these directions at these sites: name others")
+        raise UsageError("there is no line in these directions at these sites: name others")
     fitted = {}
     for site, found in nnls.fit(capture(model, correct), wanted).items():
         origins = found_in(options.layer, len(found.weights))
