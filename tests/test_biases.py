@@ -259,7 +259,7 @@ def attend(
     """The output, and the gradients of a fixed function of it."""
     scheme = build_scheme("none", attention.query.in_features, attention.heads)
     x, source = given.clone().requires_grad_(), memory.clone().requires_grad_()
-    single = is_single(bias, path, weights)
+    single = is_single(bias, scheme, path, weights)
     keys, values = attention.project(source, torch.arange(frame.keys), scheme, single)
     out, _ = attention(x, keys, values, frame, scheme, bias, path=path, weights=weights)
     mix = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
