@@ -70,6 +70,9 @@ VARIANTS: tuple[Variant, ...] = (
     *_calibrations(
         "threshold", threshold={str(value): value for value in (0.05, 0.1, 0.2, 0.3, 0.4)}
     ),
+    *_calibrations("closed cells", closed={"−2": -2.0, "−5": -5.0, "−10": -10.0}),
+    *_calibrations("lines of one layer in all", layer={"first": "first", "last": "last"}),
+    *_calibrations("sites", sites={"cross only": ["cross"], "self only": ["self"]}),
 )
 
 
