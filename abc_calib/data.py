@@ -230,12 +230,12 @@ class Source:
     @property
     def segments(self) -> int:
         """How many parts the delimiters cut a source into."""
-        return 2 if self.task.operator else 1
+        return min(self.task.count, 2) if self.layout.aligned else self.task.count
 
     @property
     def column(self) -> int:
         """How many digits of a source stand in one column: more than 1 if they are aligned."""
-        return 2 if self.task.operator and self.layout.aligned else 1
+        return self.task.count if self.layout.aligned else 1
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step: the same for the same seed, step and size."""
@@ -266,7 +266,7 @@ class Source:
         return default_samples(self.task.base, length)
 
     def source_tokens(self, length: int) -> int:
-        return length * max(1, self.segments)
+        return length * self.task.count
 
     def shortened(self, length: int) -> Source:
         return Source(self.task, self.layout, self.seed, self.law, length)

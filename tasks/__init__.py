@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.arithmetic import Addition, Arithmetic, Multiplication, Parity, Successor
+from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
 from tasks.base import Problems, Rows, Task, TaskError
 from tasks.cfq import Cfq
 from tasks.copying import (
@@ -37,12 +37,25 @@ from tasks.lookup import (
 )
 from tasks.scan import Scan
 from tasks.tokens import Pairs, Tokens, TokenTask
+from tasks.wider import (
+    Addition3,
+    Addition4,
+    Multiplication,
+    Multiplication2,
+    Multiplication3,
+    Zigzag,
+)
 
 ARITHMETIC: dict[str, type[Arithmetic]] = {
     "successor": Successor,
     "addition": Addition,
     "multiplication": Multiplication,
     "parity": Parity,
+    "addition3": Addition3,
+    "addition4": Addition4,
+    "multiplication2": Multiplication2,
+    "multiplication3": Multiplication3,
+    "zigzag": Zigzag,
 }
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "copy": Copy,

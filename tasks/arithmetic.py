@@ -1,4 +1,4 @@
-"""Arithmetic on digits: successor, addition, multiplication by one digit, parity.
+"""Arithmetic on digits: what all rules share; successor, addition, parity.
 
 The rules of Duan & Shi, section 3.1, in any base from 2 to 36. All of them work on arrays
 of digits, so an operand of 10,000 digits is as good as one of 6.
@@ -20,11 +20,13 @@ UNIFORM_LIMIT = 2**20
 
 
 class Arithmetic(Task):
-    """A rule on one operand, or on two with an operator between them."""
+    """A rule on one operand, or on several with an operator between them."""
 
     options = ("base",)
     laws = ("uniform", "balanced", "carry", "mixed")
     operator: ClassVar[str | None] = None
+    #: how many operands there are
+    count: ClassVar[int] = 1
     default_base: ClassVar[int] = 10
 
     def __init__(self, base: int | None = None):
@@ -75,8 +77,7 @@ class Arithmetic(Task):
     def parse(self, source: str) -> Problems:
         text = "".join(source.split()).lower()
         parts = text.split(self.operator) if self.operator else [text]
-        wanted = 2 if self.operator else 1
-        if len(parts) != wanted or not all(parts):
+        if len(parts) != self.count or not all(parts):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         operands = tuple(self._number(part) for part in parts)
         return Problems(operands, self.answer(*operands))
@@ -85,8 +86,8 @@ class Arithmetic(Task):
     def usage(self) -> str:
         """How a source is written, for messages."""
         example = DIGITS[1 : min(self.base, 4)]
-        second = f"{self.operator}{example}" if self.operator else ""
-        return f"digits 0-{DIGITS[self.base - 1]}, as in {example + second!r}"
+        source = (self.operator or "").join([example] * self.count)
+        return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
 
     def write(self, problems: Problems, row: int) -> str:
         return (self.operator or "").join(self._text(o, row) for o in problems.operands)
@@ -153,10 +154,9 @@ class Arithmetic(Task):
         self, rng: np.random.Generator, n: int, length: int, exact: bool
     ) -> tuple[np.ndarray, ...]:
         """Digit counts of every operand, ``(n,)`` each."""
-        operands = 2 if self.operator else 1
         if exact:
-            return (np.full(n, length),) * operands
-        return tuple(rng.integers(1, length + 1, n) for _ in range(operands))
+            return (np.full(n, length),) * self.count
+        return tuple(rng.integers(1, length + 1, n) for _ in range(self.count))
 
     def _random(self, rng: np.random.Generator, counts: np.ndarray) -> Digits:
         """Uniform digits, the first not zero unless it is the only one."""
@@ -213,6 +213,7 @@ class Addition(Arithmetic):
 
     name = "addition"
     operator = "+"
+    count = 2
 
     def answer(self, *operands: Digits) -> Digits:
         first, second = operands
@@ -240,73 +241,6 @@ class Addition(Arithmetic):
             self._trimmed(rng, a.astype(np.uint8), counts[0]),
             self._trimmed(rng, b.astype(np.uint8), counts[1]),
         )
-
-
-class Multiplication(Arithmetic):
-    """A number times one digit (the paper's N x 1): ``123*6 -> 738``, written ``8 3 7``."""
-
-    name = "multiplication"
-    operator = "*"
-
-    def answer(self, *operands: Digits) -> Digits:
-        number, digit = operands
-        product = np.zeros((len(number), number.width + 1), np.uint8)
-        carry = np.zeros(len(number), np.int16)
-        for column in range(number.width - 1, -1, -1):
-            total = number.values[:, column].astype(np.int16) * digit.values[:, -1] + carry
-            carry, product[:, column + 1] = np.divmod(total, self.base)
-        product[:, 0] = carry
-        # as wide as the number, and one more for a final carry: 123*0 is written 0 0 0
-        carried = product[np.arange(len(number)), number.width - number.lengths] != 0
-        return Digits(product, number.lengths + carried)
-
-    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
-        number, digit = operands
-        return (*super().padded((number,), width), digit)
-
-    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
-        """The digit beside each digit of the number."""
-        number, digit = operands
-        return number, Digits(np.repeat(digit.values[:, -1:], number.width, 1), number.lengths)
-
-    def parse(self, source: str) -> Problems:
-        problems = super().parse(source)
-        if problems.operands[1].lengths[0] != 1:
-            raise TaskError(
-                f"{source!r}: multiplication takes a second operand of one digit, as in '123*6'"
-            )
-        return problems
-
-    def _counts(
-        self, rng: np.random.Generator, n: int, length: int, exact: bool
-    ) -> tuple[np.ndarray, ...]:
-        (count, _) = super()._counts(rng, n, length, exact)
-        return count, np.ones(n, int)
-
-    def _draw(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> tuple[Digits, ...]:
-        if law == "uniform" and not exact:
-            return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
-        return super()._draw(rng, n, length, law, exact)
-
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
-        """Numbers whose product by their digit is a long run of the highest digit, or near it."""
-        number, digit = (self._random(rng, count) for count in counts)
-        factor = np.maximum(digit.values[:, -1], 1).astype(np.int16)
-        first = number.width - counts[0]
-        remainder = np.zeros(len(number), np.int16)
-        start, _ = self._run(rng, counts[0])
-        for column in range(number.width):
-            inside = column >= first
-            quotient, rest = np.divmod(remainder * self.base + self.base - 1, factor)
-            remainder = np.where(inside, rest, 0).astype(np.int16)
-            in_chain = inside & (number.width - 1 - column >= start)
-            number.values[:, column] = np.where(in_chain, quotient, number.values[:, column])
-        nines = rng.random(len(number)) < 0.25
-        column_in = np.arange(number.width) >= first[:, None]
-        number.values[nines] = np.where(column_in[nines], self.base - 1, 0)
-        return number, digit
 
 
 class Parity(Arithmetic):

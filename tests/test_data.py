@@ -52,6 +52,10 @@ def laid_out(task: str, source: str, layout: str, base: int | None = None) -> tu
         ("addition", 10, "aligned", "99+1", "$+9091&", "001&"),
         ("multiplication", 10, "aligned", "123*6", "$*162636&", "837&"),
         ("successor", 10, "aligned", "199", "$199&", "002&"),
+        ("addition3", 10, "free", "6+35+7", "$06+35+07&", "84&"),
+        ("addition3", 10, "aligned", "6+35+7", "$+030657&", "84&"),
+        ("multiplication2", 10, "free", "123*6", "$123*06&", "8370&"),
+        ("zigzag", 10, "free", "12345", "$12345&", "51423&"),
         ("parity", 2, "free", "1011", "$1011&", "1001&"),
         ("parity", 2, "fixed:6", "1011", "$001011&", "100111&"),
     ],
@@ -103,6 +107,13 @@ def test_unknown_formats_are_refused(layout):
         Format(layout)
 
 
+def test_a_task_without_columns_or_without_padding_is_refused():
+    with pytest.raises(ValueError, match=r"multiplication2 has no columns, .* free or fixed:N"):
+        laid_out("multiplication2", "123*45", "aligned")
+    with pytest.raises(ValueError, match="zigzag reads digits by their place: use the format free"):
+        laid_out("zigzag", "123", "fixed:5")
+
+
 def test_an_operand_wider_than_the_format_is_refused():
     with pytest.raises(ValueError, match=r"4 digits does not fit 3: use the format free, or fixed"):
         laid_out("addition", "1234+1", "fixed:3")
@@ -120,6 +131,7 @@ def test_what_is_laid_out_reads_back_as_the_problem(name, base, layout, law, len
     rule = get_task(name, base=2 if name == "parity" else base)
     vocabulary = Vocabulary(rule)
     problems = rule.sample(np.random.default_rng(seed), 5, length, law, exact=True)
+    layout = "free" if name == "zigzag" else layout  # whose digits count by their place
     batch = Format(layout).lay_out(rule, vocabulary, problems)
     for row in range(5):
         source = texts(batch.source, vocabulary)[row].rstrip("@")

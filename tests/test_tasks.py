@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -40,11 +42,34 @@ def expected(name: str, operands: list[int], base: int) -> int:
     """The rule on Python's integers."""
     if name == "successor":
         return operands[0] + 1
-    if name == "addition":
-        return operands[0] + operands[1]
-    if name == "multiplication":
+    if name.startswith("addition"):
+        return sum(operands)
+    if name.startswith("multiplication"):
         return operands[0] * operands[1]
+    if name == "zigzag":
+        return int(zigzag(written(operands[0], base)), base)
     return operands[0].bit_count() % 2
+
+
+@contextmanager
+def unlimited_integers():
+    """Python writes integers of more than some 4,000 digits only if asked to."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+def zigzag(text: str) -> str:
+    """The digits taken from the end and the start by turns, the last one taken first."""
+    taken = ""
+    while text:
+        taken, text = text[-1] + taken, text[:-1]
+        if text:
+            taken, text = text[0] + taken, text[1:]
+    return taken
 
 
 # The rule
@@ -113,6 +138,42 @@ def test_upper_case_digits_are_digits():
     assert get_task("addition", base=16).solve("FF+1") == "100"
 
 
+@given(BASES, st.lists(NUMBERS, min_size=4, max_size=4), st.integers(3, 4))
+def test_sums_of_three_and_four_numbers(base, numbers, count):
+    task = get_task(f"addition{count}", base=base)
+    source = "+".join(written(number, base) for number in numbers[:count])
+    assert task.solve(source) == written(sum(numbers[:count]), base)
+
+
+@given(BASES, NUMBERS, st.integers(2, 3), st.data())
+def test_products_by_two_and_three_digits(base, number, count, data):
+    factor = data.draw(st.integers(0, base**count - 1))
+    task = get_task(f"multiplication{count}", base=base)
+    source = f"{written(number, base)}*{written(factor, base)}"
+    assert task.solve(source) == written(number * factor, base)
+
+
+@given(NUMBERS)
+def test_zigzag_takes_digits_from_both_ends(number):
+    assert get_task("zigzag").solve(str(number)) == zigzag(str(number))
+
+
+def test_zigzag_writes_the_last_digit_then_the_first():
+    """The model's output is the answer from its last digit on: 6 1 5 2 4 3."""
+    task = get_task("zigzag")
+    assert shown(task.parse("123456").answer, 0)[::-1] == "615243"
+    assert task.solve("10000") == "00010"
+
+
+def test_further_tasks_take_ten_thousand_digits():
+    numbers = [random.Random(i).randint(10**9_999, 10**10_000 - 1) for i in range(4)]
+    with unlimited_integers():
+        text = [str(number) for number in numbers]
+        assert get_task("addition4").solve("+".join(text)) == str(sum(numbers))
+        assert get_task("multiplication3").solve(f"{text[0]}*987") == str(numbers[0] * 987)
+        assert get_task("zigzag").solve(text[0])[::-1][:2] == text[0][-1] + text[0][0]
+
+
 def test_operands_of_ten_thousand_digits():
     rng = random.Random(7)
     first, second = (
@@ -161,7 +222,7 @@ def test_samples_agree_with_the_rule(name, base, law, exact):
 
 
 @given(
-    st.sampled_from(["successor", "addition", "multiplication"]),
+    st.sampled_from([name for name in ARITHMETIC if name != "parity"]),
     BASES,
     st.sampled_from(LAWS),
     st.booleans(),
@@ -177,7 +238,8 @@ def test_samples_have_the_digits_that_were_asked_for(name, base, law, exact, n, 
         assert operand.values.dtype == np.uint8
         assert operand.values.shape == (n, operand.width)
         assert (operand.values < base).all()
-        wanted = 1 if (name, i) == ("multiplication", 1) else length
+        second = {"multiplication": 1, "multiplication2": 2, "multiplication3": 3}
+        wanted = second.get(name, length) if i else length
         if exact:
             assert (operand.lengths == wanted).all()
         elif law != "uniform":
@@ -285,7 +347,7 @@ def test_the_carry_law_of_multiplication_writes_runs_of_nines():
 
 
 @given(
-    st.sampled_from(["successor", "addition", "multiplication"]),
+    st.sampled_from([name for name in ARITHMETIC if name not in ("parity", "zigzag")]),
     BASES,
     st.integers(0, 11),
     st.integers(0, 2**32),
@@ -362,6 +424,8 @@ def test_taking_rows_keeps_problems_whole():
         (lambda: get_task("addition").solve("1+2+3"), "is not a source of addition"),
         (lambda: get_task("successor").solve(""), "'' is not a source of successor"),
         (lambda: get_task("multiplication").solve("12*34"), "second operand of one digit"),
+        (lambda: get_task("multiplication2").solve("12*345"), "operand of at most 2 digits, as in"),
+        (lambda: get_task("addition3").solve("1+2"), "write digits 0-9, as in '123\\+123\\+123'"),
     ],
 )
 def test_input_that_cannot_be_taken_is_named(call, message):

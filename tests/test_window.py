@@ -51,6 +51,7 @@ def test_a_row_sees_its_digit_and_those_before_it():
 def test_a_row_of_columns_sees_both_digits_of_its_column():
     assert seen("addition", "57+68") == ["78", "56", "+", "+"]
     assert seen("multiplication", "571*8") == ["18", "78", "58", "*", "*"]
+    assert seen("addition3", "57+68+90") == ["780", "569", "+", "+"]
     assert seen("addition", "57+68", window=2) == ["678&", "+567", "+5", "+"]
 
 
