@@ -204,14 +204,15 @@ class Split:
     def allows(self, problems: Problems, held_out: bool) -> np.ndarray:
         """``(n,)`` bool: are all the problem's numbers on the asked side of the split?
 
-        The few short numbers that are always for training count for both sides.
+        The few short numbers that are always for training count for both sides. Of three or more
+        numbers, hardly ever all held out, one is enough: no such problem is for training.
         """
-        fits = np.ones(len(problems), bool)
-        for operand in problems.operands:
-            side = self.held_out(operand)
-            few = operand.as_integers(self.base) < self.few
-            fits &= (side | few) if held_out else ~side
-        return fits
+        side = np.stack([self.held_out(operand) for operand in problems.operands])
+        if not held_out:
+            return ~side.any(0)
+        few = np.stack([o.as_integers(self.base) < self.few for o in problems.operands])
+        fits = (side | few).all(0)
+        return fits | side.any(0) if len(side) > 2 else fits
 
 
 class Source:

@@ -180,6 +180,16 @@ def test_training_numbers_and_held_out_numbers_never_meet(name, base, law):
     assert not trained & held_out
 
 
+@pytest.mark.parametrize("name", ["addition3", "addition4"])
+def test_a_held_out_problem_of_many_numbers_has_a_held_out_number(name):
+    """And no training problem has one."""
+    source = source_of(name, 10, 3)
+    sides = []
+    for batch in (source.validation(300), source.test(5, 300), source.training(7, 300)):
+        sides.append(np.stack([source.split.held_out(o) for o in batch.problems.operands]).any(0))
+    assert sides[0].all() and sides[1].all() and not sides[2].any()
+
+
 def test_an_eighth_of_the_numbers_is_held_out():
     for base in (10, 36):
         rule = get_task("successor", base=base)
