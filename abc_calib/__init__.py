@@ -26,13 +26,17 @@ _HOMES = {
     "Run": "abc_calib.runs",
     "UsageError": "abc_calib.errors",
     "calibrate": "abc_calib.stages",
+    "certify": "abc_calib.certification.certificate",
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",
     "predict": "abc_calib.prediction",
     "resume": "abc_calib.stages",
+    "repair": "abc_calib.certification.repair",
     "retrain": "abc_calib.stages",
+    "stress": "abc_calib.robustness",
     "train": "abc_calib.stages",
+    "verify": "abc_calib.certification.verify",
 }
 _NAMES = {"heatmap": "draw_heatmaps"}
 

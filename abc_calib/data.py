@@ -22,6 +22,7 @@ from abc_calib.vocabulary import Vocabulary
 from tasks import Digits, Problems, Rows, TaskError
 from tasks.arithmetic import Arithmetic
 from tasks.digits import stack
+from tasks.hard import hard
 
 PAPER_RANGE = 2**20 + 1
 """Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
@@ -226,7 +227,7 @@ class Source:
         self.law = law
         self.length = length
         self.split = Split(task.base, seed)
-        self.tests = {"random": "balanced", "carry": "carry"}
+        self.tests = {"random": "balanced", "carry": "carry", "hard": "hard"}
 
     @property
     def segments(self) -> int:
@@ -253,8 +254,12 @@ class Source:
         """``n`` problems of exactly ``length`` digits; never a training number of that length.
 
         Depends on the task, ``length``, ``n``, ``law`` and ``seed`` and, up to the training
-        length, on the split of the training run.
+        length, on the split of the training run. The law ``hard`` has inputs of every family of
+        ``tasks.hard``: where they are short there are few, so training numbers stay in.
         """
+        if law == "hard":
+            rng = np.random.default_rng([seed, 4, length])
+            return self.lay_out(hard(self.task, rng, n, length))
         rng = np.random.default_rng([seed, 3, length, self.task.laws.index(law)])
         if length > self.length:
             problems = self.task.sample(rng, n, length, law, exact=True)
@@ -300,9 +305,10 @@ class Source:
             attempts += 1
             if attempts > 200:
                 raise TaskError(f"no {'held-out ' if held_out else ''}numbers of {length} digits")
-        return _concatenate(parts)
+        return concatenate(parts)
 
 
-def _concatenate(parts: list[Problems]) -> Problems:
+def concatenate(parts: list[Problems]) -> Problems:
+    """The rows of all parts, one below the other."""
     operands = zip(*(part.operands for part in parts), strict=True)
     return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))

@@ -57,8 +57,8 @@ def evaluate(
     """A row for every set and length.
 
     ``samples`` a length, by default as many as ``source.test_size`` says. ``sets``: ``random``
-    problems or, in arithmetic, ``carry`` chains. Raises ``UsageError`` for a length below 1 and
-    ``AbcError`` for what would not fit the memory.
+    problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family. Raises
+    ``UsageError`` for a length below 1 and ``AbcError`` for what would not fit the memory.
     """
     if any(length < 1 for length in lengths):
         raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")

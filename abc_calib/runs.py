@@ -160,6 +160,16 @@ class Run:
         return Source(self.task, Format(train.format), train.seed, train.law, train.length)
 
     @property
+    def arithmetic(self) -> Source:
+        """The data of a task on digits; ``UsageError`` if it is one on tokens."""
+        if not isinstance(self.source, Source):
+            raise UsageError(
+                f"{self} has the task {self.config.task}, which is not arithmetic: stress and "
+                "certificates know digits only"
+            )
+        return self.source
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """How the training ended, or None if it has not."""
         try:

@@ -5,9 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from cli import console
 from cli.options import AsJson, Device, Quiet, RunArgument, Threads
+
+KINDS = ("hard", "carry")
+
+
+class Evaluate(TyperCommand):
+    """The command, with ``--stress`` alone for ``--stress hard``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--stress" in args:
+            after = args.index("--stress") + 1
+            if after == len(args) or args[after].startswith("-"):
+                args = [*args[:after], KINDS[0], *args[after:]]
+        return super().parse_args(ctx, args)
 
 
 @console.command
@@ -22,7 +36,8 @@ def evaluate(
         typer.Option(help="Samples a length; by default min(base^L - base^(L-1), 10000)."),
     ] = None,
     stress: Annotated[
-        str | None, typer.Option(help="Also hard inputs: carry (long carry chains).")
+        str | None,
+        typer.Option(help="Also hard inputs: of every family (no value or hard), or carry."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the test sets.")] = 0,
     greedy: Annotated[
@@ -36,7 +51,7 @@ def evaluate(
     """Exact match of whole outputs at each length, with 95 % intervals.
 
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
-    --stress carry**
+    --stress** · **abc eval --stress carry**
     """
     from abc_calib import stages
     from abc_calib.errors import UsageError
@@ -46,8 +61,10 @@ def evaluate(
     wanted = parse_lengths(lengths, max_len)
     if samples is not None and samples < 1:
         raise UsageError(f"--samples {samples} is not possible: give 1 or more")
-    if stress not in (None, "carry"):
-        raise UsageError(f"unknown --stress {stress!r}: choose carry")
+    if stress is not None and stress not in KINDS:
+        raise UsageError(
+            f"unknown --stress {stress!r}: choose {' or '.join(KINDS)}, and name a run before it"
+        )
     opened = Run.open(run)
     sets = ("random", stress) if stress else ("random",)
     total = len(wanted) * len(sets)

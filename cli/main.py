@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from cli import calibrate, demo, evaluate, heatmap, predict, reproduce, runs, sweep, train
+from cli import (
+    calibrate,
+    certify,
+    demo,
+    evaluate,
+    heatmap,
+    predict,
+    reproduce,
+    runs,
+    stress,
+    sweep,
+    train,
+)
 
 app = typer.Typer(
     name="abc",
@@ -40,7 +52,9 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("calibrate")(calibrate.calibrate)
 app.command("retrain")(calibrate.retrain)
-app.command("eval")(evaluate.evaluate)
+app.command("eval", cls=evaluate.Evaluate)(evaluate.evaluate)
+app.command("stress")(stress.stress)
+app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
 app.command("sweep")(sweep.sweep)

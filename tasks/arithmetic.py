@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tasks import columns
 from tasks.base import Problems, Task, TaskError
 from tasks.digits import Digits, add, from_integers, stack, without_zeros
 
@@ -43,6 +44,10 @@ class Arithmetic(Task):
     @abstractmethod
     def answer(self, *operands: Digits) -> Digits:
         """The digits that the model must write, as one number a row."""
+
+    def column_rule(self) -> columns.ColumnRule | None:
+        """The rule as an automaton on columns, or None for a rule that is not one."""
+        return None
 
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
         """Zeros added at the left of each operand up to ``width`` or the longer one's.
@@ -195,6 +200,9 @@ class Successor(Arithmetic):
 
     name = "successor"
 
+    def column_rule(self) -> columns.ColumnRule:
+        return columns.successor(self.base)
+
     def answer(self, *operands: Digits) -> Digits:
         (number,) = operands
         one = Digits(np.ones((len(number), 1), np.uint8), np.ones(len(number), int))
@@ -214,6 +222,9 @@ class Addition(Arithmetic):
     name = "addition"
     operator = "+"
     count = 2
+
+    def column_rule(self) -> columns.ColumnRule:
+        return columns.addition(self.base)
 
     def answer(self, *operands: Digits) -> Digits:
         first, second = operands
@@ -257,6 +268,9 @@ class Parity(Arithmetic):
         super().__init__(base)
         if self.base != 2:
             raise TaskError(f"parity is defined on bits: base {self.base} is not possible, only 2")
+
+    def column_rule(self) -> columns.ColumnRule:
+        return columns.running_xor()
 
     def answer(self, *operands: Digits) -> Digits:
         (bits,) = operands

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tasks import columns
 from tasks.arithmetic import Addition, Arithmetic
 from tasks.base import Problems, TaskError
 from tasks.digits import Digits
@@ -22,6 +23,9 @@ class Multiplication(Arithmetic):
     count = 2
     #: most digits of the second operand; sources have so many
     second: ClassVar[int] = 1
+
+    def column_rule(self) -> columns.ColumnRule | None:
+        return columns.multiplication(self.base) if self.second == 1 else None
 
     def answer(self, *operands: Digits) -> Digits:
         number, factor = operands
@@ -124,13 +128,16 @@ class Addition3(Arithmetic):
     operator = "+"
     count = 3
 
+    def column_rule(self) -> columns.ColumnRule | None:
+        return columns.addition(self.base, self.count) if self.base > self.count else None
+
     def answer(self, *operands: Digits) -> Digits:
         width = max(operand.width for operand in operands)
-        columns = [np.ascontiguousarray(operand.widened(width).T) for operand in operands]
+        digits = [np.ascontiguousarray(operand.widened(width).T) for operand in operands]
         total = np.zeros((width + 2, len(operands[0])), np.uint8)
         carry = np.zeros(len(operands[0]), np.uint8)
         for column in range(width - 1, -1, -1):
-            found = sum(digits[column] for digits in columns) + carry
+            found = sum(operand[column] for operand in digits) + carry
             carry, total[column + 2] = np.divmod(found, self.base)
         total[0], total[1] = np.divmod(carry, self.base)  # in base 2 a carry has two digits
         total = np.ascontiguousarray(total.T)

@@ -70,12 +70,13 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if is_single(bias, scheme, path, weights):
             assert bias is not None
-            mixed = self._picked(values[:, 0], bias.positions(frame)[0][..., 0])
+            key = frame.stored(bias.positions(frame)[0][..., 0])
+            mixed = self._picked(values[:, 0], key)
             return self.output(F.dropout(mixed, dropout, self.training)), None
         queries = scheme.rotate(self._split(self.query(x)), frame.row_positions)
         linear = bias is not None and bias.restricted and not scheme.has_score_bias
         if path == "auto":
-            linear = linear and frame.keys >= GATHER_FROM
+            linear = linear and (frame.keys >= GATHER_FROM or frame.is_windowed)
         if linear and path != "dense" and not weights:
             assert bias is not None
             mixed = self._gathered(queries, keys, values, bias.gathered(frame), dropout)

@@ -27,7 +27,8 @@ class Frame:
     valid keys of each sample, padding left out. ``delimiters``: ``(b, c)`` positions of the
     source's delimiters, ascending, from SOS to EOS (cross-attention and encoder).
     ``b`` may be 1 where all samples are laid out alike. ``period``: what a scheme is told of
-    positions, modulo this (cyclic position indexing); lines and masks count on.
+    positions, modulo this (cyclic position indexing); lines and masks count on. ``left_out``:
+    from which key on, and how many, the cache does not hold (``abc_calib.nn.cache``).
     """
 
     site: Site
@@ -36,6 +37,17 @@ class Frame:
     lengths: Tensor
     delimiters: Tensor | None = None
     period: int | None = None
+    left_out: tuple[int, int] = (0, 0)
+
+    @property
+    def is_windowed(self) -> bool:
+        """Are keys left out, so that only lines find theirs?"""
+        return self.left_out[1] > 0
+
+    def stored(self, key: Tensor) -> Tensor:
+        """Where keys, given by their positions, stand among those that are held."""
+        first, count = self.left_out
+        return torch.where(key < first, key, key - count) if count else key
 
     @property
     def row_positions(self) -> Tensor:
@@ -154,7 +166,8 @@ class LayerBias:
     def gathered(self, frame: Frame) -> Gathered:
         """The same bias as a list of keys a row; only if every head is restricted."""
         assert self.restricted
-        return Gathered(*self.keys(frame))
+        key, bias = self.keys(frame)
+        return Gathered(frame.stored(key), bias)
 
 
 @dataclass(frozen=True)

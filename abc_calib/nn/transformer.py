@@ -23,6 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from abc_calib.calibration.lines import SITES, LineBias, Site
 from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.cache import Window, left_out, use_window, window
 from abc_calib.nn.layers import AbcConfig, DecoderLayer, EncoderLayer
 from abc_calib.nn.positions import Scheme, build_scheme
 
@@ -159,6 +160,15 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
         self.path = self.encoder.path = path
 
+    @property
+    def window(self) -> Window | None:
+        """The output rows that later ones still read, or None where any may be read."""
+        biases = self.biases["self"]
+        single = all(bias is not None and bias.single for bias in biases)
+        if self.path == "dense" or (self.scheme_of("self").has_score_bias and not single):
+            return None
+        return window(biases)
+
     def get_encoder(self, *_: Any, **__: Any) -> AbcEncoder:
         return self.encoder
 
@@ -192,6 +202,9 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
             decoder_input_ids = self.shifted(labels)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        kept = self.window
+        if past_key_values is not None and kept is not None and not weights:
+            use_window(past_key_values, kept, self.config.decoder_layers)
         memory = encoder_outputs.last_hidden_state
         assert memory is not None
         frames = self._frames(
@@ -253,7 +266,9 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
             lengths = lengths[:1]
             delimiters = delimiters[:1] if delimiters is not None else None
         return {
-            "self": Frame("self", rows, past + steps, lengths, period=period),
+            "self": Frame(
+                "self", rows, past + steps, lengths, period=period, left_out=left_out(cache)
+            ),
             "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters, period),
         }
 

@@ -1,0 +1,194 @@
+"""Decide whether a model is right at every length.
+
+The induction: a row's prediction depends on its window only. If in every window that a correct
+prefix can produce the prediction is the right token, then by induction over the rows each output
+is right from its first token to EOS, for every source of every length.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from abc_calib.calibration.lines import SITES
+from abc_calib.certification.field import Case, Field, Layout, Segment, Unbounded
+from abc_calib.certification.network import Network, in_chunks
+from abc_calib.certification.windows import Enumeration, TooMany, Windows
+from abc_calib.data import Source
+from abc_calib.errors import AbcError
+from abc_calib.nn.positions import Scheme
+from tasks.columns import ColumnRule
+
+KEPT = 100
+"""Failing windows that are kept of each case, those of the smallest margin first."""
+SAFETY = 10
+"""How many times the float32 rounding the smallest margin has to be."""
+
+
+class Undecided(AbcError):
+    """Neither certified nor refuted; the message says why."""
+
+
+@dataclass
+class Checked:
+    """What was found in one case. ``failing (n, atoms)`` are windows where the model is wrong.
+
+    ``margin``: least difference between the logit of the right token and the largest other
+    one. ``rounding``: largest difference between a logit in float32 and in float64.
+    """
+
+    case: Case
+    windows: int
+    wrong: int = 0
+    margin: float = float("inf")
+    margin64: float = float("inf")
+    rounding: float = 0.0
+    atoms: tuple[Any, ...] = ()
+    failing: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+
+
+def column_rule(source: Source) -> ColumnRule:
+    """The task's automaton, or ``Undecided``."""
+    rule = source.task.column_rule()
+    if rule is None:
+        raise Undecided(f"{source.task.name} is not a rule on columns of digits")
+    return rule
+
+
+def receptive_field(model: Any, source: Source) -> Field:
+    """The model's field on sources of this format; ``Unbounded`` where it has none."""
+    config = model.config
+    if model.line_bias is None:
+        raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+    if config.encoder_layers:
+        raise Unbounded(f"its encoder has {config.encoder_layers} layers that see the whole source")
+    schemes = {site: model.scheme_of(site) for site in SITES}
+    absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
+    if absolute and config.cyclic is None:
+        raise Unbounded(f"its positions ({config.scheme}) are absolute and grow with length")
+    lines = [model.line_bias.sites.get(site, ()) for site in ("self", "cross")]
+    single = all(len(head) == 1 for site in lines for layer in site for head in layer)
+    scores = [type(schemes[site]) for site in ("self", "cross")]
+    if not single and any(s.rotate is not Scheme.rotate or s.has_score_bias for s in scores):
+        raise Unbounded(
+            f"its scores depend on positions ({config.scheme}) where a head has several lines"
+        )
+    period = config.cyclic if absolute else None
+    return Field(model.line_bias, config.decoder_layers, layout(source), period or 1)
+
+
+def layout(source: Source) -> Layout:
+    """How the run's sources are written."""
+    vocabulary, task, rule = source.vocabulary, source.task, column_rule(source)
+    if source.layout.width is not None:
+        raise Unbounded(f"its format {source.layout.text} pads every operand to a fixed width")
+    operands = tuple(range(task.count))
+    delimiters = [vocabulary.ids[task.operator]] * (source.segments - 1) if task.operator else []
+    segments: tuple[Segment, ...]
+    if source.column > 1:
+        segments = (Segment((0,), columns=0), Segment(operands[::-1]))
+    else:
+        segments = tuple(Segment((k,), 1 if k == rule.constant else None) for k in operands)
+    return Layout(segments, (vocabulary.sos, *delimiters, vocabulary.eos), rule.constant)
+
+
+@dataclass
+class Proof:
+    """The model, its field and the windows of all its cases."""
+
+    model: Any
+    source: Source
+    rule: ColumnRule
+    field: Field
+    enumerations: list[Enumeration]
+    windows: list[Windows]
+
+    @property
+    def size(self) -> int:
+        return sum(len(w) for w in self.windows)
+
+
+def prepare(model: Any, source: Source, limit: int) -> Proof:
+    """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
+
+    ``limit``: most windows in all.
+    """
+    try:
+        seen = receptive_field(model, source)
+        rule = column_rule(source)
+        cases = seen.cases()
+    except Unbounded as error:
+        raise Undecided(str(error)) from None
+    proof = Proof(model, source, rule, seen, [], [])
+    for case in cases:
+        atoms = seen.atoms(seen.layers, case.place, case)
+        try:
+            one = Enumeration(rule, source.vocabulary.eos, case, atoms, seen.period)
+            found = one.windows(limit)
+            if proof.size + len(found) > limit:
+                raise TooMany(proof.size + len(found))
+        except TooMany as error:
+            raise Undecided(
+                f"its windows are too many: {len(atoms)} atoms {case.label()}, up to "
+                f"{error.estimate:.1e} windows, and at most {limit:.1e} can be checked in the time"
+            ) from None
+        if len(found):
+            proof.enumerations.append(one)
+            proof.windows.append(found)
+    return proof
+
+
+def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> list[Checked]:
+    """Run the model on every window, in float32 and in float64."""
+    exact = copy.deepcopy(proof.model).double()
+    done, results = 0, []
+    for one, windows in zip(proof.enumerations, proof.windows, strict=True):
+        networks = [
+            Network(model, proof.field, windows, one.radix) for model in (proof.model, exact)
+        ]
+        result = Checked(windows.case, len(windows), atoms=windows.atoms)
+        failing, margins = [], []
+        expected = in_chunks(windows.expected)
+        for values, right in zip(in_chunks(windows.values), expected, strict=True):
+            logits, logits64 = (network.logits(values) for network in networks)
+            margin = _margins(logits, right)
+            result.margin = min(result.margin, float(margin.min()))
+            margin64 = _margins(logits64, right)
+            result.margin64 = min(result.margin64, float(margin64.min()))
+            result.rounding = max(result.rounding, float((logits64 - logits).abs().max()))
+            wrong = ((margin <= 0) | (margin64 <= 0)).numpy()
+            result.wrong += int(wrong.sum())
+            failing.append(values[wrong])
+            margins.append(margin.numpy()[wrong])
+            done += len(values)
+            on_chunk(done)
+        order = np.argsort(np.concatenate(margins))[:KEPT]
+        result.failing = np.concatenate(failing)[order]
+        results.append(result)
+    return results
+
+
+def _margins(logits: torch.Tensor, right: np.ndarray) -> torch.Tensor:
+    """``(m,)``: the right token's logit above the largest other one."""
+    index = torch.from_numpy(right.astype(np.int64))[:, None]
+    wanted = logits.gather(1, index)[:, 0]
+    return wanted - logits.scatter(1, index, -torch.inf).amax(1)
+
+
+def windows_a_second(proof: Proof) -> float:
+    """How fast windows are checked here, tried on a part of the largest case."""
+    largest = max(range(len(proof.windows)), key=lambda i: len(proof.windows[i]))
+    windows = proof.windows[largest]
+    few = Windows(windows.case, windows.atoms, windows.values[:4096], windows.expected[:4096])
+    small = Proof(
+        proof.model, proof.source, proof.rule, proof.field, [proof.enumerations[largest]], [few]
+    )
+    started = time.perf_counter()
+    check(small)
+    return len(few) / (time.perf_counter() - started)

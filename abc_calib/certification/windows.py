@@ -1,0 +1,199 @@
+"""Every distinct window that a correct prefix can produce.
+
+The task's automaton is run over the columns from the last one on, keeping of each column only
+what the model's field holds. Where the distance between two columns does not matter, the set of
+states is closed under any number of columns between. So the windows are those that occur in some
+source of some length, and no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from abc_calib.certification.field import Atom, Case, Constant, Digit, Phase, Place, Written
+from abc_calib.errors import AbcError
+from tasks.columns import NOTHING, ColumnRule
+
+
+class TooMany(AbcError):
+    """More windows than may be enumerated; ``estimate`` is an upper bound."""
+
+    def __init__(self, estimate: float):
+        super().__init__(f"up to {estimate:.2g} windows")
+        self.estimate = estimate
+
+
+@dataclass(frozen=True)
+class Windows:
+    """``values (n, atoms)`` uint8, one row a distinct window; ``expected (n,)`` the right token."""
+
+    case: Case
+    atoms: tuple[Atom, ...]
+    values: np.ndarray
+    expected: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class Slot(NamedTuple):
+    """One step of the walk from the last column to the first.
+
+    ``column`` None is a gap of any number of columns, and ``end`` the step after the first.
+    """
+
+    column: Place | None
+    top: bool = False
+    end: bool = False
+
+
+def slots(case: Case, atoms: tuple[Atom, ...]) -> list[Slot]:
+    """The walk over the columns of a case, as far as atoms and the row's own column need it."""
+    columns = [a.column for a in atoms if isinstance(a, Digit | Written)] + [case.place]
+
+    def span(kind: str) -> list[int]:
+        return [c.at for c in columns if c.kind == kind]
+
+    low, near, top = span("low"), span("near"), span("top")
+    width = case.width
+    if width is not None:
+        walk = [Slot(Place("low", c), top=c == width - 1 and width > 1) for c in range(width)]
+        return [*walk, Slot(None, end=True)]
+    walk = [Slot(Place("low", c)) for c in range(max([-1, *low]) + 1)]
+    if case.row is None:
+        walk.append(Slot(None))
+        last = max(near) if case.left is None else case.left - 1
+        for c in range(min([*near, last]), last + 1):
+            walk.append(Slot(Place("near", c), top=case.left is not None and c == last))
+        if case.left is not None:
+            return [*walk, Slot(None, end=True)]
+    if top:
+        walk.append(Slot(None))
+        walk += [Slot(Place("top", c), top=c == 0) for c in range(max(top), -1, -1)]
+    return walk
+
+
+class Enumeration:
+    """The windows of one case, counted before they are made."""
+
+    def __init__(self, rule: ColumnRule, eos: int, case: Case, atoms: frozenset[Atom], period: int):
+        self.rule, self.eos, self.case, self.period = rule, eos, case, period
+        self.atoms = tuple(sorted(atoms, key=repr))
+        self.radix = [self._radix(atom) for atom in self.atoms]
+        self.weight: list[int] = []
+        total = 1
+        for radix in self.radix:
+            self.weight.append(total)
+            total *= radix
+        self.expected_weight = total
+        if total * (eos + 1) * rule.states >= 2**62:
+            raise TooMany(float(total))
+
+    def _radix(self, atom: Atom) -> int:
+        return self.period if isinstance(atom, Phase) else self.rule.base
+
+    def windows(self, limit: int) -> Windows:
+        """All windows; ``TooMany`` where there would be more than ``limit`` at any time."""
+        state = np.array(self.rule.start, np.int64)
+        code = np.zeros(len(state), np.int64)
+        for i, atom in enumerate(self.atoms):
+            if isinstance(atom, Constant):
+                assert self.rule.constants is not None
+                code += self.weight[i] * self.rule.constants[state]
+        walk = slots(self.case, self.atoms)
+        for number, slot in enumerate(walk):
+            if slot.end:
+                code, state = self._ended(code, state)
+            elif slot.column is None:
+                code, state = self._gap(code, state, limit)
+            else:
+                code, state = self._column(code, state, slot, limit, walk[number + 1 :])
+        for i, atom in enumerate(self.atoms):
+            if isinstance(atom, Phase) or (isinstance(atom, Digit) and atom.column.kind == "free"):
+                self._check(len(code) * self.radix[i], limit, [])
+                more = self.weight[i] * np.arange(self.radix[i])
+                code = (code[:, None] + more).ravel()
+        code = np.unique(code)
+        values = np.empty((len(code), len(self.atoms)), np.uint8)
+        for i, (weight, radix) in enumerate(zip(self.weight, self.radix, strict=True)):
+            values[:, i] = code // weight % radix
+        return Windows(self.case, self.atoms, values, code // self.expected_weight)
+
+    def _check(self, now: int, limit: int, rest: list[Slot]) -> None:
+        if now > limit:
+            more = 1.0
+            for slot in rest:
+                for atom, radix in zip(self.atoms, self.radix, strict=True):
+                    if isinstance(atom, Digit) and atom.column == slot.column:
+                        more *= radix
+            raise TooMany(now * more)
+
+    def _effects(self, slot: Slot) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each different (state, what is kept of the column, next state)."""
+        rule = self.rule
+        axes = rule.next.ndim - 1
+        index = np.indices(rule.next.shape).reshape(1 + axes, -1)
+        state, digits = index[0], index[1:]
+        kept = np.zeros(index.shape[1], np.int64)
+        written = rule.written.ravel()
+        for i, atom in enumerate(self.atoms):
+            if isinstance(atom, Digit) and atom.column == slot.column:
+                kept += self.weight[i] * digits[rule.operands.index(atom.operand)]
+            elif isinstance(atom, Written) and atom.column == slot.column:
+                kept += self.weight[i] * written
+        if slot.column == self.case.place:
+            kept += self.expected_weight * written
+        rows = np.stack([state, kept, rule.next.ravel()], 1)
+        if slot.top:
+            rows = rows[digits.any(0)]
+        rows = np.unique(rows, axis=0)
+        return rows[:, 0], rows[:, 1], rows[:, 2]
+
+    def _column(
+        self, code: np.ndarray, state: np.ndarray, slot: Slot, limit: int, rest: list[Slot]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        before, kept, after = self._effects(slot)
+        first = np.searchsorted(before, np.arange(self.rule.states))
+        count = np.searchsorted(before, np.arange(self.rule.states), side="right") - first
+        each = count[state]
+        total = int(each.sum())
+        self._check(total, limit, rest)
+        source = np.repeat(np.arange(len(code)), each)
+        within = np.arange(total) - np.repeat(np.cumsum(each) - each, each)
+        effect = first[state[source]] + within
+        return self._distinct(code[source] + kept[effect], after[effect])
+
+    def _distinct(self, code: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return tuple(np.divmod(np.unique(code * self.rule.states + state), self.rule.states))  # type: ignore[return-value]
+
+    def _gap(
+        self, code: np.ndarray, state: np.ndarray, limit: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Any number of columns of which nothing is kept."""
+        while True:
+            more = self._column(code, state, Slot(None), limit, [])
+            united = self._distinct(np.append(code, more[0]), np.append(state, more[1]))
+            if len(united[0]) == len(code):
+                return united
+            code, state = united
+
+    def _ended(self, code: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """After the first column: the final carry, if there is one, and EOS."""
+        last = self.rule.last[state]
+        beyond = self.case.left == -1  # the row after a final carry
+        if beyond:
+            keep = last != NOTHING
+            code, state, last = code[keep], state[keep], last[keep]
+            place = Place("low", self.case.width) if self.case.width is not None else None
+            place = place or Place("near", -1)
+            for i, atom in enumerate(self.atoms):
+                if isinstance(atom, Written) and atom.column == place:
+                    code = code + self.weight[i] * last
+            return code + self.expected_weight * self.eos, state
+        if self.case.left == 0:
+            final = np.where(last == NOTHING, self.eos, last)
+            return code + self.expected_weight * final, state
+        return code, state

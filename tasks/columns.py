@@ -1,0 +1,97 @@
+"""A rule as an automaton that reads one column of digits after another, the last column first.
+
+Addition by hand is such a rule: the state is the carry. What is written depends on the state and
+on the digits of the column; when the columns are used up, a state may write one digit more.
+That is all that a proof about *every* length needs to know of a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+NOTHING = -1
+"""In ``last``: no digit more."""
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """An automaton on columns. ``q`` states, ``k`` operands with a digit in each column.
+
+    ``start``: states before the last column. ``next`` and ``written``, ``(q, base, ..., base)``
+    with ``k`` axes of digits: the state after a column and the digit written there. ``last
+    (q,)``: the digit written after the first column, or ``NOTHING``. ``operands``: which
+    operands of the task the ``k`` axes are. ``constant``: an operand of one digit that is the
+    same for all columns, and ``constants (q,)`` its digit in each state.
+    """
+
+    base: int
+    start: tuple[int, ...]
+    next: np.ndarray
+    written: np.ndarray
+    last: np.ndarray
+    operands: tuple[int, ...] = (0,)
+    constant: int | None = None
+    constants: np.ndarray | None = None
+
+    @property
+    def states(self) -> int:
+        return len(self.next)
+
+    def run(self, columns: Sequence[Sequence[int]], start: int) -> list[int]:
+        """The digits written for ``columns``, last column first; the oracle of the proofs."""
+        state, digits = start, []
+        for column in columns:
+            digits.append(int(self.written[(state, *column)]))
+            state = int(self.next[(state, *column)])
+        last = int(self.last[state])
+        return digits if last == NOTHING else [*digits, last]
+
+
+def carrying(totals: np.ndarray, base: int, **fields: object) -> ColumnRule:
+    """The rule that writes ``total mod base`` and carries ``total // base``.
+
+    ``totals (q, base, ...)``: the sum of a column, whose state is the carry into it.
+    """
+    carry = np.arange(len(totals))
+    last = np.where(carry == 0, NOTHING, carry)
+    return ColumnRule(base, next=totals // base, written=totals % base, last=last, **fields)  # type: ignore[arg-type]
+
+
+def successor(base: int) -> ColumnRule:
+    """The carry comes in at the last column."""
+    return carrying(np.add.outer(np.arange(2), np.arange(base)), base, start=(1,))
+
+
+def addition(base: int, count: int = 2) -> ColumnRule:
+    """``count`` digits and the carry, which is below ``count``, itself at most ``base``."""
+    totals = np.arange(count)
+    for _ in range(count):
+        totals = np.add.outer(totals, np.arange(base))
+    return carrying(totals, base, start=(0,), operands=tuple(range(count)))
+
+
+def multiplication(base: int) -> ColumnRule:
+    """A state is a carry together with the digit that all columns are multiplied by."""
+    factor, carry, digit = np.ogrid[:base, :base, :base]
+    total = factor * digit + carry
+    state = factor * base + np.arange(base)[None, :, None]
+    following = (state - carry + total // base).reshape(base * base, base)
+    carries, factors = np.tile(np.arange(base), base), np.repeat(np.arange(base), base)
+    return ColumnRule(
+        base,
+        start=tuple(range(0, base * base, base)),
+        next=following,
+        written=(total % base).reshape(base * base, base),
+        last=np.where(carries == 0, NOTHING, carries),
+        constant=1,
+        constants=factors,
+    )
+
+
+def running_xor() -> ColumnRule:
+    """The state is the parity of the bits so far."""
+    table = np.bitwise_xor.outer(np.arange(2), np.arange(2))
+    return ColumnRule(2, start=(0,), next=table, written=table, last=np.full(2, NOTHING))

@@ -1,0 +1,190 @@
+"""Hard problems: the inputs on which arithmetic models fail while random ones pass.
+
+A family is a way to make one long number; in tasks with several long operands the others are in
+turn of the same family, random, zero, one, or much shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tasks.arithmetic import Arithmetic
+from tasks.base import Problems
+from tasks.columns import NOTHING, ColumnRule
+from tasks.digits import Digits, stack, without_zeros
+
+Number = Callable[[np.random.Generator, int, int], np.ndarray]
+"""Digits of one number, first digit first, from (generator, length, base)."""
+
+
+def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    digits = rng.integers(0, base, length)
+    digits[0] = rng.integers(1, base)
+    return digits
+
+
+def _nines(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    return np.full(length, base - 1)
+
+
+def _nines_but_one(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    digits = _nines(rng, length, base)
+    if length > 1:
+        digits[rng.integers(1, length)] = rng.integers(0, base - 1)
+    return digits
+
+
+def _first_one(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    return (np.arange(length) == 0).astype(int)
+
+
+def _ones_at_ends(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    return np.isin(np.arange(length), (0, length - 1)).astype(int)
+
+
+def _palindrome(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    half = _random(rng, (length + 1) // 2, base)
+    return np.concatenate([half, half[::-1][length % 2 :]])
+
+
+def _repeated(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    return np.full(length, rng.integers(1, base))
+
+
+def _pattern(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+    return np.resize(_random(rng, int(rng.integers(2, 5)), base), length)
+
+
+NUMBERS: dict[str, Number] = {
+    "all nines": _nines,
+    "nines but one": _nines_but_one,
+    "a one and zeros": _first_one,
+    "ones at both ends": _ones_at_ends,
+    "palindromes": _palindrome,
+    "repeated digits": _repeated,
+    "repeated patterns": _pattern,
+}
+
+
+def _partner(
+    rng: np.random.Generator, turn: int, number: Number, length: int, base: int
+) -> np.ndarray:
+    """Another long operand for a problem: by turns alike, random, zero, one, short."""
+    kind = turn % 5
+    if kind == 0:
+        return number(rng, length, base)
+    if kind == 1:
+        return _random(rng, length, base)
+    if kind < 4:
+        return np.array([kind - 2])
+    return number(rng, int(np.ceil(length ** rng.random())), base)
+
+
+def families(
+    task: Arithmetic, rng: np.random.Generator, n: int, length: int
+) -> dict[str, Problems]:
+    """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
+    made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
+    rule = task.column_rule()
+    if rule is not None:
+        made["chains of each length and place"] = chains(task, rule, rng, n, length)
+    for name, number in NUMBERS.items():
+        drawn = task.sample(rng, n, length, "balanced", exact=True).operands
+        wide = [k for k, operand in enumerate(drawn) if operand.lengths.max() == length]
+        operands = list(drawn)
+        for k in wide:
+            rows = [
+                number(rng, length, task.base)
+                if k == wide[i // 5 % len(wide)]
+                else _partner(rng, i, number, length, task.base)
+                for i in range(n)
+            ]
+            operands[k] = from_rows(rows)
+        made[name] = Problems(tuple(operands), task.answer(*operands))
+    return made
+
+
+def hard(task: Arithmetic, rng: np.random.Generator, n: int, length: int) -> Problems:
+    """``n`` hard problems of exactly ``length`` digits, of all families alike."""
+    kinds = list(families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values())
+    operands = tuple(stack(*o) for o in zip(*(kind.operands for kind in kinds), strict=True))
+    problems = Problems(operands, stack(*(kind.answer for kind in kinds)))
+    return problems.take(rng.permutation(len(problems))[:n])
+
+
+def from_rows(rows: list[np.ndarray]) -> Digits:
+    """Numbers given digit by digit, first digit first, without leading zeros."""
+    values = np.zeros((len(rows), max(len(row) for row in rows)), np.uint8)
+    for i, row in enumerate(rows):
+        values[i, values.shape[1] - len(row) :] = row
+    return without_zeros(values)
+
+
+def chains(
+    task: Arithmetic, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
+) -> Problems:
+    """Problems that carry from one column to another and nowhere else, where that is possible.
+
+    Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
+    chain digits are preferred that pass a carry on but do not make one.
+    """
+    pairs = np.array(
+        [(i, j) for i in range(min(length, 200)) for j in range(i + 1, min(length, 200) + 1)]
+    )
+    if length > 200 or len(pairs) > n:
+        ends = np.sort(rng.integers(0, length + 1, (n, 2)), 1)
+    else:
+        ends = np.resize(pairs, (n, 2))
+    carries = rule.last != NOTHING
+    if not carries.any():
+        carries = ~np.isin(np.arange(rule.states), rule.start)
+    choices, counts = _choices(rule, carries)
+    state = rng.choice(rule.start, n)
+    starts = state.copy()
+    index = np.zeros((length, n), int)
+    following = rule.next.reshape(rule.states, -1)
+    for column in range(length):
+        inside = ((column >= ends[:, 0]) & (column < ends[:, 1])).astype(int)
+        top = int(column == length - 1 and length > 1)
+        pick = rng.integers(0, 2**31, n) % counts[top, inside, state]
+        index[column] = choices[top, inside, state, pick]
+        state = following[state, index[column]]
+    digits = np.indices(rule.next.shape[1:]).reshape(rule.next.ndim - 1, -1)
+    operands: dict[int, Digits] = {
+        operand: without_zeros(np.ascontiguousarray(digits[k][index[::-1]].T).astype(np.uint8))
+        for k, operand in enumerate(rule.operands)
+    }
+    if rule.constant is not None and rule.constants is not None:
+        factor = rule.constants[starts].astype(np.uint8)[:, None]
+        operands[rule.constant] = Digits(factor, np.ones(n, int))
+    given = tuple(operands[k] for k in sorted(operands))
+    return Problems(given, task.answer(*given))
+
+
+def _choices(rule: ColumnRule, carries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Digits of a column by (is it the first, should it carry, state), and how many there are."""
+    following = rule.next.reshape(rule.states, -1)
+    digits = np.indices(rule.next.shape[1:]).reshape(rule.next.ndim - 1, -1)
+    options = following.shape[1]
+    choices = np.zeros((2, 2, rule.states, options), int)
+    counts = np.zeros((2, 2, rule.states), int)
+    for top in range(2):
+        possible = digits.any(0) if top else np.ones(options, bool)
+        for state in range(rule.states):
+            carrying = carries[following[state]]
+            passing = carrying & ~carries[following[_rest(rule, state)]]
+            for inside, wanted in enumerate(([~carrying], [passing, carrying])):
+                fits = next((w & possible for w in wanted if (w & possible).any()), possible)
+                found = np.flatnonzero(fits)
+                choices[top, inside, state, : len(found)] = found
+                counts[top, inside, state] = len(found)
+    return choices, counts
+
+
+def _rest(rule: ColumnRule, state: int) -> int:
+    """The state without a carry that has the same constant."""
+    if rule.constants is None:
+        return 0
+    return int(np.flatnonzero(rule.constants == rule.constants[state])[0])

@@ -1,0 +1,147 @@
+"""Stress: failures are found, described and searched for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from abc_calib.errors import UsageError
+from abc_calib.failures import failure, margins
+from abc_calib.robustness import smallest, smallest_margins, stress
+from abc_calib.runs import Run
+from tasks.hard import hard
+
+
+def test_margins_are_those_of_the_logits(half_trained):
+    source, model = half_trained
+    batch = source.test(5, 20, "hard")
+    found = margins(model, source, batch)
+    with torch.inference_mode():
+        logits = model(batch.source, decoder_input_ids=model.shifted(batch.target)).logits
+    for row in range(20):
+        for step in range(batch.target.shape[1]):
+            right = int(batch.target[row, step])
+            if right == source.vocabulary.pad:
+                assert found[row, step] == torch.inf
+                continue
+            others = [float(x) for i, x in enumerate(logits[row, step]) if i != right]
+            expected = float(logits[row, step, right]) - max(others)
+            assert abs(float(found[row, step]) - expected) < 1e-4
+
+
+def test_a_search_finds_smaller_margins_than_it_began_with(half_trained):
+    source, model = half_trained
+    rows = stress(model, source, [4], samples=30, search=600)
+    searched = rows[-1]
+    assert searched.family == "search" and searched.n == 600
+    import numpy as np
+
+    first = smallest_margins(model, source, hard(source.task, np.random.default_rng(0), 60, 4))
+    assert searched.margin <= first.min() + 1e-3
+    assert searched.wrong > 0 and searched.failures
+
+
+def test_failures_say_where(half_trained):
+    source, model = half_trained
+    rows = stress(model, source, [5, 7], samples=40, search=0)
+    assert all(row.family != "search" for row in rows)
+    least = smallest(rows)
+    assert least is not None and least.digits == min(
+        one.digits for row in rows for one in row.failures
+    )
+    again = failure(model, source, least.problem)
+    assert again == least
+    right = "".join(reversed(least.right))
+    if least.step < len(right):
+        assert least.wanted == right[least.step]
+    assert least.wrote != least.wanted and least.problem in least.text()
+    assert all(len(part) <= 5 for part in least.window)
+
+
+def test_an_exact_model_has_none(tiny, abc):
+    said = abc("stress", tiny.calibrated, "--lengths", "5,30", "--samples", 10, "--search", 60)
+    assert said.code == 0 and "nothing failed" in said.out and "all nines" in said.out
+    kept = json.loads((tiny.calibrated / "stress.json").read_text())
+    assert kept["smallest"] is None
+    assert {row["length"] for row in kept["rows"]} == {5, 30}
+    assert all(row["wrong"] == 0 for row in kept["rows"])
+
+
+def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
+    words = ("--samples", 10, "--search", 60)
+    told = abc("stress", tiny.vanilla, "--lengths", "9", *words, "--json", "-q").json()
+    assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
+    said = abc("stress", tiny.vanilla, *words)
+    assert "smallest failure" in said.out and "its window is" in said.out
+    assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][0]["length"] == 5
+
+
+def test_bad_stress_is_refused(half_trained, tiny, abc):
+    source, model = half_trained
+    with pytest.raises(UsageError, match="length 0"):
+        stress(model, source, [0])
+    assert "samples" in abc("stress", tiny.vanilla, "--samples", 0).error(2)
+    assert "--lengths 'a'" in abc("stress", tiny.vanilla, "--lengths", "a").error(2)
+
+
+def test_hard_rows_stand_beside_random_ones(tiny, abc):
+    words = ("--lengths", "5,40", "--samples", 30)
+    told = abc("eval", tiny.calibrated, *words, "--stress", "--json", "-q").json()
+    rows = {(row["set"], row["length"]): row["accuracy"] for row in told["rows"]}
+    assert rows == {(kind, n): 100.0 for kind in ("random", "hard") for n in (5, 40)}
+    assert "name a run before it" in abc("eval", "--stress", str(tiny.vanilla)).error(2)
+
+
+# abc certify
+
+
+def test_certify_says_what_it_found(tiny, abc):
+    said = abc("certify", tiny.calibrated)
+    assert said.code == 0 and said.out.startswith("certified: right in each of")
+    assert "certificate.md" in said.err
+    told = abc("certify", tiny.calibrated, "--json", "-q").json()
+    assert told["outcome"] == "certified" and told["windows"] > 100 and told["task"] == "successor"
+    said = abc("certify", tiny.calibrated, "--verify")
+    assert "verified by dense attention" in said.out
+    refuted = abc("certify", tiny.vanilla)
+    assert (
+        refuted.code == 0 and refuted.out.startswith("refuted:") and " instead of " in refuted.out
+    )
+
+
+def test_verify_certifies_first_where_it_has_to(tiny, abc):
+    said = abc("certify", tiny.calibrated, "--verify")
+    assert said.code == 0 and "certifying first" in said.err and "verified" in said.out
+    assert "not certified but refuted" in abc("certify", tiny.vanilla, "--verify", "-q").error(2)
+
+
+def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
+    before = (tiny.calibrated / "model" / "model.safetensors").read_bytes()
+    said = abc("certify", tiny.calibrated, "--repair")
+    assert said.code == 0 and "certified" in said.out
+    assert (tiny.calibrated / "model" / "model.safetensors").read_bytes() == before
+    assert "cannot be repaired" in abc("certify", tiny.vanilla, "--repair", "-q").error(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", 0], "--minutes 0"),
+        (["--verify", "--repair"], "choose one"),
+        (["--seeds", 3], "--seeds 3"),
+        (["--task", "addition", "RUN"], "makes its own run"),
+        (["--out", "x"], "--out names the folder"),
+        (["--task", "additoin"], "additoin"),
+    ],
+)
+def test_certify_refuses(tiny, abc, words, message):
+    words = [str(tiny.calibrated) if word == "RUN" else word for word in words]
+    assert message in abc("certify", *words, "-q").error(2)
+
+
+def test_a_run_without_a_model_has_no_certificate(tiny, abc):
+    run = Run.open(tiny.calibrated)
+    (run.path / "model" / "model.safetensors").unlink()
+    assert "train again" in abc("certify", run).error(1)
