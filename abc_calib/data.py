@@ -209,11 +209,12 @@ class Split:
         numbers, hardly ever all held out, one is enough: no such problem is for training.
         """
         side = np.stack([self.held_out(operand) for operand in problems.operands])
+        some: np.ndarray = side.any(0)
         if not held_out:
-            return ~side.any(0)
+            return ~some
         few = np.stack([o.as_integers(self.base) < self.few for o in problems.operands])
-        fits = (side | few).all(0)
-        return fits | side.any(0) if len(side) > 2 else fits
+        fits: np.ndarray = (side | few).all(0)
+        return fits | some if len(side) > 2 else fits
 
 
 class Source:
