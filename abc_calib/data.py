@@ -209,11 +209,11 @@ class Split:
         numbers, hardly ever all held out, one is enough: no such problem is for training.
         """
         side = np.stack([self.held_out(operand) for operand in problems.operands])
-        some: np.ndarray = side.any(0)
+        some = np.logical_or.reduce(side)
         if not held_out:
             return ~some
         few = np.stack([o.as_integers(self.base) < self.few for o in problems.operands])
-        fits: np.ndarray = (side | few).all(0)
+        fits = np.logical_and.reduce(side | few)
         return fits | some if len(side) > 2 else fits
 
 
