@@ -190,6 +190,14 @@ class Run:
     def bias(self) -> LineBias:
         return LineBias.load(self.path / "bias.safetensors")
 
+    def lines(self) -> LineBias:
+        """The lines that the run's model follows, found or given; ``UsageError`` if none."""
+        if self.config.stage == "calibrated":
+            return self.bias()
+        if not self.config.model.window:
+            raise UsageError(f"{self} has no lines: abc calibrate {shlex.quote(str(self))}")
+        return self.load_model().line_bias
+
     # The model
 
     def save_model(self, model: Any) -> None:

@@ -11,6 +11,7 @@ from cli import (
     certify,
     demo,
     evaluate,
+    export,
     heatmap,
     predict,
     reproduce,
@@ -57,6 +58,7 @@ app.command("stress")(stress.stress)
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
+app.add_typer(export.export, name="export")
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
 app.command("runs")(runs.runs)

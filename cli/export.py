@@ -1,0 +1,61 @@
+"""``abc export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import console
+from cli.options import AsJson, Quiet, RunArgument
+
+export = typer.Typer(help="Write what a run found in the form of other methods.")
+
+
+@export.command("rpe")
+@console.command
+def rpe(
+    run: RunArgument = None,
+    site: Annotated[str, typer.Option(help="self, encoder or cross.")] = "self",
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave out heads with other lines than diagonals.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A .json or .csv file; RUN/rpe.json by default.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw biases and tables: a .pdf, .svg or .png file.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a bias of diagonal lines as the clipped relative positions (RPE, T5) that it is.
+
+    Example: **abc export rpe --skip --figure rpe.pdf**
+    """
+    from abc_calib.calibration.lines import SITES
+    from abc_calib.calibration.relative import relative_tables, write_tables
+    from abc_calib.errors import UsageError
+    from abc_calib.runs import Run
+
+    chosen = {name: name for name in SITES}.get(site)  # type: ignore[call-overload]
+    if chosen is None:
+        raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
+    opened = Run.open(run)
+    tables = relative_tables(opened.lines(), chosen, skip)
+    path = out or opened.path / "rpe.json"
+    write_tables(tables, path)
+    files = [path]
+    if figure is not None:
+        from abc_calib.reporting.relative import relative_figure
+        from abc_calib.reporting.style import save_figure
+
+        save_figure(relative_figure(tables), figure)
+        files.append(figure)
+    if as_json:
+        console.print_json({"run": str(opened), "files": [str(f) for f in files]})
+        return
+    for file in files:
+        typer.echo(str(file))
+    console.say(f"{len(tables)} heads", quiet)
