@@ -10,12 +10,10 @@ import typer
 from cli import console
 from cli.options import AsJson, Quiet, RunArgument
 
-export = typer.Typer(help="Write what a run found in the form of other methods.")
 
-
-@export.command("rpe")
 @console.command
-def rpe(
+def export(
+    form: Annotated[str, typer.Argument(help="rpe: clipped relative positions.")],
     run: RunArgument = None,
     site: Annotated[str, typer.Option(help="self, encoder or cross.")] = "self",
     skip: Annotated[
@@ -39,6 +37,8 @@ def rpe(
     from abc_calib.errors import UsageError
     from abc_calib.runs import Run
 
+    if form != "rpe":
+        raise UsageError(f"unknown form {form!r}: choose rpe")
     chosen = {name: name for name in SITES}.get(site)  # type: ignore[call-overload]
     if chosen is None:
         raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
