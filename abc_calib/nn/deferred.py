@@ -1,0 +1,136 @@
+"""Steps whose large gradients are computed once, after the last of them.
+
+A decoder multiplies the same matrices at every step. Left to autograd, each step makes a
+gradient of the whole matrix and adds it to the one before, and this is most of what a training
+step costs. Here a step only keeps its two factors; all of them are multiplied at once when the
+last step has gone backwards.
+
+An *anchor* sees to the order: a tensor of one element that depends on the matrices and on which
+every step depends, so that its own backward runs after those of all steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+
+class Deferred:
+    """What several steps share: matrices, and the factors of their gradients."""
+
+    def __init__(self, *shared: Tensor):
+        self.factors: list[tuple[Tensor, ...]] = []
+        self.anchor: Tensor = _Anchor.apply(self, *shared)
+
+    def collected(self) -> list[Tensor]:
+        """The factors of all steps, each stacked as ``(b, t, ...)``; they are forgotten."""
+        columns = zip(*self.factors, strict=True)
+        stacked = [torch.stack(column, 1) for column in columns]
+        self.factors = []
+        return stacked
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        """The gradient of each shared tensor."""
+        raise NotImplementedError
+
+
+class _Anchor(Function):
+    @staticmethod
+    def forward(ctx: Any, owner: Deferred, *shared: Tensor) -> Tensor:
+        ctx.owner = owner
+        return shared[0].new_zeros(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *ctx.owner.gradients())
+
+
+class Product(Deferred):
+    """``constant + matrix x`` for many ``x (b, k)``, with ``matrix (b, n, k)``."""
+
+    def __init__(self, matrix: Tensor):
+        self.matrix = matrix.detach()
+        super().__init__(matrix)
+
+    def __call__(self, x: Tensor, constant: Tensor) -> Tensor:
+        """``(b, n)`` for ``x (b, k)`` and ``constant (b, n)``."""
+        return _Multiply.apply(x, constant, self.anchor, self)
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        grads, inputs = self.collected()
+        return (grads.transpose(1, 2) @ inputs,)
+
+
+class _Multiply(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, constant: Tensor, anchor: Tensor, owner: Product) -> Tensor:
+        ctx.owner = owner
+        ctx.save_for_backward(x, anchor)
+        return (owner.matrix * x[:, None]).sum(2).add_(constant)  # faster than bmm by a column
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, anchor = ctx.saved_tensors
+        ctx.owner.factors.append((grad, x))
+        to_x = torch.bmm(grad[:, None], ctx.owner.matrix)[:, 0]
+        return to_x, grad, torch.zeros_like(anchor), None
+
+
+class GruSteps(Deferred):
+    """Steps of a GRU (Cho et al. 2014, as in PyTorch) that reads a mixture of source places.
+
+    ``read (b, t, 3d)``: what the token of each step gives to the gates; ``gates (b, s, 3d)``:
+    what each source place gives; ``weight (3d, d)`` and ``bias (3d,)``: the recurrent half.
+    Gates are in the order reset, update, new.
+    """
+
+    def __init__(self, gates: Tensor, weight: Tensor, bias: Tensor):
+        self.gates, self.weight, self.bias = (x.detach() for x in (gates, weight, bias))
+        super().__init__(gates, weight, bias)
+
+    def __call__(self, weights: Tensor, read: Tensor, state: Tensor) -> Tensor:
+        """The next state ``(b, d)`` from attention weights ``(b, s)`` and ``read (b, 3d)``."""
+        return _Step.apply(weights, read, state, self.anchor, self)
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        to_given, weights, to_recurrent, states = self.collected()
+        flat = to_recurrent.flatten(0, 1)
+        return weights.transpose(1, 2) @ to_given, flat.T @ states.flatten(0, 1), flat.sum(0)
+
+
+class _Step(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, weights: Tensor, read: Tensor, state: Tensor, anchor: Tensor, owner: GruSteps
+    ) -> Tensor:
+        width = state.shape[1]
+        given = torch.baddbmm(read[:, None], weights[:, None], owner.gates)[:, 0]
+        recurrent = torch.addmm(owner.bias, state, owner.weight.T)
+        gates = torch.sigmoid(given[:, : 2 * width] + recurrent[:, : 2 * width])
+        reset, update = gates[:, :width], gates[:, width:]
+        remembered = recurrent[:, 2 * width :]
+        new = torch.addcmul(given[:, 2 * width :], reset, remembered).tanh_()
+        ctx.owner = owner
+        ctx.save_for_backward(weights, gates, remembered, new, state, anchor)
+        return torch.lerp(new, state, update)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights, gates, remembered, new, state, anchor = ctx.saved_tensors
+        owner, width = ctx.owner, state.shape[1]
+        reset, update = gates[:, :width], gates[:, width:]
+        to_new = grad * (1 - update) * (1 - new * new)
+        to_gates = torch.cat([to_new * remembered, grad * (state - new)], 1) * gates * (1 - gates)
+        to_given = torch.cat([to_gates, to_new], 1)
+        to_recurrent = torch.cat([to_gates, to_new * reset], 1)
+        owner.factors.append((to_given, weights, to_recurrent, state))
+        to_weights = (owner.gates * to_given[:, None]).sum(2)
+        to_state = torch.addmm(grad * update, to_recurrent, owner.weight)
+        return to_weights, to_given, to_state, torch.zeros_like(anchor), None

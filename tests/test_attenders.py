@@ -1,0 +1,312 @@
+"""Attenders against slow transcriptions of the papers, and on padded batches."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from abc_calib.errors import UsageError
+from abc_calib.nn.attenders import ATTENDERS, AttenderShape, Memory, attender_type
+from abc_calib.nn.attenders.location import leaky_clamp, softstair
+from abc_calib.nn.deferred import GruSteps, Product
+from abc_calib.nn.gru import run_gru
+
+D, HEAD = 6, 10
+LENGTHS = (7, 3, 5)
+
+
+def attender(name: str, seed: int = 0, legacy: bool = False):
+    torch.manual_seed(seed)
+    made = ATTENDERS[name](AttenderShape(D, HEAD, legacy)).double()
+    with torch.no_grad():  # parameters that start at zero are to count
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
+def memory(seed: int = 1, lengths: tuple[int, ...] = LENGTHS) -> Memory:
+    torch.manual_seed(seed)
+    states = torch.randn(len(lengths), max(lengths), D, dtype=torch.double)
+    summary = torch.randn(len(lengths), D, dtype=torch.double)
+    return Memory(states, torch.tensor(lengths), summary)
+
+
+def run(made, source: Memory, queries: Tensor) -> Tensor:
+    """Weights ``(b, t, s)`` of the queries ``(b, t, d)``, the source turned as asked."""
+    source = source.with_states(made.turned(source.states, source))
+    prepared, carry, rows = made.prepare(source, queries.shape[1]), made.begin(source), []
+    for t in range(queries.shape[1]):
+        weights, carry = made.step(queries[:, t], prepared, carry, t)
+        rows.append(weights)
+    return torch.stack(rows, 1)
+
+
+@pytest.mark.parametrize("name", ATTENDERS)
+def test_a_padded_row_gives_what_it_gives_alone(name):
+    made, source = attender(name), memory()
+    torch.manual_seed(2)
+    queries = 3 * torch.randn(3, 5, D, dtype=torch.double)
+    weights = run(made, source, queries)
+    assert torch.allclose(weights.sum(2), torch.ones(3, 5, dtype=torch.double))
+    for row, length in enumerate(LENGTHS):
+        alone = Memory(
+            source.states[row : row + 1, :length],
+            source.lengths[row : row + 1],
+            source.summary[row : row + 1],
+        )
+        assert (weights[row, :, length:] == 0).all()
+        found = run(made, alone, queries[row : row + 1])
+        assert torch.allclose(weights[row : row + 1, :, :length], found, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ATTENDERS)
+def test_every_parameter_learns(name):
+    made, source = attender(name), memory()
+    queries = torch.randn(3, 4, D, dtype=torch.double, requires_grad=True)
+    loss = (run(made, source, queries) * torch.randn(3, 4, 7)).sum()
+    loss.backward()
+    grads = {n: p.grad for n, p in made.named_parameters()}
+    silent = [n for n, grad in grads.items() if grad is None or grad.abs().max() < 1e-12]
+    # a constant that is added to all scores cancels in softmax
+    assert silent == (["energy.bias"] if name == "additive" else [])
+    assert queries.grad is not None and queries.grad.isfinite().all()
+
+
+def turned(made, e: Tensor, summary: Tensor) -> Tensor:
+    gate = torch.sigmoid(5 * (made.direction.weight[0] @ summary + made.direction.bias[0]))
+    return gate * e + (1 - gate) * e.flip(0)
+
+
+def sinusoid(position: int, width: int) -> Tensor:
+    out = []
+    for pair in range(width // 2):
+        angle = position / 10000 ** (2 * pair / width)
+        out += [math.sin(angle), math.cos(angle)]
+    return torch.tensor(out[:width], dtype=torch.double)
+
+
+def content_scores(name: str, made, e: Tensor, h: Tensor, t: int) -> Tensor:
+    """One score a place, literally as the specification has it."""
+    if name == "additive":
+        w = torch.cat([made.state.weight, made.query.weight], 1)
+        hidden = [torch.tanh(w @ torch.cat([x, h]) + made.state.bias) for x in e]
+        return torch.stack([made.energy.weight[0] @ x + made.energy.bias[0] for x in hidden])
+    if name == "multiplicative":
+        return torch.stack([x @ (made.query.weight @ h + made.query.bias) for x in e])
+    if name == "scaled_dot":
+        return torch.stack([x @ h / math.sqrt(D) for x in e])
+    if name == "transformer":
+        q = made.query(h + sinusoid(t, D))
+        keys = [made.key(x + sinusoid(i, D)) for i, x in enumerate(e)]
+        return torch.stack([k @ q / math.sqrt(D // 2) for k in keys])
+    q = made.query.weight @ h
+    keys = [made.key.weight @ x for x in e]
+    if name == "content":
+        return torch.stack([q @ k for k in keys]) / math.sqrt(HEAD)
+    if name == "bi_rope":
+        turn = [torch.polar(torch.ones(HEAD // 2).double(), angles(i)) for i in range(len(e) + t)]
+        rot = torch.view_as_complex(q.view(-1, 2)) * turn[t]
+        found = [torch.view_as_complex(k.view(-1, 2)) * turn[i] for i, k in enumerate(keys)]
+        return torch.stack([(rot.conj() * k).sum().real for k in found]) / math.sqrt(HEAD)
+    first = made.content_bias
+    second = first if name == "transformer_xl" else made.distance_bias
+    places = [made.distance.weight @ sinusoid(i - t, D) for i in range(len(e))]
+    both = [(q + first) @ k + (q + second) @ p for k, p in zip(keys, places, strict=True)]
+    return torch.stack(both) / math.sqrt(HEAD)
+
+
+def angles(position: int) -> Tensor:
+    return position / 10000 ** (torch.arange(0, HEAD, 2, dtype=torch.double) / HEAD)
+
+
+SCORED = ("additive", "multiplicative", "scaled_dot", "transformer", "transformer_xl", "content")
+
+
+@pytest.mark.parametrize("name", [*SCORED, "relative", "bi_relative", "bi_rope"])
+def test_scores_as_the_specification_writes_them(name):
+    made, source = attender(name), memory()
+    queries = torch.randn(3, 4, D, dtype=torch.double)
+    weights = run(made, source, queries)
+    for row, length in enumerate(LENGTHS):
+        e = source.states[row, :length]
+        if made.directed:
+            e = turned(made, e, source.summary[row])
+        for t in range(4):
+            wanted = content_scores(name, made, e, queries[row, t], t).softmax(0)
+            # sinusoids are single precision
+            assert torch.allclose(weights[row, t, :length], wanted, atol=1e-5), (row, t)
+
+
+def stair(x: float) -> float:
+    floor = math.floor(x)
+    return floor + 1 / (1 + math.exp(-20 * (x - floor - 0.5)))
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+STEPS = {
+    "loc": stair,
+    "loc_s": stair,
+    "one_step": lambda x: sigmoid(5 * x),
+    "r_mono": lambda x: max(x, 0.0),
+    "no_step2": lambda x: sigmoid(5 * x),
+    "no_step3": stair,
+    "no_sigmoid": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", [*STEPS, "mono", "mono_released"])
+def test_locations_as_the_specification_writes_them(name):
+    made, source = attender(name), memory()
+    queries = torch.randn(3, 5, D, dtype=torch.double)
+    weights = run(made, source, queries)
+    maps = made.numbers_of.weight
+    for row, length in enumerate(LENGTHS):
+        delta, places, reference = 1 / (length - 1), [i / (length - 1) for i in range(length)], 0.0
+        for t in range(5):
+            shared = made.shared.weight @ queries[row, t] + made.shared.bias
+            width, x, *rest = (maps @ shared).tolist()
+            width = (max(width, 0.0) + 0.27) / length
+            if name.startswith("mono"):
+                g = sigmoid(float(made.gate.detach()[0]))
+                g = 1 - g if name == "mono_released" else g
+                step = (1 - g) * max(x, 0.0) + g * sigmoid(5 * x)
+            else:
+                step = STEPS[name](x)
+            centre = reference + delta * step
+            if name in ("loc", "no_step2"):
+                centre = sigmoid(rest[0]) * reference + delta * step + sigmoid(rest[1])
+            if name == "loc_s" and t == 0:
+                centre += sigmoid(rest[0])
+            if name in ("loc", "no_step2", "loc_s"):
+                centre = max(0.01 * centre, min(1 + 0.01 * centre, centre))
+            scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
+            wanted = torch.tensor(scores, dtype=torch.double).softmax(0)
+            assert torch.allclose(weights[row, t, :length], wanted, atol=1e-9), (row, t)
+            reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
+
+
+@pytest.mark.parametrize("name", ["mix_one_step", "mix_one_step_pr"])
+def test_a_mixture_is_both_parts_by_its_gate(name):
+    made, source = attender(name), memory()
+    queries = torch.randn(3, 2, D, dtype=torch.double)
+    turned_source = source.with_states(made.turned(source.states, source))
+    prepared, carry = made.prepare(turned_source, 2), made.begin(source)
+    for t in range(2):
+        query = queries[:, t]
+        located, _ = made.location.located(query, prepared.places, carry, t)
+        content = made.content.scores(query, prepared.content, t).softmax(1)
+        gate = torch.sigmoid(made.mix(query))
+        weights, carry = made.step(query, prepared, carry, t)
+        assert torch.allclose(weights, gate * located + (1 - gate) * content)
+        followed = located if name.endswith("pr") else weights
+        assert torch.allclose(carry["reference"], (followed * source.places).sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_far_beyond_the_end_only_the_released_code_wraps_around(legacy):
+    made = attender("r_mono", legacy=legacy).float()
+    with torch.no_grad():
+        made.shared.weight.zero_()
+        made.shared.bias.fill_(1.0)
+        made.numbers_of.weight.zero_()
+        made.numbers_of.weight[1] = 12 / D  # twelve places a step, and none wider than 0.27
+    source = Memory(torch.zeros(1, 7, D), torch.tensor([7]), torch.zeros(1, D))
+    weights = run(made, source, torch.zeros(1, 1, D))
+    assert weights[0, 0].sum() == pytest.approx(0.0 if legacy else 1.0)
+    assert legacy or weights[0, 0].argmax() == 6
+
+
+def test_released_mono_is_r_mono_in_single_precision():
+    torch.manual_seed(0)
+    released = ATTENDERS["mono_released"](AttenderShape(D, HEAD))
+    gate = torch.sigmoid(released.gate)
+    gate.sum().backward()
+    assert gate.item() == 1.0 and released.gate.grad.item() == 0.0
+
+
+def test_stairs_and_clamps():
+    x = torch.tensor([-1.5, 0.2, 0.5, 0.9, 2.97])
+    assert torch.allclose(softstair(x), torch.tensor([stair(v) for v in x.tolist()]), atol=1e-5)
+    assert leaky_clamp(torch.tensor([-1.0, 0.4, 2.0])).tolist() == pytest.approx([-0.01, 0.4, 1.02])
+
+
+def test_the_textbooks_worked_softmax():
+    """Its first printed example, with the weights that its scores do give."""
+    weights = torch.tensor([0.2, 2.8, 0.1, 1.5]).softmax(0)
+    assert weights.tolist() == pytest.approx([0.0525, 0.7072, 0.0475, 0.1927], abs=5e-5)
+
+
+def test_an_unknown_attender_is_named():
+    with pytest.raises(UsageError, match=r"unknown attender 'one_stp' \(did you mean one_step"):
+        attender_type("one_stp")
+
+
+# Gradients that are written by hand
+
+
+@pytest.mark.parametrize(("both_ways", "layers"), [(True, 1), (False, 1), (True, 2)])
+def test_the_gru_is_pytorchs_on_packed_rows(both_ways, layers):
+    torch.manual_seed(0)
+    gru = nn.GRU(5, 7, layers, bidirectional=both_ways, batch_first=True).double()
+    x = torch.randn(4, 6, 5, dtype=torch.double, requires_grad=True)
+    lengths = torch.tensor([6, 3, 1, 5])
+    first = torch.randn((1 + both_ways) * layers, 4, 7, dtype=torch.double, requires_grad=True)
+    states, final = run_gru(gru, x, lengths, first)
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    wanted, wanted_final = gru(packed, first)
+    wanted = pad_packed_sequence(wanted, batch_first=True)[0]
+    states = states * (torch.arange(6) < lengths[:, None])[:, :, None]
+    assert torch.allclose(states, wanted) and torch.allclose(final, wanted_final)
+    a, b = torch.randn_like(wanted), torch.randn_like(final)
+    inputs = [x, first, *gru.parameters()]
+    mine = torch.autograd.grad((states * a).sum() + (final * b).sum(), inputs)
+    theirs = torch.autograd.grad((wanted * a).sum() + (wanted_final * b).sum(), inputs)
+    assert all(torch.allclose(i, j) for i, j in zip(mine, theirs, strict=True))
+
+
+def test_deferred_gradients_are_autograds():
+    torch.manual_seed(0)
+    cell = nn.GRUCell(3, 5).double()
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+
+    values, keys, read, state, constant = (
+        draw(2, 7, 15),
+        draw(2, 7, 5),
+        draw(2, 4, 15),
+        *(
+            draw(2, 5),
+            draw(2, 7),
+        ),
+    )
+
+    def states(deferred: bool) -> Tensor:
+        product, gru = Product(keys), GruSteps(values, cell.weight_hh, cell.bias_hh)
+        h, out = state, []
+        for t in range(4):
+            if deferred:
+                weights = product(h, constant).softmax(1)
+                h = gru(weights, read[:, t], h)
+            else:
+                weights = (torch.einsum("bsd,bd->bs", keys, h) + constant).softmax(1)
+                given = (read[:, t] + torch.einsum("bs,bsg->bg", weights, values)).chunk(3, 1)
+                kept = (h @ cell.weight_hh.T + cell.bias_hh).chunk(3, 1)
+                r, z = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
+                h = (1 - z) * torch.tanh(given[2] + r * kept[2]) + z * h
+            out.append(h)
+        return torch.stack(out)
+
+    inputs = [values, keys, read, state, constant, cell.weight_hh, cell.bias_hh]
+    weigh = torch.randn(4, 2, 5, dtype=torch.double)
+    one, two = states(True), states(False)
+    assert torch.allclose(one, two)
+    mine, theirs = (torch.autograd.grad((x * weigh).sum(), inputs) for x in (one, two))
+    assert all(torch.allclose(i, j) for i, j in zip(mine, theirs, strict=True))
