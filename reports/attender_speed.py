@@ -1,0 +1,83 @@
+"""Milliseconds of a training step and seconds of a pass, for each attender on one thread.
+
+    python reports/attender_speed.py [--attenders content,loc,one_step] [--tasks copy,recopy,lookup]
+                                     [--batches 32,128] [--steps 20]
+
+Adds rows to reports/attender_speed.csv, one for each attender, task and batch that has none yet;
+an interrupted run goes on where it was. Times are the process's own (CPU seconds): on a busy
+machine the wall clock would measure the others. ``ms`` is the median over the steps, ``fastest``
+their minimum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from abc_calib.config import RecurrentOptions
+from abc_calib.nn.attenders import ATTENDERS
+from abc_calib.recurrent import build_recurrent
+from abc_calib.token_data import TokenSource
+from abc_calib.training import build_optimizer, optimise
+from tasks import get_task
+
+TABLE = Path(__file__).with_suffix(".csv")
+NAMES = ["attender", "task", "batch"]
+WARM_UP = 3
+
+
+def measure(attender: str, name: str, batch: int, steps: int) -> dict[str, object]:
+    """The row of one attender, task and batch."""
+    task = get_task(name)
+    source = TokenSource(task, 0, task.train_length)
+    model = build_recurrent(RecurrentOptions(attender=attender), source.vocabulary, 0)
+    optimizer = build_optimizer(model)
+    model.train()
+    times = []
+    for step in range(WARM_UP + steps):
+        drawn = source.training(step, batch)
+        started = time.process_time()
+        optimise(model, optimizer, drawn, clip=5.0)
+        times.append(time.process_time() - started)
+    kept = times[WARM_UP:]
+    median = statistics.median(kept)
+    return {
+        "attender": attender,
+        "body": model.config.body,
+        "task": name,
+        "batch": batch,
+        "ms": round(1000 * median, 2),
+        "fastest": round(1000 * min(kept), 2),
+        "seconds_a_pass": round(median * source.steps_a_pass(batch), 1),
+        "steps": steps,
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--attenders", default=",".join(ATTENDERS))
+    parser.add_argument("--tasks", default="copy,recopy,lookup")
+    parser.add_argument("--batches", default="32,128")
+    parser.add_argument("--steps", type=int, default=20)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
+    done = {tuple(row[name] for name in NAMES) for row in rows}
+    for task in given.tasks.split(","):
+        for batch in map(int, given.batches.split(",")):
+            for attender in given.attenders.split(","):
+                if (attender, task, batch) in done:
+                    continue
+                rows.append(measure(attender, task, batch, given.steps))
+                pd.DataFrame(rows).to_csv(TABLE, index=False)
+                print(rows[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
