@@ -42,6 +42,25 @@ class ModelOptions(Options):
     window: int | None = Field(None, ge=1)
 
 
+class RecurrentOptions(Options):
+    """The shape of a GRU encoder and decoder with an attender: ``abc_calib.nn.recurrent``.
+
+    ``body``: what is around the attender, by default as in the attender's own paper.
+    ``legacy_normalisation``: location weights as the public code of Ray Chowdhury & Caragea has
+    them, which wrap around to the start far beyond the end.
+    """
+
+    body: str | None = None
+    attender: str = "content"
+    embedding: int = Field(64, ge=1)
+    width: int = Field(128, ge=2)
+    head: int = Field(128, ge=2)
+    value: int = Field(128, ge=1)
+    layers: int = Field(1, ge=1)
+    dropout: float = Field(0.5, ge=0, lt=1)
+    legacy_normalisation: bool = False
+
+
 class TrainOptions(Options):
     """How a model is trained.
 
@@ -49,6 +68,13 @@ class TrainOptions(Options):
     the learning rate takes to fall once the model is nearly there (0: it does not). ``dev``:
     what training on a token task goes by, held-out problems of the ``same`` lengths or the
     papers' ``longer`` ones.
+
+    ``enough``: interpolated validations in a row that end the training early; ``patience``:
+    validations without a better one that end it (0: none do). ``schedule``: a ``cosine``, or the
+    rate halved on a ``plateau``. ``keep_best``: the model of the best validation, ``by`` its
+    accuracy or loss, not the last one. ``clip``: the largest norm of a gradient.
+    ``teacher_forcing``: the share of batches in which a recurrent decoder reads the right
+    tokens, not its own.
     """
 
     steps: int = Field(3000, ge=1)
@@ -63,6 +89,13 @@ class TrainOptions(Options):
     format: str = "free"
     seed: int = Field(0, ge=0, lt=2**63)
     dev: Literal["same", "longer"] = "same"
+    enough: int = Field(2, ge=1)
+    patience: int = Field(0, ge=0)
+    schedule: Literal["cosine", "plateau"] = "cosine"
+    keep_best: bool = False
+    by: Literal["accuracy", "loss"] = "accuracy"
+    clip: float = Field(1.0, gt=0)
+    teacher_forcing: float = Field(1.0, ge=0, le=1)
 
 
 RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldown=0)
@@ -119,7 +152,10 @@ FIT_DEFAULTS: dict[str, dict[str, str]] = {
 
 
 class RunConfig(Options):
-    """Everything that is needed to repeat a run: saved as ``config.json`` in its folder."""
+    """Everything that is needed to repeat a run: saved as ``config.json`` in its folder.
+
+    ``recurrent``: the model is one of these, not the Transformer of ``model``.
+    """
 
     format_version: int = FORMAT_VERSION
     code_version: str
@@ -129,10 +165,16 @@ class RunConfig(Options):
     task_options: dict[str, int | str] = {}
     preset: str = "small"
     model: ModelOptions
+    recurrent: RecurrentOptions | None = None
     train: TrainOptions
     calibration: CalibrationOptions | None = None
     parent: str | None = None
     data_hash: str = ""
+
+    @property
+    def shape(self) -> ModelOptions | RecurrentOptions:
+        """The options of the model."""
+        return self.recurrent or self.model
 
 
 T = TypeVar("T", bound=Options)

@@ -8,7 +8,7 @@ gives the figure that token-by-token decoding gives; ``greedy=True`` decodes all
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from abc_calib.data import Batch, Data
+from abc_calib.decoding import chunks, greedy_decode, written
 from abc_calib.errors import UsageError
 from abc_calib.memory import check_memory, check_samples
 from abc_calib.metrics import wilson_interval
+from abc_calib.sequences import Sequences, compare
+from abc_calib.token_data import TokenSource
 
-TOKENS_PER_CHUNK = 8192
-"""Source and target tokens scored at once: what bounds the memory, whatever the length."""
 SCREEN_STEPS = 16
 
 
@@ -44,6 +45,18 @@ class Row:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class TokenRow(Row):
+    """The same for a task on tokens, with the fields of ``abc_calib.sequences.Sequences``."""
+
+    before_end: float
+    too_early: float
+    too_late: float
+    content: float
+    edit_distance: float
+    attention_loss: float | None
+
+
 def evaluate(
     model: Any,
     source: Data,
@@ -57,7 +70,9 @@ def evaluate(
     """A row for every set and length.
 
     ``samples`` a length, by default as many as ``source.test_size`` says. ``sets``: ``random``
-    problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family. Raises
+    problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family; of a task on
+    tokens, its papers' sets by name, each one row, whatever the lengths, with the longest target
+    as its length. Raises
     ``UsageError`` for a length below 1 and ``AbcError`` for what would not fit the memory.
     """
     if any(length < 1 for length in lengths):
@@ -67,36 +82,74 @@ def evaluate(
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(source.tests)}")
     if seed < 0:
         raise UsageError(f"seed {seed} is not possible: give 0 or more")
-    rows = []
+    rows: list[Row] = []
     check_memory(model, 1, source.source_tokens(max(lengths, default=1)), SCREEN_STEPS)
     for length in lengths:
         check_samples(samples or source.test_size(length), length)
     for kind in sets:
+        if isinstance(source, TokenSource):
+            for length, batch in source.batches(kind, lengths, samples, seed):
+                rows.append(token_row(model, source, batch, length, kind, seed))
+                on_row(rows[-1])
+            continue
         for length in lengths:
             started = time.perf_counter()
-            batch = source.test(
-                length, samples or source.test_size(length), source.tests[kind], seed
-            )
-            n = len(batch)
+            asked = samples or source.test_size(length)
+            batch = source.test(length, asked, source.tests[kind], seed)
             right = (greedy_matches if greedy else exact_matches)(model, batch)
-            correct = int(right.sum())
-            low, high = wilson_interval(correct, n)
-            rows.append(
-                Row(
-                    length=length,
-                    accuracy=round(100 * correct / n, 4),
-                    n=n,
-                    set=kind,
-                    correct=correct,
-                    low=round(100 * low, 4),
-                    high=round(100 * high, 4),
-                    test_seed=seed,
-                    test_hash=batch.hash(),
-                    seconds=round(time.perf_counter() - started, 3),
-                )
-            )
+            rows.append(Row(**_counted(right, batch, length, kind, seed, started)))
             on_row(rows[-1])
     return rows
+
+
+def _counted(
+    right: Tensor, batch: Batch, length: int, kind: str, seed: int, started: float
+) -> dict[str, Any]:
+    """The fields of a ``Row``."""
+    n, correct = len(batch), int(right.sum())
+    low, high = wilson_interval(correct, n)
+    return {
+        "length": length,
+        "accuracy": round(100 * correct / n, 4),
+        "n": n,
+        "set": kind,
+        "correct": correct,
+        "low": round(100 * low, 4),
+        "high": round(100 * high, 4),
+        "test_seed": seed,
+        "test_hash": batch.hash(),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def token_row(
+    model: Any, source: TokenSource, batch: Batch, length: int, kind: str, seed: int
+) -> TokenRow:
+    """One row of a task on tokens: always decoded greedily, at most the longest gold's steps."""
+    started = time.perf_counter()
+    found, right = measured(model, source, batch)
+    more: dict[str, Any] = {
+        name: None if value is None else round(value, 4)
+        for name, value in vars(found).items()
+        if name != "exact"
+    }
+    return TokenRow(**_counted(right, batch, length, kind, seed, started), **more)
+
+
+def measured(model: Any, source: TokenSource, batch: Batch) -> tuple[Sequences, Tensor]:
+    """All metrics of a batch, and which rows are right ``(b,)``."""
+    output = written(model, batch.source, batch.target.shape[1])
+    eos = source.vocabulary.eos
+    outputs, ended = [], []
+    for ids in output.ids.tolist():
+        ended.append(eos in ids)
+        outputs.append(ids[: ids.index(eos)] if eos in ids else ids)
+    golds = [ids[: ids.index(eos)] for ids in batch.target.tolist()]
+    looked = None if output.looked is None else output.looked.numpy()
+    places = source.gold_attention(batch) if looked is not None else None
+    pairs = zip(outputs, golds, ended, strict=True)
+    right = torch.tensor([end and output == gold for output, gold, end in pairs])
+    return compare(outputs, golds, ended, looked, places), right
 
 
 @torch.inference_mode()
@@ -112,9 +165,11 @@ def exact_matches(model: Any, batch: Batch) -> Tensor:
     if steps > 2 * SCREEN_STEPS:
         probe = torch.arange(min(64, len(batch)))
         if _right(model, batch, probe, SCREEN_STEPS).float().mean() < 0.5:
-            for rows in _chunks(torch.arange(len(batch)), batch.source.shape[1] + SCREEN_STEPS):
+            for rows in chunks(
+                model, torch.arange(len(batch)), batch.source.shape[1] + SCREEN_STEPS
+            ):
                 right[rows] = _right(model, batch, rows, SCREEN_STEPS)
-    for rows in _chunks(right.nonzero()[:, 0], batch.source.shape[1] + steps):
+    for rows in chunks(model, right.nonzero()[:, 0], batch.source.shape[1] + steps):
         right[rows] = _right(model, batch, rows, steps)
     return right
 
@@ -128,12 +183,6 @@ def _right(model: Any, batch: Batch, rows: Tensor, steps: int) -> Tensor:
     return ((logits.argmax(-1) == target) | (target == pad)).all(1).cpu()
 
 
-def _chunks(rows: Tensor, tokens: int) -> Iterator[Tensor]:
-    """``rows`` in parts of at most ``TOKENS_PER_CHUNK`` tokens, at least one row each."""
-    size = max(1, TOKENS_PER_CHUNK // tokens)
-    yield from rows.split(size) if len(rows) else ()
-
-
 @torch.inference_mode()
 def greedy_matches(model: Any, batch: Batch) -> Tensor:
     """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?"""
@@ -141,23 +190,8 @@ def greedy_matches(model: Any, batch: Batch) -> Tensor:
     pad = model.config.pad_token_id
     steps = batch.target.shape[1]
     right = []
-    for rows in _chunks(torch.arange(len(batch)), batch.source.shape[1] + steps):
+    for rows in chunks(model, torch.arange(len(batch)), batch.source.shape[1] + steps):
         written = greedy_decode(model, batch.source[rows].to(model.device), steps).cpu()
         target = batch.target[rows]
         right.append(((written == target) | (target == pad)).all(1))
     return torch.cat(right) if right else torch.zeros(0, dtype=torch.bool)
-
-
-@torch.inference_mode()
-def greedy_decode(model: Any, source: Tensor, steps: int) -> Tensor:
-    """The first ``steps`` tokens that the model writes for ``source (b, s)``: ``(b, steps)``."""
-    pad = model.config.pad_token_id
-    ids = model.generate(
-        source,
-        attention_mask=(source != pad).long(),
-        max_new_tokens=steps,
-        do_sample=False,
-        num_beams=1,
-    )[:, 1:]
-    missing = steps - ids.shape[1]
-    return torch.nn.functional.pad(ids, (0, missing), value=pad)

@@ -25,6 +25,8 @@ def available_memory() -> int | None:
 
 def needed_memory(model: Any, batch: int, keys: int, steps: int) -> int:
     """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
+    if hasattr(model, "needed_memory"):
+        return model.needed_memory(batch, keys, steps)
     config = model.config
     activations = 40 * batch * (keys + steps) * (config.d_model + config.feedforward) * 4
     linear = all(

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from abc_calib.decoding import greedy_decode
 from abc_calib.errors import AbcError
-from abc_calib.evaluation import greedy_decode
 from abc_calib.memory import check_memory
 from abc_calib.runs import Run
 from abc_calib.training import resolve_device

@@ -206,8 +206,10 @@ class Run:
 
     def load_model(self) -> Any:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
+        from abc_calib.nn.recurrent import RecurrentModel
         from abc_calib.nn.transformer import AbcTransformer
 
+        kind: Any = RecurrentModel if self.config.recurrent else AbcTransformer
         folder = self.path / "model"
         if not (folder / "model.safetensors").is_file():
             if (self.path / "checkpoint.safetensors").exists():
@@ -218,7 +220,7 @@ class Run:
             raise AbcError(f"{self} has no trained model: train again")
         try:
             with quiet_transformers():
-                loaded: Any = AbcTransformer.from_pretrained(folder, output_loading_info=True)
+                loaded: Any = kind.from_pretrained(folder, output_loading_info=True)
             model, told = loaded
             missing = sorted(told["missing_keys"])
             if missing:

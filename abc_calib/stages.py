@@ -21,6 +21,8 @@ from abc_calib.config import (
     PRESETS,
     CalibrationOptions,
     ModelOptions,
+    Options,
+    RecurrentOptions,
     RunConfig,
     TrainOptions,
     build,
@@ -29,6 +31,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.nn.positions import check_positions
+from abc_calib.recurrent import body_of, check_shape, training_options
 from abc_calib.runs import Run, write_atomically, write_text
 from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
 from abc_calib.version import __version__
@@ -71,14 +74,26 @@ def plan_training(
     base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "small",
+    model: str = "transformer",
+    epochs: int | None = None,
     **overrides: Any,
 ) -> RunConfig:
-    """The configuration of a first training, checked; nothing is trained or written."""
+    """The configuration of a first training, checked; nothing is trained or written.
+
+    ``model``: ``transformer`` or ``gru``. ``epochs``: passes through the training set, in place
+    of ``steps``, for ``gru``.
+    """
     options = {key: value for key, value in (task_options or {}).items() if value is not None}
     problem: Any = get_task(task, base=base, **options)
     if preset not in PRESETS:
         raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
-    model, training, retraining = PRESETS[preset]
+    if model not in MODELS:
+        raise UsageError(f"unknown model {model!r}: choose {' or '.join(MODELS)}")
+    if model == "gru":
+        return _plan_recurrent(problem, options, preset, epochs, overrides)
+    if epochs is not None:
+        raise UsageError("epochs are for recurrent models (model gru): give steps")
+    shape, training, retraining = PRESETS[preset]
     if overrides.get("window"):  # its lines are given, as a retraining's are
         training = retraining
     overrides.setdefault("length", problem.train_length)
@@ -91,7 +106,7 @@ def plan_training(
         base=getattr(problem, "base", None),
         task_options=options,
         preset=preset,
-        model=_changed(model, overrides, "model"),
+        model=_changed(shape, overrides, "model"),
         train=_changed(training, overrides, "training"),
     )
     _refuse_unknown(overrides)
@@ -100,6 +115,43 @@ def plan_training(
     if isinstance(problem, TokenTask):
         _check_token_options(problem, config.train)
     check_window(config.model.window, Run.draft(config).source)
+    return config
+
+
+MODELS = ("transformer", "gru")
+
+
+def _plan_recurrent(
+    task: Any,
+    options: dict[str, int | str],
+    preset: str,
+    epochs: int | None,
+    overrides: dict[str, Any],
+) -> RunConfig:
+    """``plan_training`` for a recurrent model."""
+    if epochs is not None and (epochs < 1 or overrides.get("steps")):
+        raise UsageError(f"epochs {epochs}: give 1 or more, and no steps beside them")
+    shape = _changed(RecurrentOptions(), overrides, "recurrent model")
+    body = body_of(shape)
+    check_shape(shape)
+    overrides.setdefault("length", task.train_length)
+    if isinstance(task, TokenTask):
+        task.check(overrides["length"], task.laws[0], task.shortest)
+    training = training_options(task, body, preset, overrides, epochs)
+    config = RunConfig(
+        code_version=__version__,
+        stage="vanilla",
+        task=task.name,
+        base=getattr(task, "base", None),
+        task_options=options,
+        preset=preset,
+        model=ModelOptions(),
+        recurrent=shape.model_copy(update={"body": body}),
+        train=_changed(training, overrides, "training"),
+    )
+    _refuse_unknown(overrides, RecurrentOptions)
+    if isinstance(task, TokenTask):
+        _check_token_options(task, config.train)
     return config
 
 
@@ -149,6 +201,8 @@ def calibrate(
 
 def plan_calibration(config: RunConfig, *, scheme: str = "none", **overrides: Any) -> RunConfig:
     """The configuration of calibrating a run of ``config``, checked; nothing is written."""
+    if config.recurrent:
+        raise UsageError("calibration is for the Transformer: a recurrent model has no biases")
     for name in ("dirs", "sites"):
         if name in overrides:
             overrides[name] = tuple(dict.fromkeys(overrides[name]))
@@ -215,7 +269,7 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
     config = run.config
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
-    model = build_model(config.model, run.source.vocabulary, config.train.seed)
+    model: Any = build_model(config.shape, run.source.vocabulary, config.train.seed)
     if config.stage == "calibrated":
         model.set_line_bias(run.bias())
     elif config.model.window:
@@ -255,9 +309,9 @@ def _changed(options: Any, overrides: dict[str, Any], name: str) -> Any:
     return build(type(options), f"{name} options", **{**options.model_dump(), **mine})
 
 
-def _refuse_unknown(overrides: dict[str, Any]) -> None:
+def _refuse_unknown(overrides: dict[str, Any], shape: type[Options] = ModelOptions) -> None:
     if overrides:
-        allowed = [*ModelOptions.model_fields, *TrainOptions.model_fields]
+        allowed = [*shape.model_fields, *TrainOptions.model_fields]
         raise UsageError(
             f"unknown option {next(iter(overrides))!r}: choose among {', '.join(allowed)}"
         )

@@ -7,8 +7,9 @@ has the model's end sign twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ import torch
 from abc_calib.data import Batch
 from abc_calib.errors import UsageError
 from abc_calib.vocabulary import Vocabulary
-from tasks import Pairs, Tokens, TokenTask
+from tasks import Pairs, TaskError, Tokens, TokenTask
 
 TEST_SIZE = 5_000
 """Problems of a length that are tested by default: all of a published set."""
@@ -30,14 +31,14 @@ class TokenSource:
     the training lengths, or ``longer``, the papers' own set, which is somewhat longer.
     """
 
-    tests = {"random": "uniform"}
-
     def __init__(self, task: TokenTask, seed: int, length: int, dev: str = "same"):
         if length < task.shortest:
             raise UsageError(
                 f"length {length} is not possible for {task.name}: give {task.shortest} or more"
             )
         self.task = task
+        named = [name for name in task.splits if not name.endswith("N")]
+        self.tests = {"random": "uniform", **{name: name for name in named}}
         self.vocabulary = Vocabulary(task)
         self.seed = seed
         self.length = length
@@ -97,6 +98,30 @@ class TokenSource:
     def test(self, length: int, n: int, law: str = "uniform", seed: int = 0) -> Batch:
         """At most ``n`` problems of exactly ``length``; ``TaskError`` if there is none."""
         return self.lay_out(self.task.test_set(length, n, seed))
+
+    def batches(
+        self, kind: str, lengths: Sequence[int], samples: int | None, seed: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """The test sets of a kind, each with its length: one for each of ``lengths``, or one of
+        the papers' sets with its longest target's."""
+        if kind == "random":
+            for length in lengths:
+                yield length, self.test(length, samples or TEST_SIZE, seed=seed)
+            return
+        pairs = self.task.split(kind)
+        order = np.random.default_rng([seed, 5]).permutation(len(pairs))
+        pairs = pairs.take(np.sort(order[:samples]))
+        yield int(pairs.target.lengths.max()), self.lay_out(pairs)
+
+    def gold_attention(self, batch: Batch) -> list[list[int]] | None:
+        """For each row the word that each target token is read from; None if nothing says so."""
+        pairs: Any = batch.problems
+        try:
+            return [
+                self.task.gold_attention(self.task.write(pairs, row)) for row in range(len(pairs))
+            ]
+        except TaskError:
+            return None
 
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))

@@ -7,7 +7,6 @@ random state, so a run that was interrupted ends with the weights of one that wa
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import signal
 import threading
@@ -17,16 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_calib.config import RETRAIN, ModelOptions, TrainOptions
+from abc_calib.config import RETRAIN, ModelOptions, RecurrentOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.positions import own_schemes
+from abc_calib.nn.recurrent import RecurrentModel
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
+from abc_calib.recurrent import build_recurrent
 from abc_calib.runs import Run, default_device, write_text
+from abc_calib.schedule import TIE, Standing, learning_rate, standing
 from abc_calib.vocabulary import Vocabulary
 
 INTERPOLATED = 0.999
@@ -59,8 +62,15 @@ def check_heads(options: ModelOptions) -> None:
         )
 
 
-def build_model(options: ModelOptions, vocabulary: Vocabulary, seed: int) -> AbcTransformer:
+Model = AbcTransformer | RecurrentModel
+
+
+def build_model(
+    options: ModelOptions | RecurrentOptions, vocabulary: Vocabulary, seed: int
+) -> Model:
     """A model with fresh weights drawn from ``seed``."""
+    if isinstance(options, RecurrentOptions):
+        return build_recurrent(options, vocabulary, seed)
     check_heads(options)
     config = AbcConfig(
         vocab_size=len(vocabulary),
@@ -92,33 +102,27 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(default_device() if name == "auto" else name)
 
 
-def learning_rate(options: TrainOptions, step: int, cooling_from: int | None = None) -> float:
-    """Linear warm-up, a cosine to zero at the last step, and the cooldown.
-
-    A model that has just found the algorithm is right four times in five, and at the full rate
-    stays there for a long time; so from then on (``cooling_from``) the rate falls linearly to a
-    twentieth within ``cooldown`` steps.
-    """
-    warm = min(1.0, (step + 1) / max(options.warmup, 1))
-    cosine = 0.5 * (1 + math.cos(math.pi * step / options.steps))
-    cool = 1.0
-    if cooling_from is not None and options.cooldown:
-        cool = max(0.05, 1 - (step - cooling_from) / options.cooldown)
-    return options.learning_rate * warm * cosine * cool
-
-
-def build_optimizer(model: AbcTransformer) -> torch.optim.Optimizer:
-    """AdamW; the learning rate is set at each step."""
+def build_optimizer(model: Model) -> torch.optim.Optimizer:
+    """AdamW, for recurrent models Adam; the learning rate is set at each step."""
+    if isinstance(model, RecurrentModel):
+        return torch.optim.Adam(model.parameters(), fused=True)
     return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), fused=True)
 
 
-def optimise(model: AbcTransformer, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+def optimise(
+    model: Model,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    clip: float = 1.0,
+    teacher_forcing: bool = True,
+) -> Tensor:
     """One step on one batch; gives the loss."""
     source, target = batch.source.to(model.device), batch.target.to(model.device)
-    loss = model(source, source != model.config.pad, labels=target).loss
+    free = {} if teacher_forcing else {"teacher_forcing": False}
+    loss = model(source, source != model.config.pad, labels=target, **free).loss
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     return loss.detach()
 
@@ -138,7 +142,7 @@ def fit_briefly(model: AbcTransformer, source: Data, steps: int) -> None:
 class Trainer:
     """One training of one model in one run folder."""
 
-    def __init__(self, run: Run, model: AbcTransformer, device: str = "auto"):
+    def __init__(self, run: Run, model: Model, device: str = "auto"):
         self.run = run
         self.options = run.config.train
         self.source: Data = run.source
@@ -150,6 +154,7 @@ class Trainer:
         self.seconds = 0.0
         self.good = 0
         self.cooling_from: int | None = None
+        self.best: dict[str, Tensor] = {}
         self.history = run.history()
         self.validation = self.source.validation(VALIDATION_SIZE)
 
@@ -182,15 +187,33 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        return self.options.stop_early and self.good >= 2
+        options = self.options
+        given_up = 0 < options.patience < self.standing.impatience
+        return given_up or (options.stop_early and self.good >= options.enough)
+
+    @property
+    def standing(self) -> Standing:
+        """What follows from the validations so far."""
+        by_loss = self.options.by == "loss"
+        name, sign = ("validation_loss", -1.0) if by_loss else ("validation_accuracy", 0.01)
+        scores = [sign * entry[name] for entry in self.history]
+        return standing(scores, 0.0 if by_loss else TIE)
 
     def one_step(self) -> Tensor:
         """One optimiser step; gives the loss."""
         self.model.train()
+        options = self.options
+        rate = learning_rate(options, self.step, self.cooling_from)
+        if options.schedule == "plateau":
+            rate *= self.standing.factor
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.options, self.step, self.cooling_from)
-        batch = self.source.training(self.step, self.options.batch)
-        loss = optimise(self.model, self.optimizer, batch)
+            group["lr"] = rate
+        batch = self.source.training(self.step, options.batch)
+        forced = True
+        if options.teacher_forcing < 1:
+            coin = np.random.default_rng([options.seed, 4, self.step])
+            forced = bool(coin.random() < options.teacher_forcing)
+        loss = optimise(self.model, self.optimizer, batch, options.clip, forced)
         self.step += 1
         return loss
 
@@ -200,14 +223,17 @@ class Trainer:
         self.good = self.good + 1 if accuracy >= INTERPOLATED else 0
         if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
             self.cooling_from = self.step
-        self.history.append(
-            {
-                "step": self.step,
-                "loss": round(loss, 6),
-                "validation_accuracy": round(100 * accuracy, 3),
-                "seconds": round(self.seconds, 2),
-            }
-        )
+        entry = {
+            "step": self.step,
+            "loss": round(loss, 6),
+            "validation_accuracy": round(100 * accuracy, 3),
+            "seconds": round(self.seconds, 2),
+        }
+        if self.options.by == "loss":
+            entry["validation_loss"] = round(loss_of(self.model, self.validation), 6)
+        self.history.append(entry)
+        if self.options.keep_best and self.standing.best:
+            self.best = {name: value.detach().clone() for name, value in self._weights().items()}
         write_text(
             self.run.path / "history.jsonl",
             "".join(json.dumps(entry) + "\n" for entry in self.history),
@@ -218,6 +244,11 @@ class Trainer:
     def finish(self) -> dict[str, Any]:
         """Save the model, then the result, then drop the checkpoint."""
         accuracy = self.history[-1]["validation_accuracy"] if self.history else 0.0
+        if self.best:
+            with torch.no_grad():
+                for name, value in self._weights().items():
+                    value.copy_(self.best[name])
+            accuracy = round(100 * accuracy_of(self.model, self.validation), 3)
         result = {
             "steps": self.step,
             "seconds": round(self.seconds, 2),
@@ -238,6 +269,7 @@ class Trainer:
         for index, state in self.optimizer.state_dict()["state"].items():
             for key, value in state.items():
                 tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state()
@@ -275,6 +307,11 @@ class Trainer:
                 torch.cuda.set_rng_state(tensors["random.cuda"])
             self.step, self.seconds = state["step"], state["seconds"]
             self.good, self.cooling_from = state["good"], state["cooling_from"]
+            self.best = {
+                name.removeprefix("best."): value
+                for name, value in tensors.items()
+                if name.startswith("best.")
+            }
         except (KeyError, RuntimeError, ValueError) as error:
             raise AbcError(
                 f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"
@@ -301,6 +338,14 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def accuracy_of(model: AbcTransformer, batch: Batch) -> float:
+@torch.inference_mode()
+def loss_of(model: Model, batch: Batch) -> float:
+    """Mean loss of a token of a batch, the right tokens before it given."""
+    model.eval()
+    source, target = batch.source.to(model.device), batch.target.to(model.device)
+    return float(model(source, source != model.config.pad, labels=target).loss)
+
+
+def accuracy_of(model: Model, batch: Batch) -> float:
     """Exact match of a batch, 0 to 1."""
     return float(exact_matches(model, batch).float().mean())

@@ -39,6 +39,10 @@ def evaluate(
         str | None,
         typer.Option(help="Also hard inputs: of every family (no value or hard), or carry."),
     ] = None,
+    set_: Annotated[
+        str | None,
+        typer.Option("--set", help="Token tasks: one of the papers' sets, such as heldout_inputs."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the test sets.")] = 0,
     greedy: Annotated[
         bool, typer.Option("--greedy", help="Decode token by token instead of in one pass.")
@@ -58,7 +62,6 @@ def evaluate(
     from abc_calib.runs import Run
 
     console.set_threads(threads)
-    wanted = parse_lengths(lengths, max_len)
     if samples is not None and samples < 1:
         raise UsageError(f"--samples {samples} is not possible: give 1 or more")
     if stress is not None and stress not in KINDS:
@@ -66,7 +69,8 @@ def evaluate(
             f"unknown --stress {stress!r}: choose {' or '.join(KINDS)}, and name a run before it"
         )
     opened = Run.open(run)
-    sets = ("random", stress) if stress else ("random",)
+    wanted = parse_lengths(lengths, max_len, getattr(opened.task, "shortest", 1))
+    sets = (set_,) if set_ else ("random", stress) if stress else ("random",)
     total = len(wanted) * len(sets)
     done: list[Any] = []
     with console.progress("evaluating", total, quiet, "rows") as update:
@@ -90,19 +94,25 @@ def evaluate(
         console.print_json({"run": str(opened), "task": opened.config.task, "rows": rows})
         return
     from abc_calib.reporting import accuracy_table
+    from abc_calib.reporting.tables import token_table
 
-    console.out.print(accuracy_table({kind: [r for r in done if r.set == kind] for kind in sets}))
+    if hasattr(done[0], "before_end"):
+        console.out.print(token_table(done))
+    else:
+        console.out.print(
+            accuracy_table({kind: [r for r in done if r.set == kind] for kind in sets})
+        )
     console.say(f"written to {opened.path / 'eval.csv'}", quiet)
 
 
-def parse_lengths(text: str | None, max_len: int) -> list[int]:
-    """``"6,10"`` as numbers, or 1 to ``max_len``."""
+def parse_lengths(text: str | None, max_len: int, shortest: int = 1) -> list[int]:
+    """``"6,10"`` as numbers, or ``shortest`` to ``max_len``."""
     from abc_calib.errors import UsageError
 
     if text is None:
-        if max_len < 1:
-            raise UsageError(f"--max-len {max_len} is not possible: give 1 or more")
-        return list(range(1, max_len + 1))
+        if max_len < shortest:
+            raise UsageError(f"--max-len {max_len} is not possible: give {shortest} or more")
+        return list(range(shortest, max_len + 1))
     try:
         lengths = [int(part) for part in text.split(",")]
     except ValueError:

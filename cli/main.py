@@ -13,6 +13,7 @@ from cli import (
     evaluate,
     export,
     heatmap,
+    inspect,
     predict,
     reproduce,
     runs,
@@ -61,6 +62,8 @@ app.command("heatmap")(heatmap.heatmap)
 app.command("export")(export.export)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
+app.command("inspect")(inspect.inspect)
+app.command("diagnose")(inspect.diagnose)
 app.command("runs")(runs.runs)
 app.command("tasks")(runs.tasks)
 

@@ -24,6 +24,23 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="SCAN, CFQ: the folder of the public files.")
     ] = None,
+    model: Annotated[str, typer.Option(help="transformer or gru.")] = "transformer",
+    attender: Annotated[
+        str | None, typer.Option(help="gru: how the decoder looks at its source; content.")
+    ] = None,
+    body: Annotated[
+        str | None, typer.Option(help="gru: ray_chowdhury or dubois; as the attender's paper.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="gru: passes through the training set, instead of steps.")
+    ] = None,
+    dev: Annotated[
+        str | None,
+        typer.Option(help="Token tasks: train by held-out problems of the same or longer lengths."),
+    ] = None,
+    enough: Annotated[
+        int | None, typer.Option(help="Validations without a mistake that end the training.")
+    ] = None,
     preset: Annotated[str, typer.Option(help="small (minutes on a CPU) or paper.")] = "small",
     seed: Seed = 0,
     digits: Annotated[
@@ -106,6 +123,11 @@ def train(
         "width": width,
         "feedforward": feedforward,
         "dropout": dropout,
+        "attender": attender,
+        "body": body,
+        "epochs": epochs,
+        "dev": dev,
+        "enough": enough,
     }
     options = {
         "tables": tables,
@@ -115,6 +137,7 @@ def train(
     if resume is not None:
         begun = {"seed": 0, "preset": "small"}
         given = {**overrides, "preset": preset, "base": base, "out": out}
+        given["model"] = None if model == "transformer" else model
         given |= {f"task {name}": value for name, value in options.items()}
         if any(value not in (None, begun.get(name)) for name, value in given.items()):
             raise UsageError("--resume goes on as the run began: leave out the other options")
@@ -127,16 +150,17 @@ def train(
         chosen: dict[str, Any] = {
             name: value for name, value in overrides.items() if value is not None
         }
-        from abc_calib.config import PRESETS
-
-        _, first, windowed = PRESETS.get(preset, PRESETS["small"])
-        steps_in_all = steps or (windowed if window else first).steps
+        plan = stages.plan_training(
+            task, base=base, task_options=options, preset=preset, model=model, **chosen
+        )
+        steps_in_all = plan.train.steps
         with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
             run = stages.train(
                 task,
                 base=base,
                 task_options=options,
                 preset=preset,
+                model=model,
                 out=out,
                 device=device,
                 on_step=step,
@@ -160,6 +184,8 @@ def report(run: Any, quiet: bool, as_json: bool) -> None:
     )
     if not result["interpolated"]:
         console.say("it has not interpolated: try another --seed, or more --steps", quiet)
+    elif run.config.recurrent:
+        console.say("next: abc eval, or abc inspect --input ...", quiet)
     elif run.config.stage == "vanilla":
         console.say("next: abc calibrate --dirs diag,anti,vert", quiet)
     else:

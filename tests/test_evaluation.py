@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_calib import evaluation
+from abc_calib import decoding, evaluation
 from abc_calib.data import Batch, default_samples
+from abc_calib.decoding import greedy_decode
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import (
     evaluate,
     exact_matches,
-    greedy_decode,
     greedy_matches,
 )
 from abc_calib.metrics import wilson_interval
@@ -109,7 +109,7 @@ class Scripted:
 def test_screening_changes_no_result(make_source, monkeypatch, length, share, chunk):
     """Rows err at any step: the first, one beyond the screening, EOS, or none."""
     if chunk:
-        monkeypatch.setattr(evaluation, "TOKENS_PER_CHUNK", chunk)
+        monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", chunk)
     batch = make_source("addition").test(length, 97)
     rng = np.random.default_rng(length)
     rows = rng.permutation(97)[: round(97 * share)]
@@ -132,7 +132,7 @@ def test_rows_that_fail_early_are_not_decoded_to_the_end(make_source):
 
 
 def test_chunks_bound_the_tokens_of_a_pass(make_source, monkeypatch):
-    monkeypatch.setattr(evaluation, "TOKENS_PER_CHUNK", 300)
+    monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", 300)
     batch = make_source("addition").test(11, 53)
     model = Scripted(batch, {})
     assert exact_matches(model, batch).all()

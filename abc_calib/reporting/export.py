@@ -81,6 +81,8 @@ def draw_heatmaps(
     together.
     """
     run = run if isinstance(run, Run) else Run.open(run)
+    if run.config.recurrent:
+        raise UsageError(f"{run} is a recurrent model: abc inspect --input draws its attention")
     check_formats(formats)
     for given in sites:
         if given not in SITES:

@@ -49,6 +49,26 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Measured]]) -> Table:
     return table
 
 
+def token_table(rows: Sequence[Any]) -> Table:
+    """All metrics of a task on tokens: a line for every row of its evaluation.
+
+    ``rows`` are ``abc_calib.evaluation.TokenRow``.
+    """
+    table = Table(
+        caption="percent of outputs, 95 % interval and samples; edits and squared words on average",
+        caption_justify="left",
+    )
+    names = ("before end", "too early", "too late", "content", "edit distance", "attention loss")
+    for name in ("set", "length", "exact match", *names):
+        table.add_column(name, justify="left" if name == "set" else "right")
+    for row in rows:
+        values = (row.before_end, row.too_early, row.too_late, row.content, row.edit_distance)
+        loss = "-" if row.attention_loss is None else f"{row.attention_loss:.2f}"
+        cells = [row.set, str(row.length), _cell(row), *(f"{v:.2f}" for v in values), loss]
+        table.add_row(*map(Text, cells))
+    return table
+
+
 def _cell(row: Measured | None) -> str:
     if row is None:
         return "-"

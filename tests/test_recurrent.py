@@ -1,0 +1,244 @@
+"""The recurrent models: both bodies, saving, decoding, training, and the metrics of outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_calib import stages
+from abc_calib.decoding import greedy_decode, written
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import exact_matches, measured
+from abc_calib.nn.recurrent import RecurrentConfig, RecurrentModel
+from abc_calib.prediction import predict
+from abc_calib.runs import Run
+from abc_calib.schedule import standing
+from abc_calib.sequences import compare, edit_distance
+from abc_calib.token_data import TokenSource
+from abc_calib.training import Trainer, build_model
+from tasks import get_task
+
+TINY = {"width": 8, "embedding": 6, "head": 8, "value": 8}
+
+
+def model_of(attender: str = "one_step", seed: int = 0, **more) -> RecurrentModel:
+    torch.manual_seed(seed)
+    sizes = {"d_embedding": 6, "d_model": 8, "d_head": 8, "d_value": 8}
+    body = more.pop("body", "ray_chowdhury")
+    config = RecurrentConfig(attender=attender, body=body, vocab_size=15, **sizes, **more)
+    return RecurrentModel(config).eval()
+
+
+SOURCE = torch.tensor([[12, 3, 1, 4, 1, 5, 13], [12, 9, 2, 13, 14, 14, 14]])
+TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
+BODIES = [("ray_chowdhury", "mix_one_step"), ("ray_chowdhury", "relative"), ("dubois", "mix")]
+
+
+@pytest.mark.parametrize(("body", "attender"), BODIES)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_padded_row_writes_what_it_writes_alone(body, attender, layers):
+    model = model_of(attender, body=body, layers=layers)
+    both = model(SOURCE, decoder_input_ids=model.shifted(TARGET), output_attentions=True)
+    alone = model(SOURCE[1:, :4], decoder_input_ids=model.shifted(TARGET[1:]))
+    assert torch.allclose(both.logits[1:], alone.logits, atol=1e-5)
+    (weights,) = both.cross_attentions
+    assert weights.shape == (2, 1, 4, 7)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 1, 4), atol=1e-6)
+    # without START and END the weights of $ and & are 0
+    assert (weights[1, :, :, [0, 3]].sum() == 0) == (body == "dubois")
+    assert not weights[1, :, :, 4:].any()
+
+
+@pytest.mark.parametrize(("body", "attender"), BODIES)
+def test_decoding_step_by_step_is_the_one_pass(body, attender):
+    model = model_of(attender, body=body)
+    ids = greedy_decode(model, SOURCE, 9)
+    logits = model(SOURCE, decoder_input_ids=model.shifted(ids)).logits
+    counted = ids != model.config.pad
+    assert (logits.argmax(-1) == ids)[counted].all()
+    free = model(SOURCE, labels=ids, teacher_forcing=False).logits.argmax(-1)
+    assert (free == ids)[counted].all()
+
+
+def test_start_and_end_are_places_of_the_source_and_learn():
+    model = model_of()
+    loss = model(SOURCE, labels=TARGET).loss
+    loss.backward()
+    assert model.body.start.grad.any() and model.body.end.grad.any()
+    with torch.no_grad():
+        model.body.start.add_(1.0)
+    assert not torch.allclose(model(SOURCE, labels=TARGET).loss, loss)
+
+
+def test_a_saved_model_is_the_same_model(tmp_path):
+    model = model_of("mix_mono")
+    model.save_pretrained(tmp_path)
+    again = RecurrentModel.from_pretrained(tmp_path).eval()
+    assert again.config.attender == "mix_mono"
+    assert torch.equal(model(SOURCE, labels=TARGET).logits, again(SOURCE, labels=TARGET).logits)
+
+
+def test_the_size_is_that_of_the_paper():
+    model = RecurrentModel(RecurrentConfig(vocab_size=14, attender="content", pad_token_id=13))
+    assert 249_000 < sum(p.numel() for p in model.parameters()) < 266_000
+
+
+# Schedules
+
+
+def test_the_rate_is_halved_after_five_validations_without_a_better_one():
+    factors = [standing([0.5] * n).factor for n in range(1, 13)]
+    assert factors == [1.0] * 5 + [0.5] * 5 + [0.25] * 2
+
+
+def test_as_good_is_best_again_within_a_tie():
+    assert standing([0.9, 0.8]).impatience == 1
+    assert standing([0.9, 0.8995], tie=0.001).best
+    assert not standing([0.9, 0.8995]).best
+    assert standing([0.9, 0.5, 0.5, 0.91]).impatience == 0
+
+
+# Runs
+
+
+QUICK = {"model": "gru", "attender": "one_step", "batch": 64, "steps": 3, **TINY}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run on lookup, of a few steps, in a folder that the module shares."""
+    root = tmp_path_factory.mktemp("runs")
+    return stages.train("lookup", out=root / "run", validate_every=2, **QUICK)
+
+
+def test_a_run_is_trained_evaluated_and_asked(trained):
+    assert trained.config.recurrent.body == "ray_chowdhury"
+    assert trained.config.train.dev == "longer" and trained.result["validation_samples"] == 975
+    rows = stages.evaluate(trained, [7, 9], samples=20)
+    assert rows["length"].tolist() == [7, 9]
+    for name in ("before_end", "too_early", "too_late", "content", "edit_distance"):
+        assert rows[name].notna().all()
+    assert (rows["attention_loss"] >= 0).all()
+    split = rows["accuracy"] + rows["too_early"] + rows["too_late"] + rows["content"]
+    assert split.tolist() == pytest.approx([100, 100], abs=0.001)
+    named = stages.evaluate(trained, sets=("heldout_compositions",), samples=10)
+    assert (named["set"] == "heldout_compositions").all() and named["length"].tolist() == [5]
+
+
+def test_a_resumed_training_ends_with_the_same_weights(trained, tmp_path):
+    config = trained.config
+    run = Run.create(config, tmp_path / "again")
+    first = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    for _ in range(2):
+        first.validate(float(first.one_step())) if first.step == 1 else first.one_step()
+    second = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    second.train()
+    one, two = (r.load_model().state_dict() for r in (trained, run))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch):
+    accuracies = iter([0.9, 0.1, 0.9])
+    monkeypatch.setattr("abc_calib.training.accuracy_of", lambda *_: next(accuracies))
+    config = trained.config
+    run = Run.create(config, tmp_path / "best")
+    trainer = Trainer(run, build_model(config.shape, run.source.vocabulary, 1))
+    trainer.validate(1.0)
+    kept = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer.one_step()
+    trainer.validate(1.0)
+    trainer.finish()
+    assert all(torch.equal(kept[n], v) for n, v in run.load_model().state_dict().items())
+
+
+def test_arithmetic_trains_on_recurrent_models_too():
+    run = stages.train("addition", **{**QUICK, "attender": "mix"})
+    assert run.config.recurrent.body == "dubois" and run.config.base == 10
+    assert stages.evaluate(run, [3], samples=5)["accuracy"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "gru", "attender": "two_step"}, "unknown attender 'two_step'"),
+        ({"model": "gru", "body": "big"}, "unknown body 'big': choose one of ray_chowdhury"),
+        ({"model": "gru", "width": 7}, "width 7 and head 128: choose even numbers"),
+        ({"model": "gru", "heads": 2}, "unknown option 'heads'"),
+        ({"model": "gru", "epochs": 0}, "epochs 0: give 1 or more"),
+        ({"model": "gru", "preset": "big"}, "unknown preset 'big'"),
+        ({"model": "lstm"}, "unknown model 'lstm': choose transformer or gru"),
+        ({"epochs": 3}, "epochs are for recurrent models"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(options, message, runs_root):
+    with pytest.raises(UsageError, match=message):
+        stages.train("lookup", **options)
+    assert not runs_root.exists()
+
+
+def test_a_recurrent_model_is_not_calibrated(trained):
+    with pytest.raises(UsageError, match="calibration is for the Transformer"):
+        stages.calibrate(trained)
+
+
+# Metrics
+
+
+def test_what_counts_as_which_mistake():
+    golds = [[1, 2, 3]] * 6
+    outputs = [[1, 2, 3], [1, 2, 3], [1, 2], [1, 2, 3, 3], [1, 3, 3], []]
+    ended = [True, False, True, True, True, True]
+    found = compare(outputs, golds, ended)
+    shares = (found.exact, found.too_late, found.too_early, found.content)
+    assert shares == pytest.approx((100 / 6, 200 / 6, 200 / 6, 100 / 6))
+    assert found.before_end == pytest.approx(300 / 6)  # not the long, the wrong, the empty one
+
+
+@given(st.lists(st.integers(0, 3), max_size=7), st.lists(st.integers(0, 3), max_size=7))
+def test_edit_distance_by_recursion(first, second):
+    def slow(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        same = first[i - 1] != second[j - 1]
+        return min(slow(i - 1, j) + 1, slow(i, j - 1) + 1, slow(i - 1, j - 1) + same)
+
+    assert edit_distance(first, second) == slow(len(first), len(second))
+
+
+def test_attention_loss_counts_written_steps_before_the_end():
+    looked = np.array([[0.0, 1.5, 7.0, 9.0], [3.0, 0.0, 0.0, 0.0]])
+    found = compare([[1, 1], [2]], [[1, 1, 1], [2]], [True, True], looked, [[0, 1, 2, 3], [1, 2]])
+    assert found.attention_loss == pytest.approx(((0 + 0.25) / 2 + 4.0) / 2)
+
+
+def test_attention_is_counted_in_words():
+    """A model that never moves looks at START in one body, at the first word in the other."""
+    for body, attender, place in (("ray_chowdhury", "r_mono", -1.0), ("dubois", "r_mono", 0.0)):
+        model = model_of(attender, body=body)
+        with torch.no_grad():
+            model.attender.numbers_of.weight.zero_()
+        looked = written(model, SOURCE[:1], 2).looked
+        assert looked is not None and looked[0, 0] == pytest.approx(place, abs=0.01)
+
+
+def test_one_pass_and_decoding_find_the_same_rows_right(trained):
+    source = trained.source
+    assert isinstance(source, TokenSource)
+    model = trained.load_model()
+    batch = source.test(7, 30)
+    _, right = measured(model, source, batch)
+    assert torch.equal(right, exact_matches(model, batch))
+
+
+def test_a_prediction_says_where_it_looked(trained):
+    task = get_task("lookup")
+    try:
+        found = predict(trained, "010 t3 t4 .", show=True)
+    except AbcError as error:
+        assert "wrote no end" in str(error)
+    else:
+        assert found.correct == (found.answer == task.solve("010 t3 t4 ."))
+        assert len(found.attended) == len(found.output)
