@@ -39,6 +39,32 @@ def sweep_file(tmp_path):
 # Files
 
 
+def test_recurrent_models_are_jobs_too(sweep_file, tmp_path):
+    (made,) = read_sweep(
+        sweep_file(
+            """
+            [sweep]
+            tasks = ["copy"]
+            lengths = [5]
+            samples = 4
+            [options]
+            model = "gru"
+            width = 8
+            embedding = 4
+            batch = 16
+            steps = 2
+            [grid]
+            attender = ["one_step"]
+            """
+        )
+    )
+    assert made.key.startswith("copy-one_step-vanilla-seed0-")
+    work(made, tmp_path / "jobs")
+    (row,) = results_table([made], tmp_path / "jobs").to_dict("records")
+    assert (row["attender"], row["n"]) == ("one_step", 4)
+    assert row["too_early"] + row["too_late"] + row["content"] + row["accuracy"] == 100
+
+
 def test_a_file_is_a_product_and_further_jobs(sweep_file):
     jobs = read_sweep(
         sweep_file(

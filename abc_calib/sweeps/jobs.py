@@ -21,7 +21,14 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from abc_calib.config import CalibrationOptions, ModelOptions, Options, RunConfig, TrainOptions
+from abc_calib.config import (
+    CalibrationOptions,
+    ModelOptions,
+    Options,
+    RecurrentOptions,
+    RunConfig,
+    TrainOptions,
+)
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.runs import Run, runs_root
@@ -31,7 +38,17 @@ from abc_calib.training import build_model
 NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""
 
-OPTIONS = tuple(dict.fromkeys([*ModelOptions.model_fields, *TrainOptions.model_fields]))
+OPTIONS = tuple(
+    dict.fromkeys(
+        [
+            "model",
+            "epochs",
+            *ModelOptions.model_fields,
+            *RecurrentOptions.model_fields,
+            *TrainOptions.model_fields,
+        ]
+    )
+)
 CALIBRATE = tuple(
     dict.fromkeys([*CalibrationOptions.model_fields, "scheme", *TrainOptions.model_fields])
 )
@@ -87,7 +104,8 @@ class Job(Options):
         first = self.parent.key if self.parent else None
         digest = hashlib.sha256(json.dumps([mine, first], sort_keys=True).encode()).hexdigest()
         first_config = self.parent.config if self.parent else self.config
-        scheme = first_config.model.scheme.partition(":")[0]
+        recurrent = first_config.recurrent
+        scheme = recurrent.attender if recurrent else first_config.model.scheme.partition(":")[0]
         seed = self.config.train.seed
         return f"{self.task}-{scheme}-{self.config.stage}-seed{seed}-{digest[:12]}"
 
@@ -116,7 +134,7 @@ class Job(Options):
         """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
         source = self.source
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            build_model(self.config.model, source.vocabulary, 0)
+            build_model(self.config.shape, source.vocabulary, 0)
         source.training(0, 1)
         longest: dict[str, int] = {}
         for test in self.tests:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import TokenRow
 from abc_calib.runs import write_atomically
 from abc_calib.sweeps.engine import Outcome, with_parents
 from abc_calib.sweeps.jobs import Job
@@ -24,6 +26,7 @@ WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
 MEASURES = (
     "set", "length", "n", "correct", "accuracy", "low", "high", "test_seed", "test_hash", "seconds",
 )  # fmt: skip
+TOKEN_MEASURES = tuple(f.name for f in fields(TokenRow) if f.name not in MEASURES)
 
 
 def results_table(
@@ -37,11 +40,14 @@ def results_table(
         if job.key in reasons:
             rows.append({**about, "error": reasons[job.key]})
         else:
-            rows += [
-                {**about, **{name: row[name] for name in MEASURES}, "error": None}
-                for row in job.rows(root)
-            ]
+            rows += [{**about, **_measures(row), "error": None} for row in job.rows(root)]
     return pd.DataFrame(rows, columns=None if rows else ["key", *MEASURES, "error"])
+
+
+def _measures(row: dict[str, Any]) -> dict[str, Any]:
+    """What was measured; of a task on tokens with the kinds of mistakes."""
+    names = [*MEASURES, *(name for name in TOKEN_MEASURES if name in row)]
+    return {name: row[name] for name in names}
 
 
 def describe(job: Job, root: Path) -> dict[str, Any]:
@@ -54,7 +60,7 @@ def describe(job: Job, root: Path) -> dict[str, Any]:
         "base": first.base,
         "preset": first.preset,
     }
-    groups = {**first.model.model_dump(), **first.train.model_dump()}
+    groups = {**first.shape.model_dump(), **first.train.model_dump()}
     for name, value in groups.items():  # the training's length is not the test's
         about[f"train_{name}" if name in MEASURES else name] = _plain(value)
     if job.config.calibration is not None:

@@ -23,7 +23,8 @@
     calibrate = false
 
 The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is a field
-of ``ModelOptions`` or ``TrainOptions``; behind ``calibrate.`` one of ``CalibrationOptions``, or
+of ``ModelOptions`` or ``TrainOptions``, or ``model = "gru"``, ``epochs`` and the fields of
+``RecurrentOptions``; behind ``calibrate.`` one of ``CalibrationOptions``, or
 of ``TrainOptions`` for the retraining, or its ``scheme``. All seed 0 jobs come first.
 """
 
