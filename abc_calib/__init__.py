@@ -26,7 +26,7 @@ _HOMES = {
     "Run": "abc_calib.runs",
     "UsageError": "abc_calib.errors",
     "calibrate": "abc_calib.stages",
-    "certify": "abc_calib.certification.certificate",
+    "certify": "abc_calib.certification.decide",
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",

@@ -66,7 +66,8 @@ def certify(
 def _decide(
     name: str | None, verify: bool, repair: bool, minutes: float, out: Any, quiet: bool
 ) -> tuple[Any, Any]:
-    from abc_calib.certification import certificate as certificates
+    from abc_calib.certification.certificate import Certificate
+    from abc_calib.certification.decide import certify as decide
     from abc_calib.certification.repair import repair as repaired
     from abc_calib.certification.verify import verify as verified
     from abc_calib.errors import AbcError
@@ -80,16 +81,16 @@ def _decide(
             out=out,
             on_round=lambda c: console.say(f"{c.outcome}: {c.reason}", quiet),
         )
-        return made, certificates.Certificate.load(made)
+        return made, Certificate.load(made)
     if verify:
         try:
-            certificates.Certificate.load(opened)
+            Certificate.load(opened)
         except AbcError as error:
             console.say(f"{error}; certifying first", quiet)
-            certificates.certify(opened, minutes=minutes)
+            decide(opened, minutes=minutes)
         return opened, verified(opened)
     with console.progress("checking windows", 100, quiet, "%") as update:
-        found = certificates.certify(
+        found = decide(
             opened,
             minutes=minutes,
             on_windows=lambda done, total: update(100 * done // total, f"of {total}"),

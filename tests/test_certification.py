@@ -12,9 +12,10 @@ import torch
 
 from abc_calib.calibration.lines import Line, LineBias
 from abc_calib.calibration.window import window_bias
-from abc_calib.certification.certificate import Certificate, certify, every_problem
-from abc_calib.certification.field import Case, Constant, Digit, Phase, Place, Written
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import certify, every_problem
 from abc_calib.certification.network import Network
+from abc_calib.certification.places import Case, Constant, Digit, Phase, Place, Written
 from abc_calib.certification.prove import Undecided, check, prepare
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
@@ -352,8 +353,20 @@ def test_a_vanilla_model_is_refuted_with_a_source(tiny):
 
 
 def test_places_have_a_name():
-    from abc_calib.certification.certificate import atom_name
+    from abc_calib.certification.places import atom_name
 
     near, low = Place("near", -1), Place("low", 2)
     names = [atom_name(a) for a in (Digit(1, near), Written(low), Constant(1), Phase("row"))]
     assert names == ["b[t-1]", "y[2]", "b", "row mod period"]
+
+
+def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, abc):
+    names = {"vanilla": "successor-vanilla-seed0-1", "calibrated": "successor-calibrated-seed0-1"}
+    for stage, name in names.items():
+        shutil.copytree(trained.root / name, tmp_path / f"successor-seed0-{stage}")
+    told = abc("certify", "--task", "successor", "--out", tmp_path, "--json", "-q").json()
+    assert [c["outcome"] for c in told] == ["certified"]
+    assert told[0]["verified"]["wrong"] == 0
+    assert (tmp_path / "successor-seed0-calibrated" / "certificate.md").exists()
+    said = abc("certify", "--task", "successor", "--out", tmp_path)
+    assert said.out.startswith("certified") and "s from nothing" in said.err

@@ -33,6 +33,9 @@ def shell_lines() -> list[list[str]]:
 
 ABC_LINES = [words[1:] for words in shell_lines() if words[0] == "abc"]
 QUICK = [words for words in ABC_LINES if words[0] in ("tasks", "runs", "predict", "heatmap")]
+JUDGED = [
+    words for words in ABC_LINES if words[0] in ("certify", "stress") and "--task" not in words
+]
 EVALS = [words for words in ABC_LINES if words[0] == "eval"]
 
 
@@ -107,6 +110,13 @@ def test_evaluations_run(tiny, abc, words):
     """With fewer samples, appended: the last one counts."""
     said = abc(*words, "--samples", 2, "--json")
     assert {row["accuracy"] for row in said.json()["rows"]} == {100.0}
+
+
+@pytest.mark.parametrize("words", JUDGED, ids=" ".join)
+def test_judgements_run(tiny, abc, words):
+    few = ("--samples", 3, "--search", 20) if words[0] == "stress" else ()
+    said = abc(*words, *few)
+    assert said.code == 0 and ("certified" in said.out or "nothing failed" in said.out)
 
 
 def test_the_version_runs(abc):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from abc_calib.calibration.lines import Site
-from abc_calib.certification.field import Atom, Case, Field, Key, Phase, Place, Token
+from abc_calib.certification.field import Field
+from abc_calib.certification.places import Atom, Case, Key, Phase, Place, Token
 from abc_calib.certification.windows import Windows
 
 

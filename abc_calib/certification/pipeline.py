@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import stages
-from abc_calib.certification.certificate import Certificate, certify
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import certify
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.errors import AbcError

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from abc_calib.calibration.lines import SITES
-from abc_calib.certification.field import Case, Field, Layout, Segment, Unbounded
+from abc_calib.certification.field import Field, Unbounded
 from abc_calib.certification.network import Network, in_chunks
+from abc_calib.certification.places import Case, Layout, Segment
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Source
 from abc_calib.errors import AbcError

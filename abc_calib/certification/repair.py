@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import Certificate, Decision, decide, failing_sources
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import Decision, decide, failing_sources
 from abc_calib.config import TrainOptions
 from abc_calib.data import Source, concatenate
 from abc_calib.errors import AbcError

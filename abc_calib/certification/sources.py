@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from abc_calib.certification.field import Atom, Case, Constant, Digit, Phase, Place, Reach, Written
+from abc_calib.certification.field import Reach
+from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
 from tasks import Digits, Problems
 from tasks.arithmetic import Arithmetic
 from tasks.columns import ColumnRule

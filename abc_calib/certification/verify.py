@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import MOST_WINDOWS, Certificate
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import MOST_WINDOWS
 from abc_calib.certification.prove import SAFETY, Proof, Undecided, prepare
 from abc_calib.certification.sources import Realiser
 from abc_calib.data import Batch, Source

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abc_calib.certification.field import Atom, Case, Constant, Digit, Phase, Place, Written
+from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
 from abc_calib.errors import AbcError
 from tasks.columns import NOTHING, ColumnRule
 

@@ -1,0 +1,75 @@
+"""Gather the certificates of ``abc certify --task TASK --seeds 3`` in one table.
+
+    python reports/certificates.py runs/certified
+
+Copies each calibrated (or repaired) run's certificate and page to reports/certificates/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import abc_calib as abc
+from tasks import TASKS
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "certificates"
+
+
+def rows(root: Path) -> list[str]:
+    found = []
+    for path in sorted(root.glob("*-seed*/certificate.json")):
+        name = path.parent.name
+        repaired = root / name.replace("calibrated", "repaired") / "certificate.json"
+        if repaired != path and repaired.exists():
+            continue
+        c = json.loads(path.read_text())
+        run = abc.Run.open(path.parent)
+        vanilla = abc.Run.open(root / f"{name.rsplit('-', 1)[0]}-vanilla")
+        for kind in ("json", "md"):
+            shutil.copyfile(path.with_suffix(f".{kind}"), FOLDER / f"{name}.{kind}")
+        seen = c["verified"] or {}
+        trained, retrained = vanilla.result["seconds"], run.result["seconds"]
+        found.append(
+            (
+                list(TASKS).index(c["task"]),
+                f"| [{c['task']}](certificates/{name}.md) | {run.config.train.seed} | "
+                f"{c['train_length']} | {c['outcome']} | {c['windows']:,} | {c['margin']:.2f} | "
+                f"{c['rounding']:.1g} | {seen.get('smallest_margin', '–')} | {trained:.0f} | "
+                f"{retrained:.0f} | {c['seconds']:.0f} |",
+            )
+        )
+    return [row for _, row in sorted(found)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path)
+    FOLDER.mkdir(exist_ok=True)
+    text = "\n".join(
+        [
+            "# Certificates",
+            "",
+            "Made by `abc certify --task TASK --seeds 3` for each task, `small` preset, then "
+            "`python reports/certificates.py runs/certified`. A row is one model, trained on "
+            "numbers of at most so many digits; *certified* means right for every source of "
+            "every length. Margins are logits; *dense* is the smallest margin that the second "
+            "look by dense attention saw; seconds are of the first training, the retraining and "
+            "the certificate.",
+            "",
+            "| task | seed | digits | verdict | windows | smallest margin | float32 rounding | "
+            "dense | train | retrain | certify |",
+            "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            *rows(parser.parse_args().root),
+            "",
+        ]
+    )
+    (HERE / "certificates.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
