@@ -485,7 +485,6 @@ def test_the_version_and_the_help_load_no_heavy_library():
     script = """
 import sys
 from cli.main import app
-from tasks import TASKS
 for words in (["--version"], ["--help"], ["train", "--help"]):
     try:
         app(words)
