@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abc_calib.errors import AbcError
+
+if TYPE_CHECKING:
+    from abc_calib.runs import Run
 
 
 def available_memory() -> int | None:
@@ -55,6 +58,20 @@ def check_samples(samples: int, length: int) -> None:
             f"{samples} samples of {length} digits need about {needed / 2**30:.1f} GiB and "
             f"{free / 2**30:.1f} GiB are free: use fewer samples or shorter ones"
         )
+
+
+def dense_note(run: Run) -> str:
+    """Which heads attend to every key, at a cost that grows with length; empty if none does."""
+    if run.config.stage == "vanilla":
+        if run.config.model.window:
+            return ""
+        which = "no head is restricted to lines"
+    else:
+        heads = run.bias().transparent()
+        if not heads:
+            return ""
+        which = f"{len(heads)} heads are transparent"
+    return f"{which}: dense attention, whose cost a digit grows with length"
 
 
 def check_memory(model: Any, batch: int, keys: int, steps: int) -> None:

@@ -100,6 +100,9 @@ def calibrate(
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
             **{name: value for name, value in given.items() if value is not None},
         )
+    from abc_calib.memory import dense_note
+
+    console.say(dense_note(made), quiet)
     if no_retrain:
         if as_json:
             console.print_json({"run": str(made), "retrained": False})

@@ -59,6 +59,7 @@ def evaluate(
     """
     from abc_calib import stages
     from abc_calib.errors import UsageError
+    from abc_calib.memory import dense_note
     from abc_calib.runs import Run
 
     console.set_threads(threads)
@@ -73,6 +74,7 @@ def evaluate(
     sets = (set_,) if set_ else ("random", stress) if stress else ("random",)
     total = len(wanted) * len(sets)
     done: list[Any] = []
+    console.say(dense_note(opened), quiet)
     with console.progress("evaluating", total, quiet, "rows") as update:
 
         def on_row(row: Any) -> None:

@@ -255,7 +255,8 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
         Certificate.load(run)
     certificate = certify(run)
     assert certificate.outcome == "refuted" and certificate.wrong > 0
-    assert certificate.counterexamples
+    assert len(certificate.counterexamples) == min(20, certificate.wrong)
+    atoms = {row["where"]: row["atoms"] for row in certificate.cases}
     for example in certificate.counterexamples:
         problem = example["problem"]
         try:
@@ -263,6 +264,8 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
         except AbcError:  # it writes no end
             answer = None
         assert answer != run.task.solve(problem) == example["right"]
+        assert list(example["failing_window"]) == atoms[example["where"]]
+    assert "Failing window" in (run.path / "certificate.md").read_text()
     with pytest.raises(UsageError, match="not certified but refuted"):
         verify(run)
 

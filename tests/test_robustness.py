@@ -94,6 +94,14 @@ def test_hard_rows_stand_beside_random_ones(tiny, abc):
     assert "name a run before it" in abc("eval", "--stress", str(tiny.vanilla)).error(2)
 
 
+def test_dense_heads_are_named(tiny, abc):
+    words = ("--lengths", "3", "--samples", 2)
+    assert "no head is restricted to lines: dense" in abc("eval", tiny.vanilla, *words).err
+    assert "dense attention" not in abc("eval", tiny.calibrated, *words).err
+    made = abc("calibrate", tiny.vanilla, "--empty", "transparent", "--fit", "mean", "--no-retrain")
+    assert "heads are transparent: dense attention" in made.err
+
+
 # abc certify
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from abc_calib.certification.prove import (
 )
 from abc_calib.certification.sources import Realiser
 from abc_calib.evaluation import exact_matches
-from abc_calib.failures import Failure, failure, written
+from abc_calib.failures import failure, written
 from abc_calib.robustness import smallest, stress
 from abc_calib.runs import Run
 from tasks import Problems
@@ -34,7 +34,10 @@ MOST_WINDOWS = 40_000_000
 """More would not fit the memory of a laptop (some 60 bytes each)."""
 MOST_SOURCES = 20_000
 """Short sources are all run through the model as far as there are so many of one width."""
-COUNTEREXAMPLES = 5
+COUNTEREXAMPLES = 20
+"""Failing windows that are named, each with a source; all of them are counted."""
+WIDEST = 64
+"""Digits of a counterexample at most."""
 
 
 @dataclass
@@ -169,18 +172,24 @@ def every_problem(proof: Proof, width: int) -> Problems:
 
 
 def _refute(decision: Decision) -> None:
-    """Find whole sources that contain failing windows and that the model gets wrong."""
+    """For failing windows, find whole sources that contain them and that the model gets wrong."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
-    rng = np.random.default_rng(0)
-    found: list[Failure] = []
-    for problem in failing_sources(decision, 2, 64, rng):
-        one = failure(proof.model, proof.source, problem)
-        if one is not None and one.problem not in {f.problem for f in found}:
-            found.append(one)
+    found: dict[tuple[int, tuple[int, ...]], dict[str, Any]] = {}
+    for case, values, problem in failing_sources(decision, 1, WIDEST, np.random.default_rng(0)):
+        checked = decision.checked[case]
+        key = (case, tuple(values.tolist()))
+        wrong = None if key in found else failure(proof.model, proof.source, problem)
+        if wrong is not None:
+            places = [atom_name(atom) for atom in checked.atoms]
+            digits = [proof.source.vocabulary.symbols[v] for v in values.tolist()]
+            found[key] = wrong.as_dict() | {
+                "where": checked.case.label(),
+                "failing_window": dict(zip(places, digits, strict=True)),
+            }
         if len(found) >= COUNTEREXAMPLES:
             break
-    certificate.counterexamples = [one.as_dict() for one in found]
+    certificate.counterexamples = list(found.values())
     if found:
         certificate.outcome = "refuted"
         certificate.reason = f"wrong in {certificate.wrong} of {certificate.windows} windows"
@@ -192,22 +201,25 @@ def _refute(decision: Decision) -> None:
 
 def failing_sources(
     decision: Decision, each: int, widest: int, rng: np.random.Generator, near: bool = False
-) -> list[str]:
+) -> Iterator[tuple[int, np.ndarray, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
-    With ``near`` also where a window stands nearer to an end than where it fails.
+    Gives the number of the case, the window's values and the source; cases by turns. With
+    ``near`` also where a window stands nearer to an end than where it fails.
     """
     proof = decision.proof
     assert proof is not None
     source = proof.source
     realiser = Realiser(source.task, proof.rule, proof.field.reach, proof.field.period)
-    problems = []
-    for checked in decision.checked:
-        for values in checked.failing:
-            case, atoms = checked.case, checked.atoms
-            drawn = realiser.sources(case, atoms, values, each, widest, rng, near)
-            problems += [written(source, one, 0) for _, one in drawn]
-    return problems
+    most = max((len(checked.failing) for checked in decision.checked), default=0)
+    for number, (case, checked) in itertools.product(range(most), enumerate(decision.checked)):
+        if number >= len(checked.failing):
+            continue
+        values = checked.failing[number]
+        for _, one in realiser.sources(
+            checked.case, checked.atoms, values, each, widest, rng, near
+        ):
+            yield case, values, written(source, one, 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:

@@ -101,11 +101,20 @@ def _cases(c: dict[str, Any]) -> str:
 
 
 def _counterexamples(c: dict[str, Any]) -> str:
-    lines = [
-        f"- `{f['problem']}` gives `{f['answer'] or 'no end'}` instead of `{f['right']}`: token "
-        f"{f['step']} is `{f['wrote']}` instead of `{f['wanted']}`, at `{' / '.join(f['window'])}`"
-        for f in c["counterexamples"]
-    ]
+    lines = []
+    for f in c["counterexamples"]:
+        text = (
+            f"- `{f['problem']}` gives `{f['answer'] or 'no end'}` instead of `{f['right']}`: "
+            f"token {f['step']} is `{f['wrote']}` instead of `{f['wanted']}`"
+        )
+        if "failing_window" in f:
+            places = f["failing_window"].items()
+            window = ", ".join(f"{place} = {digit}" for place, digit in places)
+            text += f". Failing window ({f['where']}): `{window}`"
+        lines.append(text)
+    more = c["wrong"] - len(c["counterexamples"])
+    if c["windows"] and more > 0:
+        lines.append(f"- {more:,} more windows fail")
     return "\n".join(["## Counterexamples", "", *lines])
 
 

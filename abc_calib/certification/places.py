@@ -99,7 +99,8 @@ class Case:
         if self.row is not None:
             return f"row {self.row} of a long number"
         if self.left is not None:
-            return "after the last column" if self.left <= 0 else f"{self.left} columns left"
+            ends = {-1: "after a final carry", 0: "after the last column", 1: "one column left"}
+            return ends.get(self.left, f"{self.left} columns left")
         return "inside a long number"
 
 

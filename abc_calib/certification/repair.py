@@ -92,8 +92,8 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
     proof = decision.proof
     assert proof is not None
     source = proof.source
-    texts = failing_sources(decision, EACH, source.length, rng, near=True)
-    parsed = [source.task.parse(text) for text in dict.fromkeys(texts)]
+    found = failing_sources(decision, EACH, source.length, rng, near=True)
+    parsed = [source.task.parse(text) for text in dict.fromkeys(text for _, _, text in found)]
     allowed = [one for one in parsed if source.split.allows(one, held_out=False)[0]]
     if not allowed:
         raise AbcError(
