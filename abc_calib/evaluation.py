@@ -23,6 +23,8 @@ from abc_calib.metrics import wilson_interval
 from abc_calib.sequences import Sequences, compare
 from abc_calib.token_data import TokenSource
 
+ROWS_AT_ONCE = 4096
+"""Rows of one output scored at once, where lines bound what a row reads."""
 SCREEN_STEPS = 16
 
 
@@ -179,8 +181,32 @@ def _right(model: Any, batch: Batch, rows: Tensor, steps: int) -> Tensor:
     pad = model.config.pad_token_id
     source = batch.source[rows].to(model.device)
     target = batch.target[rows, :steps].to(model.device)
-    logits = model(source, source != pad, decoder_input_ids=model.shifted(target)).logits
-    return ((logits.argmax(-1) == target) | (target == pad)).all(1).cpu()
+    read = model.shifted(target)
+    if steps <= ROWS_AT_ONCE or getattr(model, "window", None) is None:
+        written = model(source, source != pad, decoder_input_ids=read).logits.argmax(-1)
+    else:
+        written = _written_in_parts(model, source, read)
+    return ((written == target) | (target == pad)).all(1).cpu()
+
+
+def _written_in_parts(model: Any, source: Tensor, read: Tensor) -> Tensor:
+    """The argmax of each row, ``ROWS_AT_ONCE`` at a time with the windowed cache between.
+
+    The states of a very long output then stay in the processor's cache and in little memory.
+    """
+    mask = source != model.config.pad_token_id
+    encoded, cache, written = model.get_encoder()(source, mask), None, []
+    for part in read.split(ROWS_AT_ONCE, dim=1):
+        out = model(
+            encoder_outputs=encoded,
+            attention_mask=mask,
+            decoder_input_ids=part,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache = out.past_key_values
+        written.append(out.logits.argmax(-1))
+    return torch.cat(written, dim=1)
 
 
 @torch.inference_mode()

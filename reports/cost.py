@@ -18,6 +18,8 @@ from typing import Any
 
 import pandas as pd
 import torch
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import NullLocator
 
 import abc_calib as abc
 from abc_calib.evaluation import exact_matches, greedy_matches
@@ -84,7 +86,7 @@ def peak(run: Path) -> str:
 
 @styled
 def figure(table: pd.DataFrame) -> Any:
-    drawn = new_figure(COLUMN_WIDTH, 2.4)
+    drawn = new_figure(COLUMN_WIDTH, 2.4, layout=ConstrainedLayoutEngine())
     axes = drawn.add_subplot()
     for kind, path, style in (
         ("scoring", "lines", "C0o-"),
@@ -97,6 +99,12 @@ def figure(table: pd.DataFrame) -> Any:
         axes.plot(points.index, points, style, label=f"{kind}, {path}", markersize=3, linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis, ticks in (
+        (axes.xaxis, [10**k for k in range(2, 6)]),
+        (axes.yaxis, [1, 10, 100, 1000]),
+    ):
+        axis.set_ticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.set_minor_locator(NullLocator())
     axes.set_xlabel("digits of an operand", fontsize=8)
     axes.set_ylabel("microseconds a digit", fontsize=8)
     axes.tick_params(labelsize=7)

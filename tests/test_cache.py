@@ -7,10 +7,11 @@ import torch
 from transformers import EncoderDecoderCache
 from transformers.cache_utils import DynamicCache
 
+from abc_calib import evaluation
 from abc_calib.calibration.lines import Line, LineBias
 from abc_calib.calibration.window import window_bias
 from abc_calib.config import ModelOptions
-from abc_calib.data import Format, Source
+from abc_calib.data import Batch, Format, Source
 from abc_calib.evaluation import greedy_decode
 from abc_calib.nn.cache import Window, WindowLayer, left_out
 from abc_calib.training import build_model
@@ -111,3 +112,19 @@ def test_generate_uses_the_window_and_may_be_given_a_cache(source):
     beams = model.generate(ids, max_new_tokens=12, num_beams=3, do_sample=False)
     model.set_path("dense")
     assert torch.equal(beams, model.generate(ids, max_new_tokens=12, num_beams=3, do_sample=False))
+
+
+def test_a_long_output_is_scored_in_parts(source, monkeypatch):
+    """With any size of the parts the same, for a right row and for one wrong near its end."""
+    options = ModelOptions(width=16, heads=2, feedforward=20, decoder_layers=2, scheme="none")
+    model = build_model(options, source.vocabulary, 1).eval()
+    model.set_line_bias(random_lines(1, 2, 2, 2, 2))
+    batch = source.test(50, 6)
+    steps = batch.target.shape[1]
+    target = greedy_decode(model, batch.source, steps).clone()
+    target[1, -2] = (target[1, -2] + 1) % 10
+    batch = Batch(batch.source, target, batch.problems)
+    expected = [True, False, True, True, True, True]
+    for size in (7, 20, steps - 1, steps):
+        monkeypatch.setattr(evaluation, "ROWS_AT_ONCE", size)
+        assert evaluation.exact_matches(model, batch).tolist() == expected, size

@@ -123,6 +123,8 @@ class DecoderLayer(nn.Module):
             single = is_single(biases["cross"], scheme, **options)
             positions = frame.key_positions
             keys, values = self.cross_attention.project(memory, positions, scheme, single)
+            if single:
+                keys = keys[:, :, :0]  # never compared, so not kept
             if cache is not None:
                 keys, values = cache.cross_attention_cache.update(keys, values, self.index)
                 cache.is_updated[self.index] = True
