@@ -82,7 +82,7 @@ def judge(name: str) -> dict[str, Any]:
 
 def report(table: pd.DataFrame) -> str:
     rows = [
-        f"| {r.positions} | {r.held_out:.2f} | {r.longest or '–'} | {r.verdict} | "
+        f"| {r.positions} | {r.held_out:.2f} | {int(r.longest) or '–'} | {r.verdict} | "
         f"{f'`{r.counterexample}`' if r.counterexample else '–'} | {r.reason} |"
         for r in table.fillna("").itertuples()
     ]
@@ -115,7 +115,7 @@ def main() -> None:
         order = {name: i for i, name in enumerate(MODELS)}
         done = done.sort_values("positions", key=lambda names: names.map(order))
         done.to_csv(ROWS, index=False)
-        (HERE / "verdicts.md").write_text(report(done))
+    (HERE / "verdicts.md").write_text(report(done))
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def prepare(model: Any, source: Source, limit: int) -> Proof:
         except TooMany as error:
             raise Undecided(
                 f"its windows are too many: {len(atoms)} atoms {case.label()}, up to "
-                f"{error.estimate:.1e} windows, and at most {limit:.1e} can be checked in the time"
+                f"{error.estimate:.1e} windows, and at most {limit:.1e} are listed"
             ) from None
         if len(found):
             proof.enumerations.append(one)

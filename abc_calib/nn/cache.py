@@ -67,11 +67,23 @@ class WindowLayer(DynamicLayer):
         self.seen = 0
 
 
+class SourceLayer(DynamicLayer):
+    """Keys and values of a source as they come, not copied: they do not grow."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        self.lazy_initialization(key_states, value_states)
+        self.keys, self.values = key_states, value_states
+        return key_states, value_states
+
+
 def use_window(cache: EncoderDecoderCache, kept: Window, layers: int) -> None:
-    """Make the self-attention part of a cache that holds nothing yet a windowed one."""
+    """Make a cache that holds nothing yet one that keeps ``kept`` rows of the output."""
     if isinstance(cache.self_attention_cache, DynamicCache) and cache.get_seq_length() == 0:
         windowed: Any = Cache(layers=[WindowLayer(kept) for _ in range(layers)])
-        cache.self_attention_cache = windowed
+        source: Any = Cache(layers=[SourceLayer() for _ in range(layers)])
+        cache.self_attention_cache, cache.cross_attention_cache = windowed, source
 
 
 def left_out(cache: EncoderDecoderCache | None) -> tuple[int, int]:
