@@ -63,7 +63,7 @@ def check_samples(samples: int, length: int) -> None:
 def dense_note(run: Run) -> str:
     """Which heads attend to every key, at a cost that grows with length; empty if none does."""
     if run.config.stage == "vanilla":
-        if run.config.model.window:
+        if run.config.model.window or run.config.recurrent:
             return ""
         which = "no head is restricted to lines"
     else:

@@ -74,7 +74,6 @@ def evaluate(
     sets = (set_,) if set_ else ("random", stress) if stress else ("random",)
     total = len(wanted) * len(sets)
     done: list[Any] = []
-    console.say(dense_note(opened), quiet)
     with console.progress("evaluating", total, quiet, "rows") as update:
 
         def on_row(row: Any) -> None:
@@ -104,6 +103,7 @@ def evaluate(
         console.out.print(
             accuracy_table({kind: [r for r in done if r.set == kind] for kind in sets})
         )
+    console.say(dense_note(opened), quiet)
     console.say(f"written to {opened.path / 'eval.csv'}", quiet)
 
 

@@ -155,7 +155,10 @@ def test_a_calibration_that_cannot_be_is_refused(tiny, refused, words, message):
         (["--lengths", ""], "--lengths '': give whole numbers, as in 6,10,100"),
         (["--lengths", "5;6"], "--lengths '5;6': give whole numbers, as in 6,10,100"),
         (["--samples", 0], "--samples 0 is not possible: give 1 or more"),
-        (["--stress", "nerves"], "unknown --stress 'nerves': choose hard or carry"),
+        (
+            ["--stress", "nerves"],
+            "unknown --stress 'nerves': choose hard or carry, and name a run before it",
+        ),
         (["--seed", -1], "seed -1 is not possible: give 0 or more"),
         (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
         (["--threads", 0], "--threads 0 is not possible: give 1 or more"),
