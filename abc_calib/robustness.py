@@ -51,7 +51,7 @@ def stress(
     seed: int = 0,
     on_row: Callable[[Stressed], None] = lambda _: None,
 ) -> list[Stressed]:
-    """Every family at every length, ``samples`` problems each, then ``search`` mutated ones.
+    """Zeros, then every family at every length, ``samples`` problems each, and ``search`` mutated.
 
     Raises ``UsageError`` for lengths, samples or a search that are not possible.
     """
@@ -67,6 +67,7 @@ def stress(
         rows.append(row)
         on_row(row)
 
+    keep(zeros(model, source))
     for length in lengths:
         rng = np.random.default_rng([seed, 5, length])
         for name, problems in families(source.task, rng, samples, length).items():
@@ -77,6 +78,15 @@ def stress(
         if search:
             keep(searched(model, source, length, search, rng))
     return rows
+
+
+def zeros(model: Any, source: Source) -> Stressed:
+    """Nothing but zeros, and all zeros but the last operand, of one digit each."""
+    task = source.task
+    last = ["0"] if task.count == 1 else list(task.symbols[: task.base])
+    problems = [(task.operator or "").join(["0"] * (task.count - 1) + [digit]) for digit in last]
+    found = [one for one in (failure(model, source, p) for p in problems) if one is not None]
+    return Stressed("all zeros", 1, len(problems), len(found), None, tuple(found[:SHOWN]))
 
 
 def look_closely(model: Any, source: Source, problems: Problems) -> tuple[Failure, ...]:

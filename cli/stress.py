@@ -47,8 +47,12 @@ def stress(
 
         def on_row(row: Any) -> None:
             done.append(row)
-            lengths_done = wanted.index(row.length) + (row.family == "search")
-            update(lengths_done, f"{row.length} digits, {row.family}: {row.wrong} wrong", True)
+            at = wanted.index(row.length) if row.length in wanted else 0
+            update(
+                at + (row.family == "search"),
+                f"{row.length} digits, {row.family}: {row.wrong} wrong",
+                True,
+            )
 
         run_stress(opened.load_model(), opened.arithmetic, wanted, samples, search, seed, on_row)
     least = smallest(done)
@@ -74,14 +78,16 @@ def _show(rows: list[Any]) -> None:
     from rich.table import Table
 
     table = Table(title="wrong of tried, by digits")
-    lengths = list(dict.fromkeys(row.length for row in rows))
+    lengths = sorted({row.length for row in rows})
     table.add_column("inputs")
     for length in lengths:
         table.add_column(str(length), justify="right")
     for family in dict.fromkeys(row.family for row in rows):
         cells = {row.length: f"{row.wrong}/{row.n}" for row in rows if row.family == family}
-        table.add_row(family, *(cells[length] for length in lengths))
+        table.add_row(family, *(cells.get(length, "") for length in lengths))
     margins = {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}
     if margins:
-        table.add_row("smallest margin in the search", *(margins[length] for length in lengths))
+        table.add_row(
+            "smallest margin in the search", *(margins.get(length, "") for length in lengths)
+        )
     console.out.print(table)

@@ -51,6 +51,7 @@ def test_failures_say_where(half_trained):
     assert least is not None and least.digits == min(
         one.digits for row in rows for one in row.failures
     )
+    assert rows[0].family == "all zeros" and rows[0].n == 1
     again = failure(model, source, least.problem)
     assert again == least
     right = "".join(reversed(least.right))
@@ -65,7 +66,8 @@ def test_an_exact_model_has_none(tiny, abc):
     assert said.code == 0 and "nothing failed" in said.out and "all nines" in said.out
     kept = json.loads((tiny.calibrated / "stress.json").read_text())
     assert kept["smallest"] is None
-    assert {row["length"] for row in kept["rows"]} == {5, 30}
+    assert {row["length"] for row in kept["rows"]} == {1, 5, 30}
+    assert kept["rows"][0]["family"] == "all zeros"
     assert all(row["wrong"] == 0 for row in kept["rows"])
 
 
@@ -75,7 +77,7 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
     said = abc("stress", tiny.vanilla, *words)
     assert "smallest failure" in said.out and "its window is" in said.out
-    assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][0]["length"] == 5
+    assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 5
 
 
 def test_bad_stress_is_refused(half_trained, tiny, abc):
@@ -147,6 +149,22 @@ def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
 def test_certify_refuses(tiny, abc, words, message):
     words = [str(tiny.calibrated) if word == "RUN" else word for word in words]
     assert message in abc("certify", *words, "-q").error(2)
+
+
+def test_a_recurrent_model_is_searched_for_failures(abc):
+    words = ("--model", "gru", "--attender", "content", "--steps", 3, "--digits", 3, "-q")
+    assert abc("train", "addition", *words).code == 0
+    told = abc("certify", "--json", "-q").json()
+    assert told["outcome"] == "refuted" and told["reason"].startswith("it is recurrent")
+    said = abc("stress", "--lengths", 2, "--samples", 2, "--search", 10)
+    assert said.code == 0 and "smallest failure" in said.out
+
+
+def test_tasks_on_tokens_have_no_certificate(abc):
+    words = ("--model", "gru", "--attender", "content", "--steps", 2, "-q")
+    assert abc("train", "copy", *words).code == 0
+    for command in ("certify", "stress"):
+        assert "which is not arithmetic" in abc(command, "-q").error(2)
 
 
 def test_a_run_without_a_model_has_no_certificate(tiny, abc):

@@ -68,7 +68,7 @@ def decide(
         task=config.task,
         base=run.arithmetic.task.base,
         train_length=config.train.length,
-        scheme=config.model.scheme,
+        scheme=config.recurrent.attender if config.recurrent else config.model.scheme,
         weights=weights_hash(run),
     )
     decision = Decision(certificate)

@@ -24,6 +24,7 @@ from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Source
 from abc_calib.errors import AbcError
 from abc_calib.nn.positions import Scheme
+from abc_calib.nn.transformer import AbcTransformer
 from tasks.columns import ColumnRule
 
 KEPT = 100
@@ -64,6 +65,8 @@ def column_rule(source: Source) -> ColumnRule:
 
 def receptive_field(model: Any, source: Source) -> Field:
     """The model's field on sources of this format; ``Unbounded`` where it has none."""
+    if not isinstance(model, AbcTransformer):
+        raise Unbounded("it is recurrent: its state may hold all that it has read")
     config = model.config
     if model.line_bias is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
