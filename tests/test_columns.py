@@ -1,11 +1,16 @@
 """The automata of the tasks write what the rules write."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import get_task
+from tasks import columns, get_task
+from tasks.arithmetic import Arithmetic
+from tasks.digits import add
 
 
 @pytest.mark.parametrize(
@@ -56,3 +61,19 @@ def test_multiplication_carries_stay_below_the_factor():
         reached = more
     assert all(s % 10 <= max(s // 10 - 1, 0) for s in reached)
     assert all(rule.constants[s] == s // 10 for s in reached)
+
+
+def test_the_task_of_contributing_is_one():
+    """Its class and its column rule, as printed, agree."""
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    section = text.split("## A task\n")[1].split("## A position scheme")[0]
+    task_class, rule_method = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    scope = {"Arithmetic": Arithmetic, "add": add, "np": np, "columns": columns}
+    exec(compile(f"{task_class}\n{rule_method}", "<CONTRIBUTING>", "exec"), scope)
+    task = scope["Doubling"]()
+    rule = task.column_rule()
+    for number in [0, 5, 49, 50, 999, 123456789]:
+        digits = [[int(d)] for d in reversed(str(number))]
+        written = rule.run(digits, rule.start[0])
+        assert int("".join(map(str, reversed(written)))) == 2 * number
+        assert task.solve(str(number)) == str(2 * number)
