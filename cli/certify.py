@@ -54,10 +54,12 @@ def certify(
     if task is not None:
         for seed in range(seeds):
             found.append(_from_nothing(task, seed, minutes, out, quiet))
-            _report(*found[-1], quiet or as_json)
+            if not as_json:
+                _report(*found[-1], quiet)
     else:
         found.append(_decide(run, verify, repair, minutes, out, quiet))
-        _report(*found[0], quiet or as_json)
+        if not as_json:
+            _report(*found[0], quiet)
     if as_json:
         told = [{"run": str(path), **asdict(certificate)} for path, certificate in found]
         console.print_json(told if task is not None else told[0])
@@ -109,14 +111,12 @@ def _from_nothing(task: str, seed: int, minutes: float, out: Any, quiet: bool) -
             update(100 * done.step // done.steps, stage + seen, bool(seen))
 
         found = from_nothing(task, seed, folder=out, minutes=minutes, on_step=on_step)
-    console.say(f"{time.perf_counter() - started:.0f} s from nothing", quiet)
+    console.say(f"{time.perf_counter() - started:.0f} s in all", quiet)
     return found
 
 
 def _report(run: Any, certificate: Any, quiet: bool) -> None:
     """The verdict on stdout, and where the page is on stderr."""
-    if quiet:
-        return
     typer.echo(f"{certificate.outcome}: {certificate.reason}")
     for one in certificate.counterexamples[:3]:
         answer = one["answer"] or "no end"
@@ -124,4 +124,4 @@ def _report(run: Any, certificate: Any, quiet: bool) -> None:
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
         typer.echo(f"verified by dense attention: smallest margin {least}")
-    console.say(f"how and why: {run.path / 'certificate.md'}")
+    console.say(f"how and why: {run.path / 'certificate.md'}", quiet)
