@@ -84,6 +84,9 @@ class Data(Protocol):
     def test_size(self, length: int) -> int:
         """How many problems of a length are tested unless it is said."""
 
+    def extent(self, kind: str, length: int) -> tuple[int, int]:
+        """The length that a test of a kind is stored under, and how many problems it has."""
+
     def source_tokens(self, length: int) -> int:
         """The longest source of a problem of that length, roughly."""
 
@@ -271,6 +274,9 @@ class Source:
     def test_size(self, length: int) -> int:
         """min(base^L - base^(L-1), 10000), as in the paper (section 3.3)."""
         return default_samples(self.task.base, length)
+
+    def extent(self, kind: str, length: int) -> tuple[int, int]:
+        return length, self.test_size(length)
 
     def source_tokens(self, length: int) -> int:
         return length * self.task.count

@@ -85,7 +85,10 @@ def evaluate(
     if seed < 0:
         raise UsageError(f"seed {seed} is not possible: give 0 or more")
     rows: list[Row] = []
-    check_memory(model, 1, source.source_tokens(max(lengths, default=1)), SCREEN_STEPS)
+    if isinstance(source, TokenSource) and "random" not in sets:
+        lengths = ()  # its papers' sets have their own
+    if lengths:
+        check_memory(model, 1, source.source_tokens(max(lengths)), SCREEN_STEPS)
     for length in lengths:
         check_samples(samples or source.test_size(length), length)
     for kind in sets:

@@ -109,9 +109,10 @@ class TokenSource:
                 yield length, self.test(length, samples or TEST_SIZE, seed=seed)
             return
         pairs = self.task.split(kind)
+        longest, _ = self.extent(kind, 1)
         order = np.random.default_rng([seed, 5]).permutation(len(pairs))
         pairs = pairs.take(np.sort(order[:samples]))
-        yield int(pairs.target.lengths.max()), self.lay_out(pairs)
+        yield longest, self.lay_out(pairs)
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         """For each row the word that each target token is read from; None if nothing says so."""
@@ -122,6 +123,13 @@ class TokenSource:
             ]
         except TaskError:
             return None
+
+    def extent(self, kind: str, length: int) -> tuple[int, int]:
+        """The length that a test of a kind is stored under, and how many problems it has."""
+        if kind == "random":
+            return length, self.test_size(length)
+        pairs = self.task.split(kind)
+        return int(pairs.target.lengths.max()), len(pairs)
 
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +113,7 @@ class Scan(TokenTask):
     def sets(self) -> dict[str, Pairs]:
         """Training, validation and test of the length split."""
         if self.data is None:
-            everything = self._encoded([(c, self.solve(c)) for c in self.commands()])
+            everything = _everything()
             short = everything.target.lengths <= LONGEST_TRAINING
             known, test = (everything.take(np.flatnonzero(x)) for x in (short, ~short))
         else:
@@ -195,6 +195,13 @@ class Scan(TokenTask):
             raise TaskError(f"no held-out SCAN command has {length} actions: choose another length")
         order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
         return pairs.take(order[:n])
+
+
+@cache
+def _everything() -> Pairs:
+    """All commands of the grammar with their actions; nothing changes them."""
+    task = Scan()
+    return task._encoded([(command, task.solve(command)) for command in task.commands()])
 
 
 def _of_length(pairs: Pairs, length: int, exact: bool) -> Pairs:

@@ -13,6 +13,7 @@ from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, worker, write_table
 from abc_calib.sweeps.engine import Outcome, Progress, with_parents
+from abc_calib.sweeps.results import describe
 from abc_calib.sweeps.worker import work
 
 SMALL = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "length": 4}
@@ -63,6 +64,58 @@ def test_recurrent_models_are_jobs_too(sweep_file, tmp_path):
     (row,) = results_table([made], tmp_path / "jobs").to_dict("records")
     assert (row["attender"], row["n"]) == ("one_step", 4)
     assert row["too_early"] + row["too_late"] + row["content"] + row["accuracy"] == 100
+
+
+def test_options_of_a_task_are_part_of_a_job(sweep_file):
+    """Random tables by TOML: another training, other data, and columns of the results."""
+    jobs = read_sweep(
+        sweep_file(
+            """
+            [sweep]
+            tasks = ["lookup"]
+            lengths = [7]
+            task_options = {tables = 3}
+            [options]
+            model = "gru"
+            [[jobs]]
+            task = "lookup"
+            task_options = {tables = 3, seed = 1}
+            [[jobs]]
+            task = "copy"
+            task_options = {}
+            """
+        )
+    )
+    first, second, third = jobs
+    assert [one.task_options for one in jobs] == [{"tables": 3}, {"tables": 3, "seed": 1}, {}]
+    plain = Job(task="lookup", options={"model": "gru"})
+    assert len({one.key for one in (*jobs, plain)}) == 4
+    assert third.key == Job(task="copy", options={"model": "gru"}).key
+    assert (first.source.task.outputs != second.source.task.outputs).any()
+    about = describe(second, Path("nowhere"))
+    assert (about["task_tables"], about["task_seed"], about["seed"]) == (3, 1, 0)
+    with pytest.raises(UsageError, match="copy has no option 'tables': it takes none"):
+        read_sweep(sweep_file("[sweep]\ntasks = ['copy']\ntask_options = {tables = 3}"))
+
+
+def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
+    """It is stored under the length of its longest target, whatever lengths were asked for."""
+    options = {"model": "gru", "attender": "content", "width": 8, "embedding": 4, "head": 8}
+    tests = [Test(set="heldout_compositions", length=length, n=6) for length in (7, 11)]
+    made = Job(
+        task="lookup", task_options={"tables": 3}, options={**options, "value": 8, "steps": 1},
+        tests=(*tests, Test(length=7, n=5)),
+    )  # fmt: skip
+    work(made, tmp_path)
+    assert made.complete(tmp_path) and not made.missing_tests(tmp_path)
+    rows = results_table([made], tmp_path)
+    assert rows[["set", "length", "n"]].to_numpy().tolist() == [
+        ["heldout_compositions", 5, 6], ["random", 7, 5],
+    ]  # fmt: skip
+    more = made.with_tests((Test(set="heldout_compositions", length=7, n=9),))
+    assert [(test.set, test.n) for test in more.missing_tests(tmp_path)] == [
+        ("heldout_compositions", 9)
+    ]
 
 
 def test_a_file_is_a_product_and_further_jobs(sweep_file):

@@ -33,6 +33,7 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.runs import Run, runs_root
 from abc_calib.stages import plan_calibration, plan_training
+from abc_calib.token_data import TokenSource
 from abc_calib.training import build_model
 
 NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
@@ -56,7 +57,10 @@ CALIBRATE = tuple(
 
 
 class Test(Options):
-    """One row to measure: ``n`` samples of a kind at a length; fewer where there are fewer."""
+    """One row to measure: ``n`` samples of a kind at a length; fewer where there are fewer.
+
+    One of the papers' sets of a task on tokens is measured whole, whatever the length.
+    """
 
     __test__ = False  # no test case, whatever pytest thinks of the name
 
@@ -68,12 +72,14 @@ class Test(Options):
 class Job(Options):
     """A training, or with ``calibrate`` a calibration and retraining, and its tests.
 
-    ``options`` are fields of ``ModelOptions`` and ``TrainOptions``, as ``stages.train`` takes
-    them; ``calibrate`` what ``stages.calibrate`` takes.
+    ``task_options`` go to ``tasks.get_task``. ``options`` are fields of ``ModelOptions`` and
+    ``TrainOptions``, as ``stages.train`` takes them; ``calibrate`` what ``stages.calibrate``
+    takes.
     """
 
     task: str
     base: int | None = None
+    task_options: dict[str, int | str] = {}
     preset: str = "small"
     options: dict[str, Any] = {}
     calibrate: dict[str, Any] | None = None
@@ -91,7 +97,13 @@ class Job(Options):
         """The configuration of the run; ``UsageError`` if it is not possible."""
         if self.parent:
             return plan_calibration(self.parent.config, **(self.calibrate or {}))
-        return plan_training(self.task, base=self.base, preset=self.preset, **self.options)
+        return plan_training(
+            self.task,
+            base=self.base,
+            task_options=self.task_options,
+            preset=self.preset,
+            **self.options,
+        )
 
     @cached_property
     def key(self) -> str:
@@ -121,9 +133,18 @@ class Job(Options):
         """A changed copy, which forgets what was derived from this one."""
         return Job(**{name: getattr(self, name) for name in Job.model_fields} | changes)
 
-    def samples(self, test: Test) -> int:
-        """How many samples a test has: no more than there are numbers of that length."""
-        return min(test.n, self.source.test_size(test.length))
+    @cached_property
+    def measures(self) -> tuple[Test, ...]:
+        """The rows that its tests make: no more samples than there are, a named set once.
+
+        The row of a named set is stored under the length of its longest target.
+        """
+        found: dict[tuple[str, int], Test] = {}
+        for test in self.tests:
+            length, size = self.source.extent(test.set, test.length)
+            n = max(min(test.n, size), getattr(found.get((test.set, length)), "n", 0))
+            found[test.set, length] = Test(set=test.set, length=length, n=n)
+        return tuple(found.values())
 
     @cached_property
     def source(self) -> Data:
@@ -140,7 +161,10 @@ class Job(Options):
         for test in self.tests:
             if test.set not in source.tests:
                 raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(source.tests)}")
-            longest[test.set] = max(test.length, longest.get(test.set, 1))
+            if isinstance(source, TokenSource) and test.set != "random":
+                source.extent(test.set, test.length)
+            else:
+                longest[test.set] = max(test.length, longest.get(test.set, 1))
         for kind, length in longest.items():
             source.test(length, 1, source.tests[kind])
 
@@ -163,16 +187,11 @@ class Job(Options):
         return run
 
     def missing_tests(self, root: Path) -> list[Test]:
-        """The tests that its run has no rows for."""
-        rows = self.rows(root)
+        """The rows to measure that its run does not have."""
         measured: dict[tuple[str, int], int] = {
-            (str(row["set"]), int(row["length"])): int(row["n"]) for row in rows
+            (str(row["set"]), int(row["length"])): int(row["n"]) for row in self.rows(root)
         }
-        return [
-            test
-            for test in self.tests
-            if measured.get((test.set, test.length), 0) < self.samples(test)
-        ]
+        return [test for test in self.measures if measured.get((test.set, test.length), 0) < test.n]
 
     def rows(self, root: Path) -> list[dict[str, Any]]:
         """The rows of its evaluation that its tests ask for, in their order."""
@@ -185,7 +204,7 @@ class Job(Options):
             found = {(r["set"], r["length"]): r for r in table.to_dict("records")}
         except (OSError, ValueError, KeyError) as error:
             raise AbcError(f"{path} cannot be read ({error}): remove it") from None
-        wanted = ((test.set, test.length) for test in self.tests)
+        wanted = ((test.set, test.length) for test in self.measures)
         return [{str(k): v for k, v in found[name].items()} for name in wanted if name in found]
 
     def complete(self, root: Path) -> bool:

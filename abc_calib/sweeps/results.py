@@ -1,9 +1,10 @@
 """The results of a sweep as one table: a row for each job, test set and length.
 
 ``pandas.read_csv(path)`` reads it. Columns: ``key``, ``stage``, the options of the first
-training under their own names (its length as ``train_length``), those of calibration and
-retraining as ``calibrate_...`` (empty in vanilla rows), how the training ended, then the columns
-of an evaluation. A job that failed has one row, its reason in ``error``.
+training under their own names (its length as ``train_length``), those of the task as
+``task_...``, those of calibration and retraining as ``calibrate_...`` (empty in vanilla rows),
+how the training ended, then the columns of an evaluation. A job that failed has one row, its
+reason in ``error``.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def describe(job: Job, root: Path) -> dict[str, Any]:
         "base": first.base,
         "preset": first.preset,
     }
+    about |= {f"task_{name}": value for name, value in first.task_options.items()}
     groups = {**first.shape.model_dump(), **first.train.model_dump()}
     for name, value in groups.items():  # the training's length is not the test's
         about[f"train_{name}" if name in MEASURES else name] = _plain(value)

@@ -7,7 +7,8 @@
     calibrate = true                          # calibrate and retrain each as well
     lengths = [6, 10, 20, 50]
     samples = 1000                            # a length
-    sets = ["random", "carry"]
+    sets = ["random", "carry"]                # or of a task on tokens, its papers' sets
+    task_options = {tables = 20}              # of every task; [[jobs]] may have their own
 
     [options]                                 # the same for all
     width = 64
@@ -57,6 +58,7 @@ class Section(Options):
     schemes: list[str] | None = None
     seeds: int | list[int] = 1
     base: int | None = None
+    task_options: dict[str, int | str] = {}
     preset: str = "small"
     calibrate: bool = False
     lengths: list[int] = Field([6, 10, 15, 20, 50], min_length=1)
@@ -154,6 +156,9 @@ def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:
         calibrate = rest.pop("calibrate")
     elif "calibrate" in rest:
         calibrate = True
+    section = section.model_copy(
+        update={"task_options": rest.pop("task_options", section.task_options)}
+    )
     task = rest.pop("task", None)
     if not isinstance(task, str):
         raise UsageError(f"[[jobs]] task = {task!r}: name the task of each job")
@@ -176,6 +181,7 @@ def _job(section: Section, calibrate: bool, given: Flat) -> Job:
         "a job",
         task=given["task"],
         base=section.base,
+        task_options=section.task_options,
         preset=section.preset,
         options=options,
         calibrate=again if calibrate else None,

@@ -35,7 +35,7 @@ def work(job: Job, root: Path, device: str = "auto") -> None:
             run = _trained(job, run, root, device)
         groups: dict[tuple[str, int], list[int]] = {}
         for test in job.missing_tests(root):
-            groups.setdefault((test.set, job.samples(test)), []).append(test.length)
+            groups.setdefault((test.set, test.n), []).append(test.length)
         for (kind, samples), lengths in groups.items():
             stages.evaluate(
                 run, lengths, samples=samples, sets=(kind,), device=device, on_row=_say_row
@@ -53,6 +53,7 @@ def _trained(job: Job, run: Run | None, root: Path, device: str) -> Run:
         return stages.train(
             job.task,
             base=job.base,
+            task_options=job.task_options,
             preset=job.preset,
             out=folder,
             device=device,
