@@ -1,0 +1,163 @@
+"""Inspecting and diagnosing a recurrent model: numbers, tables, figures, bad input."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from abc_calib import stages
+from abc_calib.errors import UsageError
+from abc_calib.inspection import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
+from abc_calib.runs import Run
+from tasks import TaskError
+
+TINY = {
+    "model": "gru", "width": 8, "embedding": 6, "head": 8, "value": 8, "batch": 32, "steps": 1,
+}  # fmt: skip
+SOURCE = "010 t3 t4 ."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs on lookup by attender, of one step, in a folder that the module shares."""
+    root = tmp_path_factory.mktemp("inspected")
+    return {
+        name: stages.train("lookup", out=root / name, attender=name, **TINY)
+        for name in ("mix", "one_step", "content")
+    }
+
+
+@pytest.fixture
+def changed(runs, tmp_path):
+    """A copy of a run whose weights ``change`` has set."""
+
+    def make(name, change):
+        folder = tmp_path / "changed"
+        shutil.copytree(runs[name].path, folder)
+        run = Run.open(folder)
+        model = run.load_model()
+        with torch.no_grad():
+            change(model)
+        model.save_pretrained(folder / "model")
+        return run
+
+    return make
+
+
+def test_every_step_has_its_weights_and_variables(runs):
+    found = inspect(runs["mix"], SOURCE)
+    steps = len(found.output)
+    assert found.tokens == ["$", "010", "t3", "t4", ".", "&"] and 1 <= steps <= 6
+    assert found.gold == [0, 1, 2, 3]
+    assert found.weights.shape == (steps, 6)
+    assert np.allclose(found.weights.sum(1), 1.0, atol=1e-5)
+    assert {"centre", "width", "step", "mix"} <= set(found.variables)
+    assert all(len(values) == steps for values in found.variables.values())
+    assert all(0 <= value <= 1 for value in found.variables["mix"])
+    assert all(value > 0 for value in found.variables["width"])
+    assert all(0 <= place <= 3 for place in found.looked)  # this body sees words alone
+    assert not found.correct
+
+
+def test_places_are_words_from_0_and_the_start_is_before_them(changed):
+    """Without weights a step is the sigmoid of 0: half a word at a time, from START."""
+    run = changed("one_step", lambda model: model.attender.numbers_of.weight.zero_())
+    found = inspect(run, SOURCE)
+    steps = len(found.output)
+    assert found.variables["step"] == pytest.approx([0.5] * steps)
+    halves = -1 + 0.5 * np.arange(1, steps + 1)
+    assert found.variables["centre"] == pytest.approx(halves, abs=0.05)
+    assert found.looked == pytest.approx(halves, abs=0.05)
+
+
+def test_an_attender_of_content_has_no_variables_and_one_figure(abc, runs, tmp_path):
+    said = abc("inspect", runs["content"].path, "--input", SOURCE, "--out", tmp_path / "figures")
+    assert said.code == 0 and "looks at" in said.out and "centre" not in said.out
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["attention.pdf"]
+
+
+def test_the_command_prints_a_line_a_step_and_writes_figures(abc, runs, tmp_path):
+    given = ("inspect", runs["mix"].path, "--input", SOURCE, "--out", tmp_path / "figures")
+    said = abc(*given, "--format", "png,svg")
+    assert said.code == 0 and "places in words of the source" in said.out
+    for column in ("step", "writes", "gold", "centre", "width", "mix"):
+        assert column in said.out
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        "attention.png", "attention.svg", "variables.png", "variables.svg",
+    ]  # fmt: skip
+    assert "this is wrong" in said.err
+    found = abc(*given, "--json").json()
+    expected = inspect(runs["mix"], SOURCE)
+    assert found["output"] == expected.output and found["gold"] == [0, 1, 2, 3]
+    assert found["looked"] == pytest.approx(expected.looked)
+    assert found["variables"].keys() == expected.variables.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("010 t3 t4", "has no '.' at its end"),
+        ("010 t9 .", "'t9' is no token of lookup"),
+        ("010 x .", "'x' is no token of lookup"),
+        ("t3 010 .", "is no source of lookup"),
+        ("", "an empty source"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_one_line(abc, runs, source, message):
+    with pytest.raises(TaskError, match=message):
+        inspect(runs["mix"], source)
+    assert message in abc("inspect", runs["mix"].path, "--input", source).error(2)
+
+
+def test_bad_options_are_one_line(abc, runs, tmp_path):
+    path = runs["mix"].path
+    assert "--input" in abc("inspect", path).error(2)
+    assert "bmp" in abc("inspect", path, "--input", SOURCE, "--format", "bmp").error(2)
+    for command in ("inspect", "diagnose"):
+        words = (command, tmp_path / "none", *(["--input", SOURCE] if command == "inspect" else []))
+        assert "none" in abc(*words).error(2)
+
+
+def test_a_transformer_is_pointed_to_its_heatmaps(abc, tmp_path):
+    small = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 8, "steps": 1}
+    run = stages.train("successor", out=tmp_path / "run", length=3, batch=4, **small)
+    for call in (lambda: inspect(run, "199"), lambda: diagnose(run)):
+        with pytest.raises(UsageError, match="is no recurrent model: abc heatmap shows"):
+            call()
+    assert "abc heatmap" in abc("diagnose", run.path).error(2)
+
+
+# Diagnosis
+
+
+def test_a_diagnosis_has_scores_where_there_are_any(abc, runs):
+    said = abc("diagnose", runs["content"].path, "--json").json()
+    expected = diagnose(runs["content"])
+    assert said["score_variance"] == pytest.approx(expected.score_variance)
+    assert said["samples"] == 256 and 0 < said["peak"] <= 1 and -1 <= said["similarity"] <= 1
+    assert diagnose(runs["one_step"]).score_variance is None
+    assert "score variance      none" in abc("diagnose", runs["one_step"].path).out
+
+
+def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):
+    """An attender without weights, and an encoder that writes the same state everywhere."""
+
+    def flatten(model):
+        for value in model.attender.parameters():
+            value.zero_()
+        for name, value in model.body.encoder.named_parameters():
+            value.zero_()
+            if "bias" in name:  # of the reset, update and new gates: always the new state
+                _, update, new = value.chunk(3)
+                update.fill_(-20.0)
+                new.fill_(1.0)
+
+    run = changed("content", flatten)
+    found = diagnose(run)
+    assert found.score_variance < FLAT_SCORES and found.similarity > ALIKE_STATES
+    assert len(found.findings) == 2
+    said = abc("diagnose", run.path).out
+    assert "scores hardly differ" in said and "the encoder has collapsed" in said
