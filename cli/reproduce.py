@@ -11,14 +11,19 @@ from cli import console
 from cli.jobs import Workers, jobs_progress
 from cli.options import AsJson, Device, Quiet
 
+TARGET_HELP = (
+    "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7 or "
+    "-table9; location-table3, location-figure6 or location-figure8."
+)
+
 
 @console.command
 def reproduce(
-    target: Annotated[str, typer.Argument(help="table1, table2, table3, figure1 or reviewers.")],
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
     preset: Annotated[str, typer.Option(help="small (minutes a job on a CPU) or paper.")] = "small",
     seeds: Annotated[
         int | None,
-        typer.Option(help="Seeds of every row; by default 3, and 5 for ABC (reviewers: 1)."),
+        typer.Option(help="Seeds of every row; by default 1 to 5, as the target says."),
     ] = None,
     budget: Annotated[
         float | None, typer.Option(help="Minutes after which no job is started any more.")
@@ -41,7 +46,7 @@ def reproduce(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """The paper's tables and its figure: its numbers beside the median and minimum of ours.
+    """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
     writes Markdown, CSV, LaTeX and figures. With **--from-results** it shows what

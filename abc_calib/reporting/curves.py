@@ -34,11 +34,17 @@ Point = tuple[int, float, float, float]
 
 @styled
 def accuracy_curve(
-    series: Mapping[str, Sequence[Point]], *, title: str, train_length: int
+    series: Mapping[str, Sequence[Point]],
+    *,
+    title: str,
+    train_length: int,
+    unit: str = "digits of an operand",
+    measure: str = "exact match (%)",
 ) -> Figure:
-    """Exact match against length on a logarithmic axis, one line a series, a column wide.
+    """Exact match, or another percentage, against length, one line a series, a column wide.
 
-    Shaded: the 95 % intervals. Dashed: ``train_length``, where interpolation ends.
+    Lengths are on a logarithmic axis. Shaded: the 95 % intervals. Dashed: ``train_length``,
+    where interpolation ends.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -55,6 +61,8 @@ def accuracy_curve(
         _line(axes, name, points, i, len(series), lengths)
         for i, (name, points) in enumerate(series.items())
     ]
+    axes.set_xlabel(unit, fontsize=LABEL_SIZE)
+    axes.set_ylabel(measure, fontsize=LABEL_SIZE)
     _axes(axes, title, lengths, train_length)
     figure.legend(
         [*lines, mark], names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
@@ -89,8 +97,6 @@ def _axes(axes: Axes, title: str, lengths: Sequence[int], train_length: int) -> 
     shown = _spread(lengths, [train_length])
     axes.set_xticks(shown, [f"{length:,}" for length in shown])
     axes.tick_params(labelsize=TICK_SIZE)
-    axes.set_xlabel("digits of an operand", fontsize=LABEL_SIZE)
-    axes.set_ylabel("exact match (%)", fontsize=LABEL_SIZE)
     axes.grid(axis="y", color="0.9", linewidth=0.5)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

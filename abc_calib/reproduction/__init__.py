@@ -1,4 +1,4 @@
-"""The paper's tables and its figure, our numbers beside its own."""
+"""The papers' tables and figures, our numbers beside their own."""
 
 from abc_calib.reproduction.pipeline import (
     TARGETS,

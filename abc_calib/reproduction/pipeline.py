@@ -16,6 +16,8 @@ import abc_calib
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import make_folder
+from abc_calib.reproduction.attenders import ATTENDER_TARGETS, Attenders
+from abc_calib.reproduction.attenders_report import attenders_report
 from abc_calib.reproduction.report import Report, report
 from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
 from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
@@ -27,11 +29,17 @@ RESULTS = Path("reports") / "reproduction"
 NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
 """Columns of the results that a report reads."""
 
-TARGETS: dict[str, Target | Reviewers] = {**PAPER_TARGETS, "reviewers": Reviewers()}
+AnyTarget = Target | Reviewers | Attenders
+
+TARGETS: dict[str, AnyTarget] = {
+    **PAPER_TARGETS,
+    "reviewers": Reviewers(),
+    **ATTENDER_TARGETS,
+}
 
 
 def reproduce(
-    target: Target | Reviewers,
+    target: AnyTarget,
     *,
     preset: str = "small",
     seeds: int | None = None,
@@ -43,8 +51,8 @@ def reproduce(
 ) -> tuple[pd.DataFrame, list[Outcome]]:
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
-    ``seeds``: 0 to this for every row, by default 3, and 5 for ABC. After ``budget`` seconds no
-    job is started any more.
+    ``seeds``: 0 to this for every row, by default as many as the target says. After ``budget``
+    seconds no job is started any more.
     """
     root = root or jobs_root()
     entries = target.entries(preset, seeds)
@@ -85,17 +93,17 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
             save_figure(figure, folder / f"{name}.{suffix}")
 
 
-def make_report(
-    target: Target | Reviewers, results: pd.DataFrame, seeds: int | None = None
-) -> Report:
+def make_report(target: AnyTarget, results: pd.DataFrame, seeds: int | None = None) -> Report:
     """The report of the results of every seed, or of the first ``seeds`` of them."""
     kept = results if seeds is None else results[results["seed"] < seeds]
     if isinstance(target, Reviewers):
         return reviewers_report(target, kept, seeds)
+    if isinstance(target, Attenders):
+        return attenders_report(target, kept, seeds)
     return report(target, kept, seeds)
 
 
-def get_target(name: str) -> Target | Reviewers:
+def get_target(name: str) -> AnyTarget:
     """The target of that name; ``UsageError`` names the known ones."""
     if name not in TARGETS:
         near = difflib.get_close_matches(name, TARGETS, 1)
