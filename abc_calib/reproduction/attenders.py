@@ -77,12 +77,16 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric: ours agrees with a paper's number within ``tolerance`` or ``share`` of it."""
+    """A metric: ours agrees with a paper's number within ``tolerance`` or ``share`` of it.
+
+    ``axis``: its name in a figure.
+    """
 
     label: str
     tolerance: float = 1.0
     share: float = 0.0
     lower_is_better: bool = False
+    axis: str = "exact match (%)"
 
     @property
     def percent(self) -> bool:
@@ -91,7 +95,7 @@ class Measure:
 
 MEASURES = {
     "accuracy": Measure("Exact match (%)"),
-    "before_end": Measure("Exact match before the end, seqAccBE (%)"),
+    "before_end": Measure("Exact match before the end, seqAccBE (%)", axis="seqAccBE (%)"),
     "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True),
     "attention_loss": Measure(
         "Attention loss, attnLoss (squared words)", 0.5, 0.1, lower_is_better=True

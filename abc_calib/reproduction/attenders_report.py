@@ -254,6 +254,6 @@ def _curves(target: Attenders, found: Sequence[AttenderCell]) -> dict[str, Figur
                 title=f"{TITLES[task]}: median and range over seeds",
                 train_length=rule.train_length,
                 unit=f"length in {rule.unit}",
-                measure=MEASURES[measure].label.lower(),
+                measure=MEASURES[measure].axis,
             )
     return figures
