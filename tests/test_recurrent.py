@@ -111,7 +111,9 @@ QUICK = {"model": "gru", "attender": "one_step", "batch": 64, "steps": 3, **TINY
 def trained(tmp_path_factory):
     """A run on lookup, of a few steps, in a folder that the module shares."""
     root = tmp_path_factory.mktemp("runs")
-    return stages.train("lookup", out=root / "run", validate_every=2, **QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABC_RUNS", str(root))
+        return stages.train("lookup", out=root / "run", validate_every=2, **QUICK)
 
 
 def test_a_run_is_trained_evaluated_and_asked(trained):
