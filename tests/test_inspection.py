@@ -24,10 +24,12 @@ SOURCE = "010 t3 t4 ."
 def runs(tmp_path_factory):
     """Runs on lookup by attender, of one step, in a folder that the module shares."""
     root = tmp_path_factory.mktemp("inspected")
-    return {
-        name: stages.train("lookup", out=root / name, attender=name, **TINY)
-        for name in ("mix", "one_step", "content")
-    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABC_RUNS", str(root))
+        return {
+            name: stages.train("lookup", out=root / name, attender=name, **TINY)
+            for name in ("mix", "one_step", "content")
+        }
 
 
 @pytest.fixture
