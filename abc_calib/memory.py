@@ -67,10 +67,11 @@ def dense_note(run: Run) -> str:
             return ""
         which = "no head is restricted to lines"
     else:
-        heads = run.bias().transparent()
-        if not heads:
+        bias = run.bias()
+        heads = bias.transparent()
+        if not heads and bias.closed is None:
             return ""
-        which = f"{len(heads)} heads are transparent"
+        which = f"{len(heads)} heads are transparent" if heads else "keys off the lines are open"
     return f"{which}: dense attention, whose cost a digit grows with length"
 
 

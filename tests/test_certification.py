@@ -340,6 +340,31 @@ def test_positions_and_paddings_that_grow_are_named(make_source, model_for):
     assert "pads every operand to a fixed width" in reason(model, fixed)
 
 
+def test_what_the_windows_leave_out_is_never_certified(make_source, model_for):
+    """Penalised keys, value terms and drawn positions are seen by the model and not by a window."""
+    source, lines = make_source("successor"), random_lines(0, 1, 2, 1)
+    model = model_for(source, scheme="none")
+    model.set_line_bias(LineBias(lines.sites, -5.0))
+    assert "only penalised (-5)" in reason(model, source)
+    model = model_for(source, scheme="rpe:values=true")
+    model.set_line_bias(lines)
+    assert "values depend on distances" in reason(model, source)
+    assert model.window is None
+    model = model_for(source, scheme="randomized", cyclic=3)
+    model.set_line_bias(lines)
+    assert "drawn anew" in reason(model, source)
+
+
+def test_what_is_no_number_is_wrong(make_source, model_for):
+    source = make_source("successor", base=3)
+    model = model_for(source, scheme="none")
+    model.set_line_bias(random_lines(0, 1, 2, 1))
+    with torch.no_grad():
+        model.head.bias[0] = torch.nan
+    found = check(prepare(model, source, ROOM))
+    assert all(c.wrong == c.windows for c in found)
+
+
 def test_relative_positions_do_not_matter_on_single_lines(make_source, model_for):
     source = make_source("successor", base=3)
     model = model_for(source, scheme="rope")

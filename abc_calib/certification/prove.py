@@ -24,11 +24,14 @@ from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Source
 from abc_calib.errors import AbcError
 from abc_calib.nn.positions import Scheme
+from abc_calib.nn.positions.randomized import Randomized
 from abc_calib.nn.transformer import AbcTransformer
 from tasks.columns import ColumnRule
 
 KEPT = 100
 """Failing windows that are kept of each case, those of the smallest margin first."""
+NO_NUMBER = -1e9
+"""The margin of logits that are not numbers."""
 SAFETY = 10
 """How many times the float32 rounding the smallest margin has to be."""
 
@@ -72,7 +75,15 @@ def receptive_field(model: Any, source: Source) -> Field:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
     if config.encoder_layers:
         raise Unbounded(f"its encoder has {config.encoder_layers} layers that see the whole source")
+    if model.line_bias.closed is not None:
+        raise Unbounded(
+            f"keys off its lines are only penalised ({model.line_bias.closed:g}): it sees all"
+        )
     schemes = {site: model.scheme_of(site) for site in SITES}
+    if any(isinstance(scheme, Randomized) for scheme in schemes.values()):
+        raise Unbounded("its positions are drawn anew for every length")
+    if any(schemes[site].has_value_term for site in ("self", "cross")):
+        raise Unbounded(f"its values depend on distances without bound ({config.scheme})")
     absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
     if absolute and config.cyclic is None:
         raise Unbounded(f"its positions ({config.scheme}) are absolute and grow with length")
@@ -179,10 +190,11 @@ def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> lis
 
 
 def _margins(logits: torch.Tensor, right: np.ndarray) -> torch.Tensor:
-    """``(m,)``: the right token's logit above the largest other one."""
+    """``(m,)``: the right token's logit above the largest other one; what is no number is wrong."""
     index = torch.from_numpy(right.astype(np.int64))[:, None]
     wanted = logits.gather(1, index)[:, 0]
-    return wanted - logits.scatter(1, index, -torch.inf).amax(1)
+    margin = wanted - logits.scatter(1, index, -torch.inf).amax(1)
+    return margin.nan_to_num(nan=NO_NUMBER)
 
 
 def windows_a_second(proof: Proof) -> float:

@@ -165,7 +165,8 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         """The output rows that later ones still read, or None where any may be read."""
         biases = self.biases["self"]
         single = all(bias is not None and bias.single for bias in biases)
-        if self.path == "dense" or (self.scheme_of("self").has_score_bias and not single):
+        scheme = self.scheme_of("self")
+        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
             return None
         return window(biases)
 
