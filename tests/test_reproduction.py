@@ -104,7 +104,7 @@ def test_without_time_everything_is_missing(tmp_path):
     results, outcomes = reproduce(target, seeds=1, root=tmp_path, budget=1e-9)
     made = make_report(target, results, 1)
     assert {o.state for o in outcomes} == {"missing"} and not list(tmp_path.iterdir())
-    assert "successor vanilla: 0 of 1 seeds" in made.markdown
+    assert "successor vanilla: 0 of 3 seeds" in made.markdown
     assert [record["median"] for record in made.records] == [None] * 8
 
 
@@ -232,17 +232,20 @@ ALONE = Variant("RPE alone", "parity", "parity", {"scheme": "rpe"}, None)
     ("variant", "results", "answer"),
     [
         (CALIBRATED, ([],), "not measured"),
-        (CALIBRATED, ([100, 100, 100, 99.5],), "goes to 50 digits: 99.5 % or more at every length"),
-        (CALIBRATED, ([100, 98, 40, 3],), "fails from 10 digits on: 98 %, 3 % at 50"),
-        (CALIBRATED, ([100, 100, 100, 20.55],), "fails from 50 digits on: 20.55 %"),
+        (
+            CALIBRATED, ([100, 100, 100, 100, 99.5],),
+            "goes to 50 digits: 99.5 % or more at every length",
+        ),
+        (CALIBRATED, ([100, 98, 70, 40, 3],), "fails from 10 digits on: 98 %, 3 % at 50"),
+        (CALIBRATED, ([100, 100, 100, 100, 20.55],), "fails from 50 digits on: 20.55 %"),
         (
             CALIBRATED, ([], 43.2, 0, "too low"),
             "does not interpolate (43.2 % held out): not calibrated",
         ),
         (CALIBRATED, ([], 99.9, 0, "no line"), "cannot be calibrated: no line"),
-        (ALONE, ([0, 0, 0, 0], 51.0, 0, None, "vanilla"), "does not interpolate (51 % held out)"),
+        (ALONE, ([0] * 5, 51.0, 0, None, "vanilla"), "does not interpolate (51 % held out)"),
         (
-            ALONE, ([100, 0, 0, 0], 100.0, 0, None, "vanilla"),
+            ALONE, ([100, 0, 0, 0, 0], 100.0, 0, None, "vanilla"),
             "fails from 10 digits on: 0 %, 0 % at 50",
         ),
     ],
@@ -253,28 +256,39 @@ def test_answers_are_made_from_the_numbers(variant, results, answer):
 
 def test_an_answer_needs_every_seed():
     good, bad = (
-        results_of(CALIBRATED, [100] * 4),
-        results_of(CALIBRATED, [100, 100, 100, 50], seed=1),
+        results_of(CALIBRATED, [100] * 5),
+        results_of(CALIBRATED, [100, 100, 100, 100, 50], seed=1),
     )
     one = measure(CALIBRATED, pd.concat([good, bad]))
     assert (one.seeds, one.median[50], one.min[50], one.exact) == (2, 75.0, 50.0, False)
 
 
+def test_an_answer_says_how_many_seeds_were_not_calibrated():
+    good = results_of(CALIBRATED, [100] * 5)
+    bad = results_of(CALIBRATED, [], 90.0, seed=1, error="not interpolated")
+    one = measure(CALIBRATED, pd.concat([good, bad]))
+    assert (one.seeds, one.failed, one.exact) == (1, 1, False)
+    assert one.answer == (
+        "1 of 2 seeds not calibrated; the rest goes to 50 digits: 100 % or more at every length"
+    )
+
+
 def test_the_reviewers_table_is_rendered_from_results(abc, tmp_path):
-    entries = get_target("reviewers").entries()
+    entries = get_target("reviewers").entries(seeds=1)
     names = [entry.row for entry in entries]
     assert len(names) == len(set(names)) and {"encoder layers: 2", "RPE alone: parity"} <= set(
         names
     )
     depths = [v for v in VARIANTS if v.question == "encoder layers"]
-    parts = [results_of(v, [100, 100, 100, 100 - n]) for n, v in enumerate(depths)]
+    parts = [results_of(v, [100, 100, 100, 100, 100 - n]) for n, v in enumerate(depths)]
     pd.concat(parts).to_csv(tmp_path / "reviewers-seeds.csv", index=False)
     said = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path)
-    assert "| encoder layers | 2 | addition | ABC | 1 | 99.9 | 100 | 100 | 100 | 98 |" in said.out
+    cells = "100 / 100 | 100 / 100 | 100 / 100 | 100 / 100 | 98 / 98 |"
+    assert f"| encoder layers | 2 | addition | ABC | 1 | 99.9 | {cells}" in said.out
     assert "**Encoder layers**: to 50 digits with 0, 1; not with 2." in said.out
-    assert "- decoder layers: 6: 0 of 1 seeds" in said.out
+    assert "- decoder layers: 6: 0 of 3 seeds" in said.out
     found = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path, "--json").json()
     rows = [r for r in found["rows"] if r["change"] == "2" and r["question"] == "encoder layers"]
     assert [(r["length"], r["min"], r["seeds"]) for r in rows] == [
-        (6, 100.0, 1), (10, 100.0, 1), (20, 100.0, 1), (50, 98.0, 1),
+        (6, 100.0, 1), (10, 100.0, 1), (15, 100.0, 1), (20, 100.0, 1), (50, 98.0, 1),
     ]  # fmt: skip

@@ -15,10 +15,11 @@ import pandas as pd
 
 from abc_calib.reproduction.cells import SUCCEEDS, shown
 from abc_calib.reproduction.report import Report, Table
-from abc_calib.reproduction.targets import SAMPLES, Entry
+from abc_calib.reproduction.targets import ABC_SAMPLES_AT_50, ROWS, SAMPLES, SEEDS, Entry
 from abc_calib.sweeps import Job, Test
 
-LENGTHS = (6, 10, 20, 50)
+LENGTHS = (6, 10, 15, 20, 50)
+SCAFFOLD = ROWS["window+cyclic"].options
 NOT_MEASURED = "not measured"
 
 
@@ -36,13 +37,18 @@ class Variant:
     def name(self) -> str:
         return f"{self.question}: {self.change}"
 
+    def samples(self, length: int) -> int:
+        """Problems of a length: more of the longest for a calibrated model."""
+        most = self.calibrate is not None and length == max(LENGTHS)
+        return ABC_SAMPLES_AT_50 if most else SAMPLES
+
     def job(self, seed: int, preset: str) -> Job:
         return Job(
             task=self.task,
             preset=preset,
             options={**self.options, "seed": seed},
             calibrate=self.calibrate,
-            tests=tuple(Test(length=length, n=SAMPLES) for length in LENGTHS),
+            tests=tuple(Test(length=length, n=self.samples(length)) for length in LENGTHS),
         )
 
 
@@ -73,6 +79,17 @@ VARIANTS: tuple[Variant, ...] = (
     *_calibrations("closed cells", closed={"−2": -2.0, "−5": -5.0, "−10": -10.0}),
     *_calibrations("lines of one layer in all", layer={"first": "first", "last": "last"}),
     *_calibrations("sites", sites={"cross only": ["cross"], "self only": ["self"]}),
+    Variant("operands", "three", "addition3"),
+    Variant("operands", "four", "addition4"),
+    Variant("operands, scaffolded", "three", "addition3", SCAFFOLD, None),
+    Variant("operands, scaffolded", "four", "addition4", SCAFFOLD, None),
+    Variant("digits to multiply by", "two", "multiplication2"),
+    Variant("digits to multiply by", "three", "multiplication3"),
+    *(
+        Variant("two digits to multiply by", f"{name} alone", "multiplication2", options, None)
+        for name, options in {"rope": {"scheme": "rope"}, "rpe": {"scheme": "rpe"}}.items()
+    ),
+    Variant("not monotonic", "zigzag", "zigzag"),
 )
 
 
@@ -83,7 +100,7 @@ class Reviewers:
     name: str = "reviewers"
     title: str = "What the reviewers asked"
     variants: tuple[Variant, ...] = VARIANTS
-    seeds: int = 1
+    seeds: int = SEEDS
 
     def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
         """Their jobs, all of seed 0 first."""
@@ -96,43 +113,52 @@ class Reviewers:
 
 @dataclass(frozen=True)
 class Measured:
-    """A variant's results over seeds: medians by length, and how its first training ended."""
+    """A variant's results over seeds: medians by length, and how its first training ended.
+
+    ``failed``: seeds without a model to measure, the reason of the first in ``error``.
+    """
 
     variant: Variant
     held_out: float | None
     seeds: int
-    n: int
+    n: dict[int, int]
     median: dict[int, float]
     min: dict[int, float]
+    failed: int
     error: str
 
     @property
     def exact(self) -> bool:
         """Is it right at every length, in every seed?"""
-        return set(self.min) == set(LENGTHS) and min(self.min.values()) >= SUCCEEDS
+        measured = set(self.min) == set(LENGTHS) and not self.failed
+        return measured and min(self.min.values()) >= SUCCEEDS
 
     @property
     def answer(self) -> str:
         """One line about it, from the numbers alone."""
-        longest = max(LENGTHS)
-        if self.error and (self.held_out or 0) < SUCCEEDS:
+        if not self.failed:
+            return self._measured
+        if self.seeds:
+            tried = self.failed + self.seeds
+            return f"{self.failed} of {tried} seeds not calibrated; the rest {self._measured}"
+        if (self.held_out or 0) < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out): not calibrated"
-        if self.error:
-            return f"cannot be calibrated: {self.error}"
-        if not self.median or self.held_out is None:
+        return f"cannot be calibrated: {self.error}"
+
+    @property
+    def _measured(self) -> str:
+        """The answer of the seeds that were measured."""
+        longest = max(LENGTHS)
+        if set(self.min) != set(LENGTHS) or self.held_out is None:
             return NOT_MEASURED
-        if self.exact:
+        if min(self.min.values()) >= SUCCEEDS:
             least = min(self.min.values())
             return f"goes to {longest} digits: {shown(least)} % or more at every length"
         if self.variant.calibrate is None and self.held_out < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out)"
-        first = next((x for x in LENGTHS if self.min.get(x, 0.0) < SUCCEEDS), longest)
-        text = f"fails from {first} digits on: {shown(self.median.get(first))} %"
-        return (
-            text
-            if first == longest
-            else f"{text}, {shown(self.median.get(longest))} % at {longest}"
-        )
+        first = next(x for x in LENGTHS if self.min[x] < SUCCEEDS)
+        text = f"fails from {first} digits on: {shown(self.median[first])} %"
+        return text if first == longest else f"{text}, {shown(self.median[longest])} % at {longest}"
 
 
 def measure(variant: Variant, results: pd.DataFrame) -> Measured:
@@ -140,7 +166,7 @@ def measure(variant: Variant, results: pd.DataFrame) -> Measured:
     mine = results[results["row"] == variant.name]
     stage = "vanilla" if variant.calibrate is None else "calibrated"
     tested = mine[(mine["stage"] == stage) & mine["length"].notna()]
-    errors = mine["error"].dropna()
+    errors = mine.dropna(subset="error").drop_duplicates("seed")["error"]
     held_out = mine[mine["stage"] == "vanilla"].drop_duplicates("seed")["held_out"].dropna()
     by_length = {
         length: found
@@ -151,9 +177,10 @@ def measure(variant: Variant, results: pd.DataFrame) -> Measured:
         variant=variant,
         held_out=float(held_out.median()) if len(held_out) else None,
         seeds=int(tested["seed"].nunique()),
-        n=int(tested["n"].min()) if len(tested) else 0,
+        n={x: int(tested[tested["length"] == x]["n"].min()) for x in by_length},
         median={length: float(accuracies.median()) for length, accuracies in by_length.items()},
         min={length: float(accuracies.min()) for length, accuracies in by_length.items()},
+        failed=len(errors),
         error=str(errors.iloc[0]) if len(errors) else "",
     )
 
@@ -171,7 +198,10 @@ def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None
             "vanilla" if one.variant.calibrate is None else "ABC",
             one.seeds,
             shown(one.held_out),
-            *(shown(one.median.get(length)) for length in LENGTHS),
+            *(
+                f"{shown(one.median.get(length))} / {shown(one.min.get(length))}"
+                for length in LENGTHS
+            ),
             one.answer,
         ]
         for one in found
@@ -182,8 +212,10 @@ def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None
         tables=[Table([*columns, *map(str, LENGTHS), "answer"], rows)],
         records=_records(found),
         notes=[
-            f"Exact match in percent, median over seeds, at {', '.join(map(str, LENGTHS))} "
-            f"digits, {SAMPLES:,} samples a length and seed; `held out`: of the first training, "
+            "Exact match in percent, median / minimum over seeds, at "
+            f"{', '.join(map(str, LENGTHS))} digits, {SAMPLES:,} samples a length and seed "
+            f"({ABC_SAMPLES_AT_50:,} at {max(LENGTHS)} for calibrated models); "
+            "`held out`: of the first training, "
             "on held-out numbers of its longest length. A model goes to a length if it has "
             f"{SUCCEEDS:g} % or more there in every seed. One change at a time from the default: "
             "addition, no encoder layer, three decoder layers, sinusoidal positions, calibrated "
@@ -193,7 +225,7 @@ def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None
         incomplete=[
             f"{one.variant.name}: {one.seeds} of {wanted} seeds"
             for one in found
-            if one.seeds < wanted and not one.error
+            if one.seeds + one.failed < wanted
         ],
     )
 
@@ -210,7 +242,7 @@ def _records(found: Sequence[Measured]) -> list[dict[str, Any]]:
             "median": one.median.get(length),
             "min": one.min.get(length),
             "seeds": one.seeds,
-            "n": one.n,
+            "n": one.n.get(length, 0),
             "held_out": one.held_out,
             "answer": one.answer,
         }
