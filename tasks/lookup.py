@@ -153,7 +153,7 @@ class Lookup(TokenTask):
 
     @cached_property
     def sets(self) -> LookupSets:
-        return LookupSets(self.composing, ALONE)
+        return LookupSets(self.outputs, ALONE)
 
     def split(self, name: str) -> Pairs:
         chains = self.sets.named(name)

@@ -251,7 +251,46 @@ def test_longer_lookup_sets_are_nested():
             for k in (beyond, beyond - 1)
         )
         assert len(longer) == 625
-        assert {chain[1:] for chain in longer} == earlier
+        assert {chain[:-1] for chain in longer} <= earlier
+
+
+LAST_ROWS = {
+    "heldout_inputs": ["100 t4 t4 t5 t2 .", "001 t1 t5 t4 t1 ."],
+    "heldout_tables": ["010 t8 t3 t3 t6 .", "100 t3 t3 t4 t7 ."],
+    "new_compositions": ["011 t8 t7 t8 t8 .", "011 t8 t8 t8 t8 ."],
+    "longer_incremental_3": ["010 t2 t2 t2 t8 t1 t1 t5 .", "010 t4 t6 t3 t4 t8 t2 t2 ."],
+    "longer_new_2": ["000 t8 t7 t8 t8 t7 t8 .", "101 t8 t8 t8 t8 t8 t8 ."],
+    "longer_seen_5": [
+        "011 t1 t4 t1 t6 t2 t1 t6 t2 t4 .",
+        "101 t3 t2 t5 t5 t6 t1 t2 t5 t6 .",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LAST_ROWS)
+def test_lookup_sets_are_the_published_ones_in_their_order(name):
+    """The last rows of the published files; any other draw before them would change them."""
+    task = get_task("lookup")
+    rows = task.split(name).source.take(np.array([-2, -1]))
+    found = [
+        " ".join(task.symbols[token] for token in row[:length])
+        for row, length in zip(rows.values, rows.lengths, strict=True)
+    ]
+    assert found == LAST_ROWS[name]
+
+
+def test_held_out_compositions_are_the_published_ones():
+    task = get_task("lookup")
+    first = task.split("heldout_compositions").source.values[0]
+    assert " ".join(task.symbols[token] for token in first) == "110 t4 t1 t1 t1 ."
+
+
+@pytest.mark.parametrize(("kind", "late"), [("seen", 0), ("incremental", 1), ("new", 5)])
+def test_longer_sets_of_many_tables_hold_what_they_say(kind, late):
+    task = get_task("lookup", tables=20)
+    tables = task.sets.longer(kind, 1)
+    assert len(tables) == (32 if kind == "new" else 625) == len(np.unique(tables, axis=0))
+    assert ((tables >= 20).sum(1) == late).all()
 
 
 def test_variants_hold_the_same_pairs():
