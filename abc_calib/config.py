@@ -71,7 +71,8 @@ class TrainOptions(Options):
 
     ``enough``: interpolated validations in a row that end the training early; ``patience``:
     validations without a better one that end it (0: none do). ``schedule``: a ``cosine``, or the
-    rate halved on a ``plateau``. ``keep_best``: the model of the best validation, ``by`` its
+    rate halved on a ``plateau``; ``halvings``: of the rate that end it (0: none do), since nothing
+    much moves any more. ``keep_best``: the model of the best validation, ``by`` its
     accuracy or loss, not the last one. ``clip``: the largest norm of a gradient.
     ``teacher_forcing``: the share of batches in which a recurrent decoder reads the right
     tokens, not its own.
@@ -91,6 +92,7 @@ class TrainOptions(Options):
     dev: Literal["same", "longer"] = "same"
     enough: int = Field(2, ge=1)
     patience: int = Field(0, ge=0)
+    halvings: int = Field(0, ge=0)
     schedule: Literal["cosine", "plateau"] = "cosine"
     keep_best: bool = False
     by: Literal["accuracy", "loss"] = "accuracy"

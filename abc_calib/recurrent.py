@@ -20,6 +20,8 @@ PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
 ENOUGH = 5
 """Validations in a row without a mistake after which the preset ``small`` ends."""
+HALVINGS = 5
+"""Halvings of the learning rate after which the preset ``small`` ends: it is at a 32nd."""
 PASS = 10_001
 """Problems that count as one pass where they are drawn without end, as in the copy family."""
 
@@ -30,8 +32,9 @@ def training_options(
     """How a recurrent model trains unless told otherwise: one validation a pass.
 
     ``paper``: the schedule of the body's paper, to its end. ``small``: that of Ray Chowdhury &
-    Caragea, which ends once the development set has been right long enough. ``overrides`` may
-    change the batch, and with it the steps of a pass.
+    Caragea, which ends once the development set has been right long enough, or once the rate has
+    been halved so often that nothing moves any more. ``overrides`` may change the batch, and
+    with it the steps of a pass.
     """
     if preset not in ("small", "paper"):
         raise UsageError(f"unknown preset {preset!r}: choose one of small, paper")
@@ -51,6 +54,7 @@ def training_options(
         stop_early=not paper,
         enough=ENOUGH,
         patience=PATIENCE[body],
+        halvings=0 if paper else HALVINGS,
         schedule="plateau",
         clip=5.0,
         keep_best=True,

@@ -156,6 +156,13 @@ def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch
     assert all(torch.equal(kept[n], v) for n, v in run.load_model().state_dict().items())
 
 
+def test_a_training_ends_once_the_rate_has_been_halved_often_enough():
+    still = {"steps": 20, "learning_rate": 1e-9, "validate_every": 1}
+    run = stages.train("lookup", **{**QUICK, **still, "halvings": 1})
+    assert run.result["steps"] == 6  # the first validation and five that are no better
+    assert len(run.history()) == 6
+
+
 def test_arithmetic_trains_on_recurrent_models_too():
     run = stages.train("addition", **{**QUICK, "attender": "mix"})
     assert run.config.recurrent.body == "dubois" and run.config.base == 10
