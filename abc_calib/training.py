@@ -189,7 +189,7 @@ class Trainer:
     def finished(self) -> bool:
         options = self.options
         given_up = 0 < options.patience < self.standing.impatience
-        saturated = 0 < options.halvings and self.standing.factor <= 0.5**options.halvings
+        saturated = options.halvings > 0 and self.standing.factor <= 0.5**options.halvings
         return given_up or saturated or (options.stop_early and self.good >= options.enough)
 
     @property
