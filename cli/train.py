@@ -81,6 +81,12 @@ def train(
     heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
     width: Annotated[int | None, typer.Option(help="Model width.")] = None,
     feedforward: Annotated[int | None, typer.Option(help="Feed-forward width.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="gru: layers of encoder and decoder each.")
+    ] = None,
+    embedding: Annotated[int | None, typer.Option(help="gru: width of the embeddings.")] = None,
+    head: Annotated[int | None, typer.Option(help="gru: width of queries and keys.")] = None,
+    value: Annotated[int | None, typer.Option(help="gru: width of the values.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Go on with this interrupted run; no other options.")
@@ -122,6 +128,10 @@ def train(
         "heads": heads,
         "width": width,
         "feedforward": feedforward,
+        "layers": layers,
+        "embedding": embedding,
+        "head": head,
+        "value": value,
         "dropout": dropout,
         "attender": attender,
         "body": body,
