@@ -119,7 +119,8 @@ def report(rows: pd.DataFrame) -> str:
         f"Made by `python reports/scheme_cost.py`: the small preset on addition, {first.threads} "
         f"CPU thread(s), {rows['round'].nunique()} interleaved rounds of {first.steps} training "
         f"steps and {first.samples} evaluations at {DIGITS} digits each. CPU "
-        "seconds of the process, medians over rounds; ratios are to sinusoidal positions in the same round.",
+        "seconds of the process, medians over rounds; ratios are to sinusoidal positions in the "
+        "same round.",
         "",
         "| scheme | CPU s / 1,000 steps | ratio | CPU s / 10,000 evaluations | ratio |",
         "| --- | ---: | ---: | ---: | ---: |",
