@@ -12,8 +12,8 @@ from cli.jobs import Workers, jobs_progress
 from cli.options import AsJson, Device, Quiet
 
 TARGET_HELP = (
-    "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7 or "
-    "-table9; location-table3, location-figure6 or location-figure8."
+    "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7, "
+    "-table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
 

@@ -99,6 +99,7 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
         "attenders-table4": 32 + 2 * 6,
         "attenders-table7": 96,
         "attenders-table9": 48 + 2 * 4 * 6,
+        "attenders-abc": 2 * 3 * 4 + 3 * (1 + 4 * 3) + 5,
         "location-table3": 18,
         "location-figure6": 2,
         "location-figure8": 4,
@@ -108,7 +109,7 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
     assert second == ninth
     one_of_each = {(e.task, e.row): e.job for found in entries.values() for e in found}
     checked = [job for (task, row), job in one_of_each.items() if row in ("one_step", "mix")]
-    assert {job.task for job in checked} == {*paper.TASKS, "noisy_lookup_single"}
+    assert {job.task for job in checked} == {*paper.TASKS, "noisy_lookup_single", "addition"}
     for job in checked:
         job.check()
     (scan, *_) = entries["attenders-table3"]
@@ -194,6 +195,16 @@ def test_the_mean_over_tasks_needs_all_of_them():
     assert (mean["median"], mean["seeds"], mean["paper"]) == (3.0, 1, 2.1)
     assert found["attention_loss", "noisy_lookup_single", "mix", 6]["median"] == 7.5
     assert "Mean of the tasks | Mix | 1 | 3 / 3 (2.1) ≠" in made.markdown
+
+
+def test_a_calibrated_model_is_a_row_without_what_it_comes_from():
+    job = get_target("attenders-abc").entries(seeds=1)[1].job
+    assert job.config.stage == "calibrated" and job.parent.config.recurrent is None
+    first = results("abc", "copy", {10: 99.0, 100: 0.0})
+    calibrated = results("abc", "copy", {10: 100.0, 100: 100.0}).assign(stage="calibrated")
+    made = make_report(get_target("attenders-abc"), pd.concat([first, calibrated]))
+    assert by_place(made)["accuracy", "copy", "abc", 100]["min"] == 100.0
+    assert "| Copy | Transformer + ABC | 1 | 100 / 100 | – | – | 100 / 100 | – |" in made.markdown
 
 
 def test_the_command_renders_results_and_draws_figures(abc, tmp_path):
