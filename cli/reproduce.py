@@ -40,7 +40,10 @@ def reproduce(
     ] = False,
     results: Annotated[
         Path | None,
-        typer.Option(help="Folder of those results; by default reports/reproduction."),
+        typer.Option(
+            help="Folder of results: what to show, by default reports/reproduction; or without "
+            "--from-results, what counts as done."
+        ),
     ] = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -49,7 +52,8 @@ def reproduce(
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
-    writes Markdown, CSV, LaTeX and figures. With **--from-results** it shows what
+    writes Markdown, CSV, LaTeX and figures. With **--results** it leaves out what a folder of
+    results has already, and adds to it. With **--from-results** it shows what
     reports/reproduction holds (of the checkout that the program runs from), and writes files
     only where **--out** names a folder.
 
@@ -65,8 +69,6 @@ def reproduce(
     check_limits(workers, budget)
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds} is not possible: give 1 or more")
-    if results is not None and not from_results:
-        raise UsageError("--results names the folder that --from-results reads: give both")
     if from_results and (budget, workers, jobs, preset) != (None, None, None, "small"):
         raise UsageError(
             "--from-results runs nothing: leave out --preset, --budget, --workers and --jobs"
@@ -82,6 +84,7 @@ def reproduce(
                 wanted,
                 preset=preset,
                 seeds=seeds,
+                known=None if results is None else reproduction.load_results(target, results),
                 root=jobs,
                 workers=workers,
                 device=device,

@@ -104,8 +104,28 @@ def test_without_time_everything_is_missing(tmp_path):
     results, outcomes = reproduce(target, seeds=1, root=tmp_path, budget=1e-9)
     made = make_report(target, results, 1)
     assert {o.state for o in outcomes} == {"missing"} and not list(tmp_path.iterdir())
-    assert "successor vanilla: 0 of 3 seeds" in made.markdown
+    assert "successor vanilla: 0 of 1 seeds" in made.markdown
     assert [record["median"] for record in made.records] == [None] * 8
+
+
+def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
+    target = get_target("table2")
+    first, second, *_ = target.entries(seeds=1)
+    about = {"stage": "vanilla", "seed": 0, "set": "random", "accuracy": 50.0}
+    known = pd.DataFrame(
+        [
+            {**about, "key": e.job.key, "task": e.task, "row": e.row, "length": t.length, "n": t.n}
+            for e, tests in ((first, first.job.tests), (second, second.job.tests[:-1]))
+            for t in tests
+        ],
+        columns=[*NEEDED, "key", "set"],
+    )
+    results, outcomes = reproduce(target, seeds=1, known=known, root=tmp_path, budget=1e-9)
+    assert [o.job.key for o in outcomes] == [e.job.key for e in target.entries(seeds=1)[1:]]
+    assert set(results["task"]) == {first.task} and len(results) == len(first.job.tests)
+    fewer = known.assign(n=10)
+    _, outcomes = reproduce(target, seeds=1, known=fewer, root=tmp_path, budget=1e-9)
+    assert len(outcomes) == 4
 
 
 def test_results_are_collected_from_the_jobs_folders(tmp_path):
@@ -190,7 +210,7 @@ def test_bad_input(abc, tmp_path):
     assert "give 1 or more" in abc("reproduce", "table1", "--seeds", 0).error(2)
     assert "above 0" in abc("reproduce", "table1", "--budget", -1).error(2)
     assert "choose one of small, paper" in abc("reproduce", "table1", "--preset", "big").error(2)
-    assert "give both" in abc("reproduce", "table1", "--results", tmp_path).error(2)
+    assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
     assert "leave out --preset, --budget" in abc(*given, "--budget", 3).error(2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import pandas as pd
@@ -43,6 +44,7 @@ def reproduce(
     *,
     preset: str = "small",
     seeds: int | None = None,
+    known: pd.DataFrame | None = None,
     root: Path | None = None,
     workers: int | None = None,
     device: str = "auto",
@@ -51,11 +53,13 @@ def reproduce(
 ) -> tuple[pd.DataFrame, list[Outcome]]:
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
-    ``seeds``: 0 to this for every row, by default as many as the target says. After ``budget``
-    seconds no job is started any more.
+    ``seeds``: 0 to this for every row, by default as many as the target says. ``known``: results
+    of before, whose jobs count as done. After ``budget`` seconds no job is started any more.
     """
     root = root or jobs_root()
-    entries = target.entries(preset, seeds)
+    wanted = target.entries(preset, seeds)
+    kept = [] if known is None else [measured(entry, known) for entry in wanted]
+    entries = [e for e, rows in zip_longest(wanted, kept) if rows is None]
     outcomes = run_jobs(
         [entry.job for entry in entries],
         root,
@@ -64,7 +68,19 @@ def reproduce(
         budget=budget,
         on_change=on_change,
     )
-    return collect(entries, root, outcomes), outcomes
+    found = [*(rows for rows in kept if rows is not None), collect(entries, root, outcomes)]
+    return pd.concat([table for table in found if len(table)] or found), outcomes
+
+
+def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:
+    """The rows of ``known`` that are the results of ``entry``, or None if some are missing."""
+    place = (known["row"] == entry.row) & (known["task"] == entry.task)
+    rows = known[place & (known["seed"] == entry.seed)]
+    own = rows.reindex(columns=["key", "set", "length", "n"])
+    own = own[own["key"] == entry.job.key]
+    sizes = dict(zip(zip(own["set"], own["length"], strict=True), own["n"], strict=True))
+    whole = all(sizes.get((t.set, t.length), 0) >= t.n for t in entry.job.measures)
+    return rows if whole and len(own) else None
 
 
 def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
