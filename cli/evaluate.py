@@ -78,7 +78,7 @@ def evaluate(
 
         def on_row(row: Any) -> None:
             done.append(row)
-            update(len(done), f"{row.set} {row.length} digits: {row.accuracy:.2f} %", True)
+            update(len(done), f"{row.set} {row.length} {opened.task.unit}: {row.accuracy:.2f} %", True)
 
         stages.evaluate(
             opened,
