@@ -78,7 +78,8 @@ def evaluate(
 
         def on_row(row: Any) -> None:
             done.append(row)
-            update(len(done), f"{row.set} {row.length} {opened.task.unit}: {row.accuracy:.2f} %", True)
+            measured = f"{row.set} {row.length} {opened.task.unit}: {row.accuracy:.2f} %"
+            update(len(done), measured, True)
 
         stages.evaluate(
             opened,

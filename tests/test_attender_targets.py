@@ -179,6 +179,8 @@ def test_of_distances_the_largest_is_the_worst():
     ]
     made = make_report(get_target("attenders-table9"), pd.concat(parts))
     assert "85 / 96.25 (86) =" in made.markdown
+    (figure,) = made.figures.values()
+    assert figure.axes[0].get_ylim()[0] == 0 and figure.axes[0].get_ylabel() == "edit distance"
 
 
 def test_the_mean_over_tasks_needs_all_of_them():

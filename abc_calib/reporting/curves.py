@@ -40,8 +40,9 @@ def accuracy_curve(
     train_length: int,
     unit: str = "digits of an operand",
     measure: str = "exact match (%)",
+    percent: bool = True,
 ) -> Figure:
-    """Exact match, or another percentage, against length, one line a series, a column wide.
+    """Exact match, or another ``measure``, against length, one line a series, a column wide.
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals. Dashed: ``train_length``,
     where interpolation ends.
@@ -64,6 +65,11 @@ def accuracy_curve(
     axes.set_xlabel(unit, fontsize=LABEL_SIZE)
     axes.set_ylabel(measure, fontsize=LABEL_SIZE)
     _axes(axes, title, lengths, train_length)
+    if percent:
+        axes.set_ylim(-4, 104)
+        axes.set_yticks([0, 25, 50, 75, 100])
+    else:
+        axes.set_ylim(bottom=0)
     figure.legend(
         [*lines, mark], names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
         frameon=False, handlelength=2.2, columnspacing=1.2, labelspacing=0.25, borderpad=0.1,
@@ -91,8 +97,6 @@ def _line(
 def _axes(axes: Axes, title: str, lengths: Sequence[int], train_length: int) -> None:
     axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
     axes.set_xscale("log")
-    axes.set_ylim(-4, 104)
-    axes.set_yticks([0, 25, 50, 75, 100])
     axes.xaxis.set_minor_locator(NullLocator())
     shown = _spread(lengths, [train_length])
     axes.set_xticks(shown, [f"{length:,}" for length in shown])

@@ -103,9 +103,13 @@ class Measure:
 MEASURES = {
     "accuracy": Measure("Exact match (%)"),
     "before_end": Measure("Exact match before the end, seqAccBE (%)", axis="seqAccBE (%)"),
-    "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True),
+    "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True, axis="edit distance"),
     "attention_loss": Measure(
-        "Attention loss, attnLoss (squared words)", 0.5, 0.1, lower_is_better=True
+        "Attention loss, attnLoss (squared words)",
+        0.5,
+        0.1,
+        lower_is_better=True,
+        axis="attnLoss (squared words)",
     ),
 }
 """By the column of an evaluation."""
@@ -246,6 +250,7 @@ ATTENDER_TARGETS: dict[str, Attenders] = {
             MAIN,
             PROBING,
             ("edit_distance",),
+            drawn=("edit_distance",),
             notes=(
                 MONO_NOTE,
                 "The paper's edit distance of LocAttn on lookup at 7 words, 1.2, does not go with "
@@ -280,6 +285,7 @@ ATTENDER_TARGETS: dict[str, Attenders] = {
             _lookups("lookup", "reverse_lookup", "noisy_lookup_single"),
             ("attention_loss", "before_end", "accuracy"),
             averaged="attention_loss",
+            drawn=("attention_loss", "before_end"),
             notes=(
                 "The paper prints the mean of the tasks alone; the others are ours.",
                 INTERPOLATION_NOTE,

@@ -237,7 +237,7 @@ def _schedule(results: pd.DataFrame) -> list[str]:
 
 
 def _curves(target: Attenders, found: Sequence[AttenderCell]) -> dict[str, Figure]:
-    """Median and range over seeds against length, a figure for every task."""
+    """Median and range over seeds against length, a figure for every task and drawn measure."""
     figures = {}
     for measure in target.drawn:
         for task in target.tasks:
@@ -256,5 +256,6 @@ def _curves(target: Attenders, found: Sequence[AttenderCell]) -> dict[str, Figur
                 train_length=rule.train_length,
                 unit=f"length in {rule.unit}",
                 measure=MEASURES[measure].axis,
+                percent=MEASURES[measure].percent,
             )
     return figures
