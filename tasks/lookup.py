@@ -279,13 +279,10 @@ class OneShot(Lookup):
     name = "lookup_one_shot"
 
     def training_set(self, length: int) -> Pairs:
-        """As lookup, without the late tables: ``late_set`` has them."""
+        """As lookup, without the late tables. ``split("train")``, with which the paper goes on,
+        has them alone."""
         pairs = self.split("train_before_new_tables")
         return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
-
-    def late_set(self, length: int) -> Pairs:
-        """What training goes on with."""
-        return super().training_set(length)
 
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
         """At the longest training length, compositions of the late tables with the others."""

@@ -18,7 +18,6 @@ from abc_calib.calibration.lines import (
     Line,
     LineBias,
     corner_key,
-    segment_key,
 )
 from abc_calib.errors import AbcError, UsageError
 
@@ -60,23 +59,6 @@ def test_corner_lines_of_five_keys_by_hand(direction, offset, keys):
     assert corner_key(direction, offset, np.arange(3), 5).tolist() == keys
 
 
-@pytest.mark.parametrize(
-    ("direction", "offset", "keys"),
-    [
-        ("diag", 0, [4, 5, 6]),
-        ("diag", 2, [6, 7, 8]),
-        ("anti", 0, [6, 5, 4]),
-        ("anti", -1, [7, 6, 5]),
-        ("vert", 0, [7, 7, 7]),
-        ("vert", 3, [4, 4, 4]),
-    ],
-)
-def test_lines_of_a_segment_from_3_to_7_by_hand(direction, offset, keys):
-    """The delimiters are keys 3 and 7; the operand's three digits keys 4, 5 and 6."""
-    assert [segment_key(direction, offset, row, 3, 7) for row in range(3)] == keys
-    assert segment_key(direction, offset, np.arange(3), 3, 7).tolist() == keys
-
-
 @given(st.integers(1, 13), st.integers(1, 17), st.sampled_from(DIRECTIONS))
 def test_every_cell_lies_on_exactly_one_line_of_each_direction(rows, keys, direction):
     on = np.zeros((rows, keys), int)
@@ -86,13 +68,6 @@ def test_every_cell_lies_on_exactly_one_line_of_each_direction(rows, keys, direc
             if 0 <= key < keys:
                 on[row, key] += 1
     assert (on == 1).all()
-
-
-def test_a_segment_of_the_whole_source_is_the_corner_of_its_digits():
-    """Between an SOS before key 0 and an EOS after the last, both anchors name one line."""
-    for direction in ("diag", "anti"):
-        for row in range(11):
-            assert segment_key(direction, 2, row, -1, 11) == corner_key(direction, 2, row, 11)
 
 
 def test_labels_tell_lines_apart():

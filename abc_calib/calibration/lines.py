@@ -94,17 +94,6 @@ def corner_key(direction: str, offset: int, row: Any, keys: Any, step: int = 1) 
     return row * 0 + offset
 
 
-def segment_key(
-    direction: str, offset: int, row: Any, open_: Any, close: Any, step: int = 1
-) -> Any:
-    """The key of a segment line in ``row`` before clamping to ``open_ .. close``."""
-    if direction == "diag":
-        return open_ + 1 + step * row + offset
-    if direction == "anti":
-        return close - 1 - step * row - offset
-    return row * 0 + close - offset
-
-
 def _as_dict(line: Line) -> dict[str, Any]:
     """The fields of a line; the usual step is left out, as in files from before there was one."""
     fields = asdict(line)
