@@ -24,8 +24,9 @@ class ModelOptions(Options):
     """The shape of the Transformer.
 
     ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
-    ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this. ``window``: attention
-    only to so many keys beside the line that an answer is read along (paper, appendix A.4).
+    ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this, from a
+    random phase on in training. ``window``: attention only to so many keys beside the line that
+    an answer is read along (paper, appendix A.4).
     """
 
     encoder_layers: int = Field(0, ge=0)

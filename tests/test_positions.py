@@ -362,6 +362,27 @@ def test_cyclic_positions_count_the_source_from_its_end():
     assert plain.row_positions.tolist() == [4, 5, 6, 7, 8] and len(plain.key_positions) == 7
 
 
+def test_cyclic_positions_start_anywhere_in_training(make_model):
+    """The source and the output in the same phase, so that they stay in step."""
+    lengths = torch.tensor([7, 5])
+    shifted = Frame("cross", torch.arange(4, 9), 7, lengths, period=3, start=2)
+    plain = Frame("cross", torch.arange(4, 9), 7, lengths, period=3)
+    for name in ("row_positions", "key_positions"):
+        assert torch.equal(getattr(shifted, name), (getattr(plain, name) + 2) % 3)
+
+    model = make_model(cyclic=3, decoder_layers=1)
+    source, output = torch.tensor([[12, 1, 2, 3, 4, 13]]), torch.tensor([[12, 4, 3, 2]])
+    starts = set()
+    for training in (True, False):
+        model.train(training)
+        drawn = [model.encoder(source).start for _ in range(30)]
+        starts.add(tuple(sorted(set(drawn))))
+    assert starts == {(0, 1, 2), (0,)}
+    encoded = model.encoder(source)
+    frames = model._frames(output, encoded.last_hidden_state, encoded, None, None)
+    assert {frame.start for frame in frames.values()} == {0}
+
+
 def test_offsets_of_cyclic_positions_differ_from_sample_to_sample():
     frame = Frame("cross", torch.arange(2), 4, torch.tensor([4, 3]), period=3)
     where = Places("cross", frame.row_positions, frame.key_positions, frame.lengths)

@@ -27,8 +27,9 @@ class Frame:
     valid keys of each sample, padding left out. ``delimiters``: ``(b, c)`` positions of the
     source's delimiters, ascending, from SOS to EOS (cross-attention and encoder).
     ``b`` may be 1 where all samples are laid out alike. ``period``: what a scheme is told of
-    positions, modulo this (cyclic position indexing); lines and masks count on. ``left_out``:
-    from which key on, and how many, the cache does not hold (``abc_calib.nn.cache``).
+    positions, modulo this (cyclic position indexing), counted on from ``start``; lines and masks
+    count as ever. ``left_out``: from which key on, and how many, the cache does not hold
+    (``abc_calib.nn.cache``).
     """
 
     site: Site
@@ -37,6 +38,7 @@ class Frame:
     lengths: Tensor
     delimiters: Tensor | None = None
     period: int | None = None
+    start: int = 0
     left_out: tuple[int, int] = (0, 0)
 
     @property
@@ -54,7 +56,7 @@ class Frame:
         """Positions of the queries for the scheme: ``(i,)``, or ``(b, i)`` if they differ."""
         if self.site == "encoder":
             return self.key_positions
-        return self.rows if self.period is None else self.rows % self.period
+        return self.rows if self.period is None else (self.rows + self.start) % self.period
 
     @property
     def key_positions(self) -> Tensor:
@@ -70,7 +72,7 @@ class Frame:
             return keys
         if self.site != "self":
             keys = self.lengths[:, None] - 1 - keys
-        return keys % self.period
+        return (keys + self.start) % self.period
 
     def mask(self) -> Tensor:
         """Which keys exist for a row: ``(b, 1, i|1, j)`` bool (padding, causality)."""

@@ -30,14 +30,23 @@ from abc_calib.nn.positions import Scheme, build_scheme
 
 @dataclass
 class EncoderOutput(BaseModelOutput):
-    """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``."""
+    """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
+
+    ``start``: from where cyclic positions count.
+    """
 
     lengths: Tensor | None = None
     delimiters: Tensor | None = None
+    start: int | None = None
 
 
 class AbcEncoder(nn.Module):
-    """Embeds the source and runs the encoder layers, if there are any."""
+    """Embeds the source and runs the encoder layers, if there are any.
+
+    Cyclic positions are all alike, but short problems do not show it: the fifth digit of six is
+    the only one far from both ends, and would be seen in one phase alone. So in every step of
+    training they start in a random phase, the same for source and output; else in phase 0.
+    """
 
     def __init__(self, config: AbcConfig, embed: nn.Embedding, scheme: Scheme):
         super().__init__()
@@ -61,7 +70,8 @@ class AbcEncoder(nn.Module):
         delimiters = delimiter_positions(input_ids, self.config.delimiter_ids or [])
         rows = torch.arange(input_ids.shape[1], device=input_ids.device)
         period = self.config.cyclic
-        frame = Frame("encoder", rows, len(rows), lengths, delimiters, period)
+        start = int(torch.randint(period, ())) if self.training and period else 0
+        frame = Frame("encoder", rows, len(rows), lengths, delimiters, period, start)
         positions = self.scheme.renumber(frame.row_positions, lengths)
         x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
         weights = []
@@ -73,6 +83,7 @@ class AbcEncoder(nn.Module):
             attentions=tuple(weights) if output_attentions else None,
             lengths=lengths,
             delimiters=delimiters,
+            start=start,
         )
 
 
@@ -262,15 +273,16 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         device, steps = memory.device, decoder_input_ids.shape[1]
         rows = torch.arange(past, past + steps, device=device)
         lengths, delimiters, period = encoded.lengths, encoded.delimiters, self.config.cyclic
+        start = encoded.start or 0
         assert lengths is not None, "encoder_outputs have to come from this model's encoder"
         if self.line_bias is not None and alike(lengths) and alike(delimiters):
             lengths = lengths[:1]
             delimiters = delimiters[:1] if delimiters is not None else None
         return {
             "self": Frame(
-                "self", rows, past + steps, lengths, period=period, left_out=left_out(cache)
+                "self", rows, past + steps, lengths, None, period, start, left_out(cache)
             ),
-            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters, period),
+            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters, period, start),
         }
 
 
