@@ -94,8 +94,8 @@ def plan_training(
     if epochs is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
     shape, training, retraining = PRESETS[preset]
-    if overrides.get("window"):  # its lines are given, as a retraining's are
-        training = retraining
+    if overrides.get("window"):  # its lines are given, as a retraining's are; each row sees more
+        training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     overrides.setdefault("length", problem.train_length)
     if isinstance(problem, TokenTask):
         training = training.model_copy(update={"law": problem.laws[0]})

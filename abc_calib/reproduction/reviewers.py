@@ -15,11 +15,10 @@ import pandas as pd
 
 from abc_calib.reproduction.cells import SUCCEEDS, shown
 from abc_calib.reproduction.report import Report, Table
-from abc_calib.reproduction.targets import ABC_SAMPLES_AT_50, ROWS, SAMPLES, SEEDS, Entry
+from abc_calib.reproduction.targets import ABC_SAMPLES_AT_50, SAMPLES, SEEDS, Entry
 from abc_calib.sweeps import Job, Test
 
 LENGTHS = (6, 10, 15, 20, 50)
-SCAFFOLD = ROWS["window+cyclic"].options
 NOT_MEASURED = "not measured"
 
 
@@ -73,21 +72,16 @@ VARIANTS: tuple[Variant, ...] = (
         Variant("ABC from other positions", name, options={"scheme": name})
         for name in ("randomized", "learned")
     ),
-    *_calibrations(
-        "threshold", threshold={str(value): value for value in (0.05, 0.1, 0.2, 0.3, 0.4)}
-    ),
+    *_calibrations("threshold", threshold={str(value): value for value in (0.1, 0.2, 0.4)}),
     *_calibrations("closed cells", closed={"−2": -2.0, "−5": -5.0, "−10": -10.0}),
     *_calibrations("lines of one layer in all", layer={"first": "first", "last": "last"}),
     *_calibrations("sites", sites={"cross only": ["cross"], "self only": ["self"]}),
     Variant("operands", "three", "addition3"),
     Variant("operands", "four", "addition4"),
-    Variant("operands, scaffolded", "three", "addition3", SCAFFOLD, None),
-    Variant("operands, scaffolded", "four", "addition4", SCAFFOLD, None),
     Variant("digits to multiply by", "two", "multiplication2"),
     Variant("digits to multiply by", "three", "multiplication3"),
-    *(
-        Variant("two digits to multiply by", f"{name} alone", "multiplication2", options, None)
-        for name, options in {"rope": {"scheme": "rope"}, "rpe": {"scheme": "rpe"}}.items()
+    Variant(
+        "digits to multiply by, RoPE alone", "two", "multiplication2", {"scheme": "rope"}, None
     ),
     Variant("not monotonic", "zigzag", "zigzag"),
 )

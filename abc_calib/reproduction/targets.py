@@ -29,12 +29,13 @@ class Row:
 
 
 WINDOW = {"window": 1, "format": "aligned"}
+SHORTER = {**WINDOW, "steps": 2000}
 
 ROWS: dict[str, Row] = {
     "vanilla": Row("Vanilla"),
-    "window": Row("+ w = 1", WINDOW, own=True),
+    "window": Row("+ w = 1", SHORTER, own=True),
     "window+cyclic": Row("+ w = 1, T = 3", {**WINDOW, "cyclic": 3}, own=True),
-    "nope+window": Row("NoPE + w = 1", {**WINDOW, "scheme": "none"}, own=True),
+    "nope+window": Row("NoPE + w = 1", {**SHORTER, "scheme": "none"}, own=True),
     "alibi": Row("ALiBi", {"scheme": "alibi"}),
     "rope": Row("RoPE", {"scheme": "rope"}),
     "rpe": Row("RPE", {"scheme": "rpe"}),
@@ -108,6 +109,11 @@ def seeds_of(row: str, rows: Sequence[str]) -> int:
 
 BASELINES = ("vanilla", "alibi", "rope", "rpe", "abc")
 SCAFFOLDING = ("vanilla", "window", "window+cyclic", "nope+window")
+WINDOW_NOTE = (
+    "w = 1 with T = 3 trains for 4,000 steps, the other windowed rows for 2,000. With 2,000 it was "
+    "right on all held-out numbers too, but one successor model of three was wrong in 4 of its "
+    "1,415,116 windows, as in 938904 (`abc certify`)."
+)
 RPE_NOTE = "The paper's numbers for RPE are those of Jelassi et al. (2023)."
 
 PAPER_TARGETS: dict[str, Target] = {
@@ -133,7 +139,7 @@ PAPER_TARGETS: dict[str, Target] = {
             "multiplication": (*SCAFFOLDING, "rope"),
         },
         more_lengths={"parity": {100: SAMPLES, 1000: SAMPLES}},
-        notes=(RPE_NOTE, paper.PARITY_NOTE),
+        notes=(WINDOW_NOTE, RPE_NOTE, paper.PARITY_NOTE),
     ),
     "figure1": Target(
         "figure1",
