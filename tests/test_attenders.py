@@ -96,6 +96,13 @@ def content_scores(name: str, made, e: Tensor, h: Tensor, t: int) -> Tensor:
         w = torch.cat([made.state.weight, made.query.weight], 1)
         hidden = [torch.tanh(w @ torch.cat([x, h]) + made.state.bias) for x in e]
         return torch.stack([made.energy.weight[0] @ x + made.energy.bias[0] for x in hidden])
+    if name == "bahdanau":  # TB: v tanh(W1 h + W2 e), without biases
+        inner = [made.query.weight @ h + made.state.weight @ x for x in e]
+        return torch.stack([made.energy.weight[0] @ torch.tanh(x) for x in inner])
+    if name == "general":
+        return torch.stack([h @ made.query.weight.T @ x for x in e])
+    if name == "dot":
+        return torch.stack([x @ h for x in e])
     if name == "multiplicative":
         return torch.stack([x @ (made.query.weight @ h + made.query.bias) for x in e])
     if name == "scaled_dot":
@@ -124,10 +131,13 @@ def angles(position: int) -> Tensor:
     return position / 10000 ** (torch.arange(0, HEAD, 2, dtype=torch.double) / HEAD)
 
 
-SCORED = ("additive", "multiplicative", "scaled_dot", "transformer", "transformer_xl", "content")
+SCORED = (
+    *("additive", "bahdanau", "multiplicative", "general", "dot", "scaled_dot", "transformer"),
+    *("transformer_xl", "content", "relative", "bi_relative", "bi_rope"),
+)
 
 
-@pytest.mark.parametrize("name", [*SCORED, "relative", "bi_relative", "bi_rope"])
+@pytest.mark.parametrize("name", SCORED)
 def test_scores_as_the_specification_writes_them(name):
     made, source = attender(name), memory()
     queries = torch.randn(3, 4, D, dtype=torch.double)
@@ -189,6 +199,33 @@ def test_locations_as_the_specification_writes_them(name):
                 centre = max(0.01 * centre, min(1 + 0.01 * centre, centre))
             scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
             wanted = torch.tensor(scores, dtype=torch.double).softmax(0)
+            assert torch.allclose(weights[row, t, :length], wanted, atol=1e-9), (row, t)
+            reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
+
+
+@pytest.mark.parametrize("name", ["location", "mix"])
+def test_dubois_attenders_as_the_specification_writes_them(name):
+    """A GRU of its own, gates, softstair steps and a clamp; the mix with scaled dot products."""
+    made, source = attender(name), memory()
+    part = made.location if name == "mix" else made
+    queries = torch.randn(3, 5, D, dtype=torch.double)
+    weights = run(made, source, queries)
+    for row, length in enumerate(LENGTHS):
+        e, omega, reference = source.states[row, :length], part.first[0], 0.0
+        places = [i / (length - 1) for i in range(length)]
+        for t in range(5):
+            h = queries[row, t]
+            read = torch.relu(part.resize.weight @ h + part.resize.bias)
+            omega = part.cell(read[None], omega[None])[0]
+            width, x, kept, added = (part.numbers_of(omega)).tolist()
+            width = (max(width, 0.0) + 0.27) / length
+            centre = sigmoid(kept) * reference + stair(x) / (length - 1) + sigmoid(added)
+            centre = max(0.01 * centre, min(1 + 0.01 * centre, centre))
+            scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
+            wanted = torch.tensor(scores, dtype=torch.double).softmax(0)
+            if name == "mix":
+                m = torch.sigmoid(made.mix.weight[0] @ h + made.mix.bias[0])
+                wanted = m * wanted + (1 - m) * (e @ h / math.sqrt(D)).softmax(0)
             assert torch.allclose(weights[row, t, :length], wanted, atol=1e-9), (row, t)
             reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
 
