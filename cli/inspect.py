@@ -65,7 +65,7 @@ def steps_table(found: Any) -> Any:
     from rich.text import Text
 
     table = Table(caption="places in words of the source, from 0", caption_justify="left")
-    names = ["step", "writes", "looks at", *(["gold"] if found.gold else []), *found.variables]
+    names = ["t", "writes", "looks at", *(["gold"] if found.gold else []), *found.variables]
     for name in names:
         table.add_column(name, justify="left" if name == "writes" else "right")
     gold = [*(found.gold or []), *[""] * len(found.output)]

@@ -31,15 +31,17 @@ def head_heatmaps(
     key_labels: Sequence[str],
     transparent: Sequence[bool] | None = None,
     kept: Sequence[str] | None = None,
+    named: bool = True,
 ) -> Figure:
     """One image for each head of ``matrices (h, i, j)``, four side by side at text width.
 
     ``row_labels (i,)`` and ``key_labels (j,)`` name rows and keys; where there is no room for
     all of them, the axes show delimiters and every so many digits. ``transparent (h,)`` marks
     heads that the bias leaves alone; ``kept (h,)`` is a note over each head, such as the lines
-    kept for it.
+    kept for it, or stands for its number where they are not ``named``.
     """
     panels = _panels(matrices, row_labels, key_labels, transparent, kept)
+    panels = replace(panels, named=named)
     return Page(title, min(ACROSS, len(panels.matrices)), [panels]).draw()
 
 

@@ -7,10 +7,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from abc_calib.inspection import Inspection
 from abc_calib.reporting.heatmaps import head_heatmaps
-from abc_calib.reporting.style import check_formats, make_folder, new_figure, save_figure, styled
+from abc_calib.reporting.style import (
+    COLUMN_WIDTH,
+    LABEL_SIZE,
+    PALETTE,
+    TICK_SIZE,
+    TITLE_SIZE,
+    check_formats,
+    make_folder,
+    new_figure,
+    save_figure,
+    styled,
+)
 
 
 def draw_steps(
@@ -45,25 +57,36 @@ def attention_figure(found: Inspection, title: str) -> Figure:
         row_labels=found.output,
         key_labels=found.tokens,
         kept=names,
+        named=False,
     )
 
 
 @styled
 def variables_figure(found: Inspection, title: str) -> Figure:
-    """One curve a variable; where the attention was and should have been beside the centre."""
-    figure = new_figure(5.5, 1.1 * len(found.variables) + 0.8)
-    axes = np.atleast_1d(figure.subplots(len(found.variables), 1, sharex=True))
+    """One curve a variable; where the attention was and should have been beside the centre.
+
+    As figure 9 of Dubois et al. (2020). The reference is left out: it is the mean attention, of
+    the location part alone in the variants that say so.
+    """
+    shown = {name: values for name, values in found.variables.items() if name != "reference"}
+    layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+    figure = new_figure(COLUMN_WIDTH, 0.75 * len(shown) + 0.75, layout=layout)
+    axes = np.atleast_1d(figure.subplots(len(shown), 1, sharex=True))
     steps = np.arange(len(found.output))
-    for axis, (name, values) in zip(axes, found.variables.items(), strict=True):
-        axis.plot(steps, values, marker=".", label=name)
+    blue, red, green, *_ = PALETTE
+    for axis, (name, values) in zip(axes, shown.items(), strict=True):
+        axis.plot(steps, values, marker="o", markersize=3, linewidth=1.1, color=blue, label=name)
         if name == "centre":
-            axis.plot(steps, found.looked, linestyle=":", label="mean attention")
             if found.gold is not None:
                 gold = found.gold[: len(steps)]
-                axis.plot(steps[: len(gold)], gold, linestyle="--", label="gold")
-            axis.legend(fontsize="x-small")
-        axis.set_ylabel(name)
-    axes[-1].set_xticks(steps, found.output, fontsize="x-small")
-    axes[-1].set_xlabel("written")
-    axes[0].set_title(title)
+                axis.plot(steps[: len(gold)], gold, "--", linewidth=1.1, color=green, label="gold")
+            axis.plot(steps, found.looked, ":", linewidth=1.6, color=red, label="mean attention")
+            axis.legend(fontsize=TICK_SIZE, frameon=False, borderpad=0.1, labelspacing=0.25)
+        axis.set_ylabel(name, fontsize=LABEL_SIZE)
+        axis.tick_params(labelsize=TICK_SIZE)
+        axis.grid(axis="y", color="0.9", linewidth=0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xticks(steps, found.output, fontsize=TICK_SIZE)
+    axes[-1].set_xlabel("written", fontsize=LABEL_SIZE)
+    axes[0].set_title(title, fontsize=TITLE_SIZE, loc="left")
     return figure
