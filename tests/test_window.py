@@ -111,7 +111,7 @@ def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
 
 def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():
     planned = stages.plan_training("successor", window=1, seed=3)
-    assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3})
+    assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3, "steps": 4000})
     assert stages.plan_training("successor", seed=3).train.stop_early
 
 
