@@ -283,6 +283,12 @@ def test_an_answer_needs_every_seed():
     assert (one.seeds, one.median[50], one.min[50], one.exact) == (2, 75.0, 50.0, False)
 
 
+def test_a_model_that_does_not_interpolate_counts_as_not_calibrated():
+    one = measure(CALIBRATED, results_of(CALIBRATED, [], 43.0))
+    assert (one.seeds, one.failed) == (0, 1)
+    assert one.answer == "does not interpolate (43 % held out): not calibrated"
+
+
 def test_an_answer_says_how_many_seeds_were_not_calibrated():
     good = results_of(CALIBRATED, [100] * 5)
     bad = results_of(CALIBRATED, [], 90.0, seed=1, error="not interpolated")

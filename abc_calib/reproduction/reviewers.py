@@ -159,8 +159,12 @@ def measure(variant: Variant, results: pd.DataFrame) -> Measured:
     mine = results[results["row"] == variant.name]
     stage = "vanilla" if variant.calibrate is None else "calibrated"
     tested = mine[(mine["stage"] == stage) & mine["length"].notna()]
-    errors = mine.dropna(subset="error").drop_duplicates("seed")["error"]
-    held_out = mine[mine["stage"] == "vanilla"].drop_duplicates("seed")["held_out"].dropna()
+    errors = mine.dropna(subset="error").drop_duplicates("seed").set_index("seed")["error"]
+    first = mine[mine["stage"] == "vanilla"].drop_duplicates("seed").dropna(subset="held_out")
+    held_out = first["held_out"]
+    failed = set(errors.index)
+    if variant.calibrate is not None:  # also where that was found out in another run
+        failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
     by_length = {
         length: found
         for length in LENGTHS
@@ -173,7 +177,7 @@ def measure(variant: Variant, results: pd.DataFrame) -> Measured:
         n={x: int(tested[tested["length"] == x]["n"].min()) for x in by_length},
         median={length: float(accuracies.median()) for length, accuracies in by_length.items()},
         min={length: float(accuracies.min()) for length, accuracies in by_length.items()},
-        failed=len(errors),
+        failed=len(failed),
         error=str(errors.iloc[0]) if len(errors) else "",
     )
 
@@ -259,5 +263,5 @@ def _summary(found: Sequence[Measured]) -> list[str]:
         bad = [one.variant.change for one in mine if not one.exact]
         parts = [f"to {max(LENGTHS)} digits with {', '.join(good)}"] if good else []
         parts += [f"not with {', '.join(bad)}"] if bad else []
-        lines.append(f"**{question.capitalize()}**: {'; '.join(parts)}.")
+        lines.append(f"**{question[0].upper()}{question[1:]}**: {'; '.join(parts)}.")
     return lines
