@@ -136,7 +136,7 @@ class Measured:
             return f"{self.failed} of {tried} seeds not calibrated; the rest {self._measured}"
         if (self.held_out or 0) < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out): not calibrated"
-        return f"cannot be calibrated: {self.error}"
+        return f"cannot be calibrated: {self.error}" if self.error else NOT_MEASURED
 
     @property
     def _measured(self) -> str:
