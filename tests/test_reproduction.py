@@ -20,7 +20,7 @@ from abc_calib.reproduction import (
 from abc_calib.reproduction.attenders import Attenders
 from abc_calib.reproduction.cells import TOLERANCE, shown, verdict
 from abc_calib.reproduction.paper import LENGTHS, PAPER, number
-from abc_calib.reproduction.pipeline import NEEDED, collect
+from abc_calib.reproduction.pipeline import NEEDED, collect, measured
 from abc_calib.reproduction.reviewers import LENGTHS as ASKED
 from abc_calib.reproduction.reviewers import VARIANTS, Variant, measure
 from abc_calib.reproduction.targets import ROWS, Entry
@@ -126,6 +126,21 @@ def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
     fewer = known.assign(n=10)
     _, outcomes = reproduce(target, seeds=1, known=fewer, root=tmp_path, budget=1e-9)
     assert len(outcomes) == 4
+
+
+def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpolate():
+    entry = next(e for e in get_target("reviewers").entries(seeds=1) if e.job.calibrate is not None)
+    first = entry.job.parent
+    rows = pd.DataFrame(
+        [
+            {"key": first.key, "task": entry.task, "row": entry.row, "seed": entry.seed}
+            | {"set": t.set, "length": t.length, "n": t.n, "interpolated": False}
+            for t in first.tests
+        ]
+    )
+    assert len(measured(entry, rows)) == len(first.tests)
+    assert measured(entry, rows.assign(interpolated=True)) is None
+    assert measured(entry, rows[1:]) is None
 
 
 def test_results_are_collected_from_the_jobs_folders(tmp_path):

@@ -23,7 +23,7 @@ from abc_calib.reproduction.report import Report, report
 from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
 from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
 from abc_calib.runs import write_text
-from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
+from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
 RESULTS = Path("reports") / "reproduction"
@@ -73,14 +73,30 @@ def reproduce(
 
 
 def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:
-    """The rows of ``known`` that are the results of ``entry``, or None if some are missing."""
+    """The rows of ``known`` that are the results of ``entry``, or None if some are missing.
+
+    A calibration has no more than the rows of its first training where that did not interpolate.
+    """
     place = (known["row"] == entry.row) & (known["task"] == entry.task)
     rows = known[place & (known["seed"] == entry.seed)]
+    first = entry.job.parent
+    if _whole(entry.job, rows) or (first and _whole(first, rows) and _refused(first, rows)):
+        return rows
+    return None
+
+
+def _whole(job: Job, rows: pd.DataFrame) -> bool:
+    """Do ``rows`` hold every test of ``job``?"""
     own = rows.reindex(columns=["key", "set", "length", "n"])
-    own = own[own["key"] == entry.job.key]
+    own = own[own["key"] == job.key]
     sizes = dict(zip(zip(own["set"], own["length"], strict=True), own["n"], strict=True))
-    whole = all(sizes.get((t.set, t.length), 0) >= t.n for t in entry.job.measures)
-    return rows if whole and len(own) else None
+    return len(own) > 0 and all(sizes.get((t.set, t.length), 0) >= t.n for t in job.measures)
+
+
+def _refused(first: Job, rows: pd.DataFrame) -> bool:
+    """Is ``first`` not calibrated because it did not interpolate?"""
+    ended = rows.reindex(columns=["key", "interpolated"])
+    return bool(ended["interpolated"][ended["key"] == first.key].eq(False).any())
 
 
 def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
