@@ -20,8 +20,8 @@ PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
 ENOUGH = 5
 """Validations in a row without a mistake after which the preset ``small`` ends."""
-HALVINGS = 5
-"""Halvings of the learning rate after which the preset ``small`` ends: it is at a 32nd."""
+HALVINGS = 3
+"""Halvings of the learning rate after which the preset ``small`` ends: it is at an eighth."""
 PASS = 10_001
 """Problems that count as one pass where they are drawn without end, as in the copy family."""
 

@@ -25,6 +25,10 @@ def reproduce(
         int | None,
         typer.Option(help="Seeds of every row; by default 1 to 5, as the target says."),
     ] = None,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only this row, as the results name it; may be repeated."),
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(help="Minutes after which no job is started any more.")
     ] = None,
@@ -69,9 +73,9 @@ def reproduce(
     check_limits(workers, budget)
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds} is not possible: give 1 or more")
-    if from_results and (budget, workers, jobs, preset) != (None, None, None, "small"):
+    if from_results and (row, budget, workers, jobs, preset) != (None, None, None, None, "small"):
         raise UsageError(
-            "--from-results runs nothing: leave out --preset, --budget, --workers and --jobs"
+            "--from-results runs nothing: leave out --preset, --row, --budget, --workers and --jobs"
         )
     failed = False
     if from_results:
@@ -84,6 +88,7 @@ def reproduce(
                 wanted,
                 preset=preset,
                 seeds=seeds,
+                rows=row or (),
                 known=None if results is None else reproduction.load_results(target, results),
                 root=jobs,
                 workers=workers,

@@ -128,6 +128,22 @@ def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
     assert len(outcomes) == 4
 
 
+def test_only_some_rows_are_run_and_the_others_kept(tmp_path):
+    target = get_target("table1")
+    entry, *_ = [e for e in target.entries(seeds=1) if e.row == "vanilla"]
+    about = {"key": entry.job.key, "task": entry.task, "row": entry.row, "seed": 0}
+    known = pd.DataFrame(
+        [about | {"set": t.set, "length": t.length, "n": t.n} for t in entry.job.tests],
+        columns=[*NEEDED, "key", "set"],
+    )
+    chosen = {"seeds": 1, "rows": ["rope"], "root": tmp_path, "budget": 1e-9}
+    results, outcomes = reproduce(target, known=known, **chosen)
+    assert {o.job.options["scheme"] for o in outcomes} == {"rope"}
+    assert set(results["row"]) == {"vanilla"} and len(results) == len(entry.job.tests)
+    with pytest.raises(UsageError, match="choose of vanilla; alibi"):
+        reproduce(target, seeds=1, rows=["scheme"], root=tmp_path)
+
+
 def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpolate():
     entry = next(e for e in get_target("reviewers").entries(seeds=1) if e.job.calibrate is not None)
     first = entry.job.parent
@@ -228,7 +244,8 @@ def test_bad_input(abc, tmp_path):
     assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
-    assert "leave out --preset, --budget" in abc(*given, "--budget", 3).error(2)
+    assert "leave out --preset, --row" in abc(*given, "--budget", 3).error(2)
+    assert "no row 'xpe' here" in abc("reproduce", "table1", "--row", "xpe").error(2)
     (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
     assert "cannot be read" in abc(*given).error(1)
     with pytest.raises(UsageError):

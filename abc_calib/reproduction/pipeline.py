@@ -44,6 +44,7 @@ def reproduce(
     *,
     preset: str = "small",
     seeds: int | None = None,
+    rows: Sequence[str] = (),
     known: pd.DataFrame | None = None,
     root: Path | None = None,
     workers: int | None = None,
@@ -53,15 +54,17 @@ def reproduce(
 ) -> tuple[pd.DataFrame, list[Outcome]]:
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
-    ``seeds``: 0 to this for every row, by default as many as the target says. ``known``: results
-    of before, whose jobs count as done. After ``budget`` seconds no job is started any more.
+    ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``: run only
+    these, by default all. ``known``: results of before, whose jobs count as done. After ``budget``
+    seconds no job is started any more.
     """
     root = root or jobs_root()
     wanted = target.entries(preset, seeds)
+    chosen = only(wanted, rows)
     kept = [] if known is None else [measured(entry, known) for entry in wanted]
     entries = [e for e, rows in zip_longest(wanted, kept) if rows is None]
     outcomes = run_jobs(
-        [entry.job for entry in entries],
+        [entry.job for entry in entries if entry in chosen],
         root,
         workers=workers,
         device=device,
@@ -70,6 +73,15 @@ def reproduce(
     )
     found = [*(rows for rows in kept if rows is not None), collect(entries, root, outcomes)]
     return pd.concat([table for table in found if len(table)] or found), outcomes
+
+
+def only(entries: Sequence[Entry], rows: Sequence[str]) -> Sequence[Entry]:
+    """The entries of ``rows``, or all; ``UsageError`` for a row that is not among them."""
+    known = dict.fromkeys(entry.row for entry in entries)
+    unknown = [row for row in rows if row not in known]
+    if unknown:
+        raise UsageError(f"no row {unknown[0]!r} here: choose of {'; '.join(known)}")
+    return [entry for entry in entries if not rows or entry.row in rows]
 
 
 def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:

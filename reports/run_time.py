@@ -1,0 +1,90 @@
+"""How long the committed reproductions took, from the seconds in their own results.
+
+    python reports/run_time.py
+
+A training that several tables share counts for the first of them alone. Seconds are the wall
+clock's, one process a core with one thread each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+HERE = Path(__file__).parent
+ORDER = ("table1", "table2", "table3", "figure1", "reviewers", "attenders-table2")
+"""Counted first, in this order; then the rest by name."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "reproduction")
+    parser.add_argument("--out", type=Path, default=HERE)
+    options = parser.parse_args()
+    table = summary(options.results)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "run_time.md").write_text(page(table))
+    print(table.to_string(index=False))
+
+
+def summary(folder: Path) -> pd.DataFrame:
+    """A row for each file of results in ``folder``, its trainings and tests counted once."""
+    files = {path.name.removesuffix("-seeds.csv"): path for path in folder.glob("*-seeds.csv")}
+    names = [*(n for n in ORDER if n in files), *sorted(set(files) - set(ORDER))]
+    trained: set[str] = set()
+    tested: set[tuple[str, str, int]] = set()
+    rows = []
+    for name in names:
+        results = pd.read_csv(files[name], low_memory=False).dropna(subset=["key", "length"])
+        models = results.drop_duplicates("key")
+        models = models[~models["key"].isin(trained)]
+        tests = results.drop_duplicates(["key", "set", "length"])
+        places = list(zip(tests["key"], tests["set"], tests["length"], strict=True))
+        tests = tests[[place not in tested for place in places]]
+        trained |= set(models["key"])
+        tested |= set(places)
+        rows.append(
+            {
+                "target": name,
+                "trainings": len(models),
+                "training": models["train_seconds"].sum() / 3600,
+                "longest": models["train_seconds"].max() / 60 if len(models) else 0.0,
+                "tests": tests["seconds"].sum() / 3600,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def page(table: pd.DataFrame) -> str:
+    """The table as Markdown, with its sum."""
+    lines = [
+        "# How long the reproductions took",
+        "",
+        "Made by `python reports/run_time.py` from the seconds in the committed results: wall "
+        "time of processes of one thread, two at a time on two cores that other work shared. A "
+        "training that several targets share counts for the first of them alone.",
+        "",
+        "| target | trainings | hours of training | longest training (minutes) | hours of tests |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in table.to_dict("records"):
+        longest = f"{row['longest']:.1f}" if row["trainings"] else "–"
+        lines.append(
+            f"| {row['target']} | {row['trainings']} | {row['training']:.2f} | {longest} "
+            f"| {row['tests']:.2f} |"
+        )
+    hours = table["training"].sum() + table["tests"].sum()
+    lines += [
+        f"| **all** | {table['trainings'].sum()} | {table['training'].sum():.2f} "
+        f"| {table['longest'].max():.1f} | {table['tests'].sum():.2f} |",
+        "",
+        f"Together {hours:.1f} hours of one core, {hours / 2:.1f} hours on two.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
