@@ -16,26 +16,17 @@ import pandas as pd
 from abc_calib.calibration.check import Check
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
-from abc_calib.calibration.window import check_window, window_bias
+from abc_calib.calibration.window import window_bias
 from abc_calib.config import (
-    PRESETS,
-    CalibrationOptions,
-    ModelOptions,
-    Options,
-    RecurrentOptions,
     RunConfig,
-    TrainOptions,
-    build,
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Row
 from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.nn.positions import check_positions
-from abc_calib.recurrent import body_of, check_shape, training_options
+from abc_calib.models import build_model
+from abc_calib.plans import plan_calibration, plan_training
 from abc_calib.runs import Run, write_atomically, write_text
-from abc_calib.training import Callback, Trainer, build_model, check_heads, resolve_device
-from abc_calib.version import __version__
-from tasks import TokenTask, get_task
+from abc_calib.training import Callback, Trainer, resolve_device
 
 
 def _ignore(*_: Any) -> None:
@@ -66,100 +57,6 @@ def train(
     run = _created(config, out)
     on_start(run)
     return _trained(run, device, on_step)
-
-
-def plan_training(
-    task: str,
-    *,
-    base: int | None = None,
-    task_options: Mapping[str, int | str | None] | None = None,
-    preset: str = "small",
-    model: str = "transformer",
-    epochs: int | None = None,
-    **overrides: Any,
-) -> RunConfig:
-    """The configuration of a first training, checked; nothing is trained or written.
-
-    ``model``: ``transformer`` or ``gru``. ``epochs``: passes through the training set, in place
-    of ``steps``, for ``gru``.
-    """
-    options = {key: value for key, value in (task_options or {}).items() if value is not None}
-    problem: Any = get_task(task, base=base, **options)
-    if preset not in PRESETS:
-        raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
-    if model not in MODELS:
-        raise UsageError(f"unknown model {model!r}: choose {' or '.join(MODELS)}")
-    if model == "gru":
-        return _plan_recurrent(problem, options, preset, epochs, overrides)
-    if epochs is not None:
-        raise UsageError("epochs are for recurrent models (model gru): give steps")
-    shape, training, retraining = PRESETS[preset]
-    if overrides.get("window"):  # its lines are given, as a retraining's are; each row sees more
-        training = retraining.model_copy(update={"steps": 2 * retraining.steps})
-    overrides.setdefault("length", problem.train_length)
-    if isinstance(problem, TokenTask):
-        training = training.model_copy(update={"law": problem.laws[0]})
-    config = RunConfig(
-        code_version=__version__,
-        stage="vanilla",
-        task=problem.name,
-        base=getattr(problem, "base", None),
-        task_options=options,
-        preset=preset,
-        model=_changed(shape, overrides, "model"),
-        train=_changed(training, overrides, "training"),
-    )
-    _refuse_unknown(overrides)
-    check_heads(config.model)
-    check_positions(config.model)
-    if isinstance(problem, TokenTask):
-        _check_token_options(problem, config.train)
-    check_window(config.model.window, Run.draft(config).source)
-    return config
-
-
-MODELS = ("transformer", "gru")
-
-
-def _plan_recurrent(
-    task: Any,
-    options: dict[str, int | str],
-    preset: str,
-    epochs: int | None,
-    overrides: dict[str, Any],
-) -> RunConfig:
-    """``plan_training`` for a recurrent model."""
-    if epochs is not None and (epochs < 1 or overrides.get("steps")):
-        raise UsageError(f"epochs {epochs}: give 1 or more, and no steps beside them")
-    shape = _changed(RecurrentOptions(), overrides, "recurrent model")
-    body = body_of(shape)
-    check_shape(shape)
-    overrides.setdefault("length", task.train_length)
-    if isinstance(task, TokenTask):
-        task.check(overrides["length"], task.laws[0], task.shortest)
-    training = training_options(task, body, preset, overrides, epochs)
-    config = RunConfig(
-        code_version=__version__,
-        stage="vanilla",
-        task=task.name,
-        base=getattr(task, "base", None),
-        task_options=options,
-        preset=preset,
-        model=ModelOptions(),
-        recurrent=shape.model_copy(update={"body": body}),
-        train=_changed(training, overrides, "training"),
-    )
-    _refuse_unknown(overrides, RecurrentOptions)
-    if isinstance(task, TokenTask):
-        _check_token_options(task, config.train)
-    return config
-
-
-def _check_token_options(task: TokenTask, options: TrainOptions) -> None:
-    """``UsageError`` for what only tasks on numbers have."""
-    if options.format != "free":
-        raise UsageError(f"format {options.format!r}: {task.name} has only the format free")
-    task.check(options.length, options.law, task.shortest)
 
 
 def calibrate(
@@ -197,49 +94,6 @@ def calibrate(
         write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
     on_lines(calibrated, calibration)
     return _trained(calibrated, device, on_step) if retrain else calibrated
-
-
-def plan_calibration(config: RunConfig, *, scheme: str = "none", **overrides: Any) -> RunConfig:
-    """The configuration of calibrating a run of ``config``, checked; nothing is written."""
-    if config.recurrent:
-        raise UsageError("calibration is for the Transformer: a recurrent model has no biases")
-    for name in ("dirs", "sites"):
-        if name in overrides:
-            overrides[name] = tuple(dict.fromkeys(overrides[name]))
-    named = {k: overrides.pop(k) for k in list(overrides) if k in CalibrationOptions.model_fields}
-    options = build(CalibrationOptions, "calibration", **named)
-    threshold = options.threshold
-    if options.fit == "nnls" and threshold is not None and not 0 < threshold <= 1:
-        raise UsageError(
-            f"threshold {threshold:g} is not possible with the nnls fit: give a share of a head's "
-            "attention, above 0 and at most 1"
-        )
-    positions = {"encoder_scheme": None, "decoder_scheme": None, "cross_scheme": None}
-    shape = config.model.model_copy(
-        update={
-            **positions,
-            "scheme": scheme,
-            "window": None,
-            "cyclic": None if scheme == "none" else config.model.cyclic,
-        }
-    )
-    check_positions(shape)
-    _, _, retraining = PRESETS[config.preset]
-    kept = {name: getattr(config.train, name) for name in ("law", "length", "format", "seed")}
-    given = {**kept, **overrides}
-    settings = _changed(retraining, given, "retraining")
-    _refuse_unknown(given)
-    if settings.length != config.train.length or settings.format != config.train.format:
-        raise UsageError("length and format of the retraining are those of the first training")
-    return config.model_copy(
-        update={
-            "code_version": __version__,
-            "stage": "calibrated",
-            "model": shape,
-            "train": settings,
-            "calibration": options,
-        }
-    )
 
 
 def retrain(
@@ -299,22 +153,6 @@ def _vanilla(run: Run | Path | str | None) -> Run:
             return Run.open(parent)
         raise UsageError(f"{opened} is calibrated already: name the run it came from, {parent}")
     return opened
-
-
-def _changed(options: Any, overrides: dict[str, Any], name: str) -> Any:
-    """``options`` with the overrides that are fields of it, checked; they are taken out."""
-    fields = type(options).model_fields
-    mine = {key: overrides.pop(key) for key in list(overrides) if key in fields}
-    mine = {key: value for key, value in mine.items() if value is not None}
-    return build(type(options), f"{name} options", **{**options.model_dump(), **mine})
-
-
-def _refuse_unknown(overrides: dict[str, Any], shape: type[Options] = ModelOptions) -> None:
-    if overrides:
-        allowed = [*shape.model_fields, *TrainOptions.model_fields]
-        raise UsageError(
-            f"unknown option {next(iter(overrides))!r}: choose among {', '.join(allowed)}"
-        )
 
 
 def _as_csv(rows: Sequence[Any]) -> str:

@@ -20,17 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_calib.config import RETRAIN, ModelOptions, RecurrentOptions
+from abc_calib.config import RETRAIN
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.evaluation import exact_matches
-from abc_calib.nn.positions import own_schemes
+from abc_calib.models import Model
 from abc_calib.nn.recurrent import RecurrentModel
-from abc_calib.nn.transformer import AbcConfig, AbcTransformer
-from abc_calib.recurrent import build_recurrent
+from abc_calib.nn.transformer import AbcTransformer
 from abc_calib.runs import Run, default_device, write_text
 from abc_calib.schedule import TIE, Standing, learning_rate, standing
-from abc_calib.vocabulary import Vocabulary
 
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
@@ -51,46 +49,6 @@ class Progress:
 
 
 Callback = Callable[[Progress], None]
-
-
-def check_heads(options: ModelOptions) -> None:
-    """Raise ``UsageError`` unless the heads can share the width."""
-    if options.width % options.heads:
-        raise UsageError(
-            f"width {options.width} is not divisible by {options.heads} heads: "
-            "choose a width that is a multiple of the heads"
-        )
-
-
-Model = AbcTransformer | RecurrentModel
-
-
-def build_model(
-    options: ModelOptions | RecurrentOptions, vocabulary: Vocabulary, seed: int
-) -> Model:
-    """A model with fresh weights drawn from ``seed``."""
-    if isinstance(options, RecurrentOptions):
-        return build_recurrent(options, vocabulary, seed)
-    check_heads(options)
-    config = AbcConfig(
-        vocab_size=len(vocabulary),
-        d_model=options.width,
-        encoder_layers=options.encoder_layers,
-        decoder_layers=options.decoder_layers,
-        heads=options.heads,
-        feedforward=options.feedforward,
-        dropout=options.dropout,
-        scheme=options.scheme,
-        own_schemes=own_schemes(options) or None,
-        cyclic=options.cyclic,
-        delimiter_ids=list(vocabulary.delimiters),
-        pad_token_id=vocabulary.pad,
-        bos_token_id=vocabulary.sos,
-        eos_token_id=vocabulary.eos,
-        decoder_start_token_id=vocabulary.sos,
-    )
-    torch.manual_seed(seed)
-    return AbcTransformer(config)
 
 
 def resolve_device(name: str) -> torch.device:

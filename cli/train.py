@@ -104,6 +104,7 @@ def train(
     """
     from abc_calib import stages
     from abc_calib.errors import UsageError
+    from abc_calib.plans import plan_training
     from abc_calib.runs import Run
 
     console.set_threads(threads)
@@ -160,7 +161,7 @@ def train(
         chosen: dict[str, Any] = {
             name: value for name, value in overrides.items() if value is not None
         }
-        plan = stages.plan_training(
+        plan = plan_training(
             task, base=base, task_options=options, preset=preset, model=model, **chosen
         )
         steps_in_all = plan.train.steps

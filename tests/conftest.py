@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from abc_calib.calibration.lines import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.config import ModelOptions, RunConfig, TrainOptions
 from abc_calib.data import Format, Source
+from abc_calib.models import build_model
 from abc_calib.nn.transformer import AbcConfig, AbcTransformer
-from abc_calib.training import build_model
 from abc_calib.vocabulary import Vocabulary
 from cli import console
 from cli.main import app

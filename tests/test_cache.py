@@ -13,8 +13,8 @@ from abc_calib.calibration.window import window_bias
 from abc_calib.config import ModelOptions
 from abc_calib.data import Batch, Format, Source
 from abc_calib.evaluation import greedy_decode
+from abc_calib.models import build_model
 from abc_calib.nn.cache import Window, WindowLayer, left_out
-from abc_calib.training import build_model
 from tasks import get_task
 from tests.test_certification import random_lines
 

@@ -24,9 +24,9 @@ from abc_calib.config import ModelOptions
 from abc_calib.data import Format, Source
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
+from abc_calib.models import build_model
 from abc_calib.prediction import predict
 from abc_calib.runs import Run
-from abc_calib.training import build_model
 from tasks import Problems, get_task
 
 ROOM = 3_000_000

@@ -12,13 +12,14 @@ from abc_calib import stages
 from abc_calib.decoding import greedy_decode, written
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches, measured
+from abc_calib.models import build_model
 from abc_calib.nn.recurrent import RecurrentConfig, RecurrentModel
 from abc_calib.prediction import predict
 from abc_calib.runs import Run
 from abc_calib.schedule import standing
 from abc_calib.sequences import compare, edit_distance
 from abc_calib.token_data import TokenSource
-from abc_calib.training import Trainer, build_model
+from abc_calib.training import Trainer
 from tasks import get_task
 
 TINY = {"width": 8, "embedding": 6, "head": 8, "value": 8}

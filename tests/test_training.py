@@ -14,12 +14,12 @@ from abc_calib import training
 from abc_calib.config import ModelOptions, TrainOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.models import build_model
 from abc_calib.runs import Run
 from abc_calib.training import (
     Interrupted,
     Trainer,
     accuracy_of,
-    build_model,
     learning_rate,
     resolve_device,
 )

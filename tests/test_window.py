@@ -14,6 +14,7 @@ from abc_calib.config import RETRAIN, ModelOptions
 from abc_calib.data import Format, Source
 from abc_calib.errors import UsageError
 from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.plans import plan_training
 from abc_calib.runs import Run
 from tasks import get_task
 
@@ -110,9 +111,9 @@ def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
 
 
 def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():
-    planned = stages.plan_training("successor", window=1, seed=3)
+    planned = plan_training("successor", window=1, seed=3)
     assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3, "steps": 4000})
-    assert stages.plan_training("successor", seed=3).train.stop_early
+    assert plan_training("successor", seed=3).train.stop_early
 
 
 def test_calibrated_lines_take_the_place_of_the_window(runs_root):

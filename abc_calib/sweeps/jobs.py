@@ -31,10 +31,10 @@ from abc_calib.config import (
 )
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.models import build_model
+from abc_calib.plans import plan_calibration, plan_training
 from abc_calib.runs import Run, runs_root
-from abc_calib.stages import plan_calibration, plan_training
 from abc_calib.token_data import TokenSource
-from abc_calib.training import build_model
 
 NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""
