@@ -57,7 +57,7 @@ def reproduce(
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
     writes Markdown, CSV, LaTeX and figures. With **--results** it leaves out what a folder of
-    results has already, and adds to it. With **--from-results** it shows what
+    results has already, for whichever table, and adds to it. With **--from-results** it shows what
     reports/reproduction holds (of the checkout that the program runs from), and writes files
     only where **--out** names a folder.
 
@@ -89,7 +89,7 @@ def reproduce(
                 preset=preset,
                 seeds=seeds,
                 rows=row or (),
-                known=None if results is None else reproduction.load_results(target, results),
+                known=None if results is None else reproduction.load_known(results),
                 root=jobs,
                 workers=workers,
                 device=device,

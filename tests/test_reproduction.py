@@ -123,6 +123,9 @@ def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
     results, outcomes = reproduce(target, seeds=1, known=known, root=tmp_path, budget=1e-9)
     assert [o.job.key for o in outcomes] == [e.job.key for e in target.entries(seeds=1)[1:]]
     assert set(results["task"]) == {first.task} and len(results) == len(first.job.tests)
+    other = known.assign(row="of another table")
+    found, _ = reproduce(target, seeds=1, known=other, root=tmp_path, budget=1e-9)
+    assert set(found["row"]) == {first.row} and len(found) == len(first.job.tests)
     fewer = known.assign(n=10)
     _, outcomes = reproduce(target, seeds=1, known=fewer, root=tmp_path, budget=1e-9)
     assert len(outcomes) == 4
@@ -248,6 +251,7 @@ def test_bad_input(abc, tmp_path):
     assert "no row 'xpe' here" in abc("reproduce", "table1", "--row", "xpe").error(2)
     (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
     assert "cannot be read" in abc(*given).error(1)
+    assert "cannot be read" in abc("reproduce", "table2", "--results", tmp_path).error(1)
     with pytest.raises(UsageError):
         get_target("table9")
     with pytest.raises(AbcError):
@@ -317,7 +321,7 @@ def test_an_answer_needs_every_seed():
 
 def test_a_model_that_does_not_interpolate_counts_as_not_calibrated():
     one = measure(CALIBRATED, results_of(CALIBRATED, [], 43.0))
-    assert (one.seeds, one.failed) == (0, 1)
+    assert (one.seeds, one.failed) == (1, 1)
     assert one.answer == "does not interpolate (43 % held out): not calibrated"
 
 
@@ -325,7 +329,7 @@ def test_an_answer_says_how_many_seeds_were_not_calibrated():
     good = results_of(CALIBRATED, [100] * 5)
     bad = results_of(CALIBRATED, [], 90.0, seed=1, error="not interpolated")
     one = measure(CALIBRATED, pd.concat([good, bad]))
-    assert (one.seeds, one.failed, one.exact) == (1, 1, False)
+    assert (one.seeds, one.failed, one.exact) == (2, 1, False)
     assert one.answer == (
         "1 of 2 seeds not calibrated; the rest goes to 50 digits: 100 % or more at every length"
     )
@@ -344,7 +348,7 @@ def test_the_reviewers_table_is_rendered_from_results(abc, tmp_path):
     cells = "100 / 100 | 100 / 100 | 100 / 100 | 100 / 100 | 98 / 98 |"
     assert f"| encoder layers | 2 | addition | ABC | 1 | 99.9 | {cells}" in said.out
     assert "**Encoder layers**: to 50 digits with 0, 1; not with 2." in said.out
-    assert "- decoder layers: 3: 0 of 3 seeds" in said.out
+    assert "- decoder layers: 3: 0 of 5 seeds" in said.out
     found = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path, "--json").json()
     rows = [r for r in found["rows"] if r["change"] == "2" and r["question"] == "encoder layers"]
     assert [(r["length"], r["min"], r["seeds"]) for r in rows] == [

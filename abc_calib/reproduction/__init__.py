@@ -3,6 +3,7 @@
 from abc_calib.reproduction.pipeline import (
     TARGETS,
     get_target,
+    load_known,
     load_results,
     make_report,
     reproduce,
@@ -16,6 +17,7 @@ __all__ = [
     "Report",
     "Target",
     "get_target",
+    "load_known",
     "load_results",
     "make_report",
     "reproduce",

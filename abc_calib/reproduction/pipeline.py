@@ -29,6 +29,8 @@ from abc_calib.sweeps.engine import OnChange
 RESULTS = Path("reports") / "reproduction"
 NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
 """Columns of the results that a report reads."""
+NAMING = ["key", "set", "length", "n", "interpolated"]
+"""Columns by which results of before are found."""
 
 AnyTarget = Target | Reviewers | Attenders
 
@@ -87,22 +89,25 @@ def only(entries: Sequence[Entry], rows: Sequence[str]) -> Sequence[Entry]:
 def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:
     """The rows of ``known`` that are the results of ``entry``, or None if some are missing.
 
-    A calibration has no more than the rows of its first training where that did not interpolate.
+    They are found by the keys of the jobs, whatever table they were made for. A calibration has
+    no more than the rows of its first training where that did not interpolate.
     """
-    place = (known["row"] == entry.row) & (known["task"] == entry.task)
-    rows = known[place & (known["seed"] == entry.seed)]
-    first = entry.job.parent
-    if _whole(entry.job, rows) or (first and _whole(first, rows) and _refused(first, rows)):
-        return rows
+    job, first = entry.job, entry.job.parent
+    keys = [one.key for one in (first, job) if one]
+    places = [(test.set, test.length) for test in job.measures]
+    rows = known[known["key"].isin(keys)].sort_values("n", ascending=False)
+    rows = rows.drop_duplicates(["key", "set", "length"]).sort_index()
+    rows = rows.loc[[place in places for place in zip(rows["set"], rows["length"], strict=True)]]
+    if _whole(job, rows) or (first and _whole(first, rows) and _refused(first, rows)):
+        return rows.assign(row=entry.row, error=None)
     return None
 
 
 def _whole(job: Job, rows: pd.DataFrame) -> bool:
     """Do ``rows`` hold every test of ``job``?"""
-    own = rows.reindex(columns=["key", "set", "length", "n"])
-    own = own[own["key"] == job.key]
+    own = rows[rows["key"] == job.key]
     sizes = dict(zip(zip(own["set"], own["length"], strict=True), own["n"], strict=True))
-    return len(own) > 0 and all(sizes.get((t.set, t.length), 0) >= t.n for t in job.measures)
+    return all(sizes.get((t.set, t.length), 0) >= t.n for t in job.measures)
 
 
 def _refused(first: Job, rows: pd.DataFrame) -> bool:
@@ -164,12 +169,25 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
             f"there are no results in {path}: abc reproduce {name} makes them, and --results "
             "names another folder"
         )
+    return _read(path, NEEDED).astype({"task": str, "row": str, "seed": int})
+
+
+def load_known(folder: Path) -> pd.DataFrame:
+    """The results of all tables in ``folder``, for ``reproduce``."""
+    paths = sorted(folder.glob(seeds_file("*")))
+    if not paths:
+        raise UsageError(f"there are no results in {folder}: it has no file {seeds_file('*')}")
+    return pd.concat([_read(path, NAMING) for path in paths], ignore_index=True)
+
+
+def _read(path: Path, needed: list[str]) -> pd.DataFrame:
+    """A table of results; ``AbcError`` if it is none."""
     try:
-        table = pd.read_csv(path)
-        table[NEEDED]
-        return table.astype({"task": str, "row": str, "seed": int})
+        table = pd.read_csv(path, low_memory=False)
+        table[needed]
     except (OSError, ValueError, KeyError) as error:
         raise AbcError(f"{path} cannot be read ({error})") from None
+    return table
 
 
 def seeds_file(name: str) -> str:
