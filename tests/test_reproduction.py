@@ -325,6 +325,14 @@ def test_a_model_that_does_not_interpolate_counts_as_not_calibrated():
     assert one.answer == "does not interpolate (43 % held out): not calibrated"
 
 
+def test_an_answer_says_that_only_some_seeds_fail():
+    parts = [results_of(CALIBRATED, [100] * 5, seed=seed) for seed in (0, 1)]
+    parts.append(results_of(CALIBRATED, [100, 100, 98, 98, 93.7], seed=2))
+    assert measure(CALIBRATED, pd.concat(parts)).answer == (
+        "fails from 15 digits on in the worst seed: 98 %, 93.7 % at 50"
+    )
+
+
 def test_an_answer_says_how_many_seeds_were_not_calibrated():
     good = results_of(CALIBRATED, [100] * 5)
     bad = results_of(CALIBRATED, [], 90.0, seed=1, error="not interpolated")

@@ -161,8 +161,10 @@ class Measured:
         if self.variant.calibrate is None and self.held_out < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out)"
         first = next(x for x in LENGTHS if self.min[x] < SUCCEEDS)
-        text = f"fails from {first} digits on: {shown(self.median[first])} %"
-        return text if first == longest else f"{text}, {shown(self.median[longest])} % at {longest}"
+        typical = self.median[first] < SUCCEEDS
+        values, who = (self.median, "") if typical else (self.min, " in the worst seed")
+        text = f"fails from {first} digits on{who}: {shown(values[first])} %"
+        return text if first == longest else f"{text}, {shown(values[longest])} % at {longest}"
 
 
 def measure(variant: Variant, results: pd.DataFrame) -> Measured:
