@@ -16,6 +16,8 @@ from tasks import Task, TokenTask
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
+FEW = 20
+"""Passes at most with the preset ``small``."""
 PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
 ENOUGH = 5
@@ -32,9 +34,9 @@ def training_options(
     """How a recurrent model trains unless told otherwise: one validation a pass.
 
     ``paper``: the schedule of the body's paper, to its end. ``small``: that of Ray Chowdhury &
-    Caragea, which ends once the development set has been right long enough, or once the rate has
-    been halved so often that nothing moves any more. ``overrides`` may change the batch, and
-    with it the steps of a pass.
+    Caragea, which ends once the development set has been right long enough, once the rate has been
+    halved so often that nothing moves any more, or after ``FEW`` passes. ``overrides`` may change
+    the batch, and with it the steps of a pass.
     """
     if preset not in ("small", "paper"):
         raise UsageError(f"unknown preset {preset!r}: choose one of small, paper")
@@ -46,7 +48,7 @@ def training_options(
     by_loss = paper and body == "dubois"
     return TrainOptions(
         batch=batch,
-        steps=(epochs or EPOCHS[body]) * a_pass,
+        steps=(epochs or (EPOCHS[body] if paper else FEW)) * a_pass,
         validate_every=a_pass,
         learning_rate=1e-3,
         warmup=0,
