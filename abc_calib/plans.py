@@ -38,13 +38,16 @@ def plan_training(
     preset: str = "small",
     model: str = "transformer",
     epochs: int | None = None,
+    finetune: Run | None = None,
     **overrides: Any,
 ) -> RunConfig:
     """The configuration of a first training, checked; nothing is trained or written.
 
     ``model``: ``transformer`` or ``gru``. ``epochs``: passes through the training set, in place
-    of ``steps``, for ``gru``.
+    of ``steps``, for ``gru``. ``finetune``: the run whose model and weights to start from.
     """
+    if finetune is not None:
+        model = "gru" if finetune.config.recurrent else "transformer"
     options = {key: value for key, value in (task_options or {}).items() if value is not None}
     problem: Any = get_task(task, base=base, **options)
     if preset not in PRESETS:
@@ -52,10 +55,12 @@ def plan_training(
     if model not in MODELS:
         raise UsageError(f"unknown model {model!r}: choose {' or '.join(MODELS)}")
     if model == "gru":
-        return _plan_recurrent(problem, options, preset, epochs, overrides)
+        return _plan_recurrent(problem, options, preset, epochs, finetune, overrides)
     if epochs is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
     shape, training, retraining = PRESETS[preset]
+    if finetune is not None:
+        shape = finetune.config.model
     if overrides.get("window"):  # its lines are given, as a retraining's are; each row sees more
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     overrides.setdefault("length", problem.train_length)
@@ -77,7 +82,7 @@ def plan_training(
     if isinstance(problem, TokenTask):
         _check_token_options(problem, config.train)
     check_window(config.model.window, Run.draft(config).source)
-    return config
+    return _starting_from(finetune, config)
 
 
 def _plan_recurrent(
@@ -85,12 +90,14 @@ def _plan_recurrent(
     options: dict[str, int | str],
     preset: str,
     epochs: int | None,
+    finetune: Run | None,
     overrides: dict[str, Any],
 ) -> RunConfig:
     """``plan_training`` for a recurrent model."""
     if epochs is not None and (epochs < 1 or overrides.get("steps")):
         raise UsageError(f"epochs {epochs}: give 1 or more, and no steps beside them")
-    shape = _changed(RecurrentOptions(), overrides, "recurrent model")
+    known = finetune.config.recurrent if finetune else None
+    shape = _changed(known or RecurrentOptions(), overrides, "recurrent model")
     body = body_of(shape)
     check_shape(shape)
     overrides.setdefault("length", task.train_length)
@@ -111,7 +118,25 @@ def _plan_recurrent(
     _refuse_unknown(overrides, RecurrentOptions)
     if isinstance(task, TokenTask):
         _check_token_options(task, config.train)
-    return config
+    return _starting_from(finetune, config)
+
+
+def _starting_from(start: Run | None, config: RunConfig) -> RunConfig:
+    """``config`` with ``start`` as its parent; ``UsageError`` if its model is another one."""
+    if start is None:
+        return config
+    if start.config.stage != "vanilla":
+        raise UsageError(f"finetune {start}: it is calibrated; name a first training")
+    if start.result is None:
+        raise UsageError(f"finetune {start}: its training has not ended; abc train --resume it")
+    if config.shape != start.config.shape:
+        raise UsageError(f"finetune {start}: leave out the model's options, it has that run's")
+    if Run.draft(config).task.symbols != start.task.symbols:
+        raise UsageError(
+            f"finetune {start}: {config.task} has other symbols than its task "
+            f"{start.config.task}; choose a task with the same"
+        )
+    return config.model_copy(update={"parent": str(start.path)})
 
 
 def _check_token_options(task: TokenTask, options: TrainOptions) -> None:

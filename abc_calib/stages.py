@@ -39,6 +39,7 @@ def train(
     base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "small",
+    finetune: Run | Path | str | None = None,
     out: Path | None = None,
     device: str = "auto",
     on_step: Callback = _ignore,
@@ -48,12 +49,16 @@ def train(
     """Train a vanilla model on short problems until it interpolates.
 
     ``task_options`` go to ``tasks.get_task``. ``overrides`` are fields of ``ModelOptions`` and
-    ``TrainOptions``. Raises ``UsageError`` for
+    ``TrainOptions``. ``finetune``: start from the weights of this run, not from fresh ones.
+    Raises ``UsageError`` for
     an unknown task, preset, device or option before anything is written, and ``Interrupted`` on
     Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
-    config = plan_training(task, base=base, task_options=task_options, preset=preset, **overrides)
+    start = None if finetune is None else _opened(finetune)
+    config = plan_training(
+        task, base=base, task_options=task_options, preset=preset, finetune=start, **overrides
+    )
     run = _created(config, out)
     on_start(run)
     return _trained(run, device, on_step)
@@ -124,6 +129,8 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
     model: Any = build_model(config.shape, run.source.vocabulary, config.train.seed)
+    if config.stage == "vanilla" and config.parent:
+        model.load_state_dict(Run.open(config.parent).load_model().state_dict())
     if config.stage == "calibrated":
         model.set_line_bias(run.bias())
     elif config.model.window:

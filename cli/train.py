@@ -88,6 +88,9 @@ def train(
     head: Annotated[int | None, typer.Option(help="gru: width of queries and keys.")] = None,
     value: Annotated[int | None, typer.Option(help="gru: width of the values.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
+    finetune: Annotated[
+        str | None, typer.Option(help="Start from the weights of this run, with its model.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(help="Go on with this interrupted run; no other options.")
     ] = None,
@@ -147,7 +150,7 @@ def train(
     }
     if resume is not None:
         begun = {"seed": 0, "preset": "small"}
-        given = {**overrides, "preset": preset, "base": base, "out": out}
+        given = {**overrides, "preset": preset, "base": base, "out": out, "finetune": finetune}
         given["model"] = None if model == "transformer" else model
         given |= {f"task {name}": value for name, value in options.items()}
         if any(value not in (None, begun.get(name)) for name, value in given.items()):
@@ -161,17 +164,15 @@ def train(
         chosen: dict[str, Any] = {
             name: value for name, value in overrides.items() if value is not None
         }
-        plan = plan_training(
-            task, base=base, task_options=options, preset=preset, model=model, **chosen
-        )
+        start = None if finetune is None else Run.open(finetune)
+        chosen |= {"preset": preset, "model": model, "finetune": start}
+        plan = plan_training(task, base=base, task_options=options, **chosen)
         steps_in_all = plan.train.steps
         with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
             run = stages.train(
                 task,
                 base=base,
                 task_options=options,
-                preset=preset,
-                model=model,
                 out=out,
                 device=device,
                 on_step=step,

@@ -274,13 +274,16 @@ class IntermediateNoise(Lookup):
 
 
 class OneShot(Lookup):
-    """Lookup in which two tables appear late, and only alone: ``010 t7 . -> 010 001``."""
+    """Lookup in which two tables appear late, and only alone: ``010 t7 . -> 010 001``.
+
+    Train on this first, then on lookup with ``abc train lookup --finetune RUN``.
+    """
 
     name = "lookup_one_shot"
 
     def training_set(self, length: int) -> Pairs:
-        """As lookup, without the late tables. ``split("train")``, with which the paper goes on,
-        has them alone."""
+        """As lookup, without the late tables. Lookup, with which the paper goes on, has them
+        alone."""
         pairs = self.split("train_before_new_tables")
         return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
 

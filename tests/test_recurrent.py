@@ -164,6 +164,28 @@ def test_a_training_ends_once_the_rate_has_been_halved_often_enough():
     assert len(run.history()) == 6
 
 
+def test_finetuning_starts_from_the_weights_of_a_run():
+    """One-shot: without the late tables first, then with them."""
+    first = stages.train("lookup_one_shot", **QUICK)
+    still = {"steps": 1, "learning_rate": 1e-9, "batch": 64}
+    second = stages.train("lookup", finetune=first, **still)
+    assert second.config.parent == str(first) and second.config.shape == first.config.shape
+    one, two = (run.load_model().state_dict() for run in (first, second))
+    assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("lookup", {"width": 16}, "leave out the model's options"),
+        ("copy", {}, "copy has other symbols than its task lookup"),
+    ],
+)
+def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, message):
+    with pytest.raises(UsageError, match=message):
+        stages.train(task, finetune=trained, **options)
+
+
 def test_arithmetic_trains_on_recurrent_models_too():
     run = stages.train("addition", **{**QUICK, "attender": "mix"})
     assert run.config.recurrent.body == "dubois" and run.config.base == 10
