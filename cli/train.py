@@ -10,89 +10,169 @@ import typer
 from cli import console
 from cli.options import AsJson, Device, Out, Quiet, Seed, Threads
 
+TASK = "Task and data"
+POSITIONS = "Positions"
+TRANSFORMER = "Transformer"
+RECURRENT = "Recurrent models (--model gru)"
+TRAINING = "Training"
+"""Panels of the help."""
+
 
 @console.command
 def train(
     task: Annotated[
         str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")
     ] = None,
-    base: Annotated[int | None, typer.Option(help="Base of the digits, 2 to 36.")] = None,
-    tables: Annotated[
-        int | None, typer.Option(help="Lookup: random tables that compose, instead of t1 to t6.")
+    base: Annotated[
+        int | None, typer.Option(help="Base of the digits, 2 to 36.", rich_help_panel=TASK)
     ] = None,
-    tables_seed: Annotated[int | None, typer.Option(help="Lookup: seed of random tables.")] = None,
+    tables: Annotated[
+        int | None,
+        typer.Option(
+            help="Lookup: random tables that compose, instead of t1 to t6.", rich_help_panel=TASK
+        ),
+    ] = None,
+    tables_seed: Annotated[
+        int | None, typer.Option(help="Lookup: seed of random tables.", rich_help_panel=TASK)
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="SCAN, CFQ: the folder of the public files.")
+        Path | None,
+        typer.Option(help="SCAN, CFQ: the folder of the public files.", rich_help_panel=TASK),
     ] = None,
     model: Annotated[str, typer.Option(help="transformer or gru.")] = "transformer",
     attender: Annotated[
-        str | None, typer.Option(help="gru: how the decoder looks at its source; content.")
+        str | None,
+        typer.Option(
+            help="How the decoder looks at its source; content by default.",
+            rich_help_panel=RECURRENT,
+        ),
     ] = None,
     body: Annotated[
-        str | None, typer.Option(help="gru: ray_chowdhury or dubois; as the attender's paper.")
+        str | None,
+        typer.Option(
+            help="ray_chowdhury or dubois; as in the attender's paper.", rich_help_panel=RECURRENT
+        ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="gru: passes through the training set, instead of steps.")
+        int | None,
+        typer.Option(
+            help="gru: passes through the training set, instead of steps.", rich_help_panel=TRAINING
+        ),
     ] = None,
     dev: Annotated[
         str | None,
-        typer.Option(help="Token tasks: train by held-out problems of the same or longer lengths."),
+        typer.Option(
+            help="Token tasks: train by held-out problems of the same or longer lengths.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     enough: Annotated[
-        int | None, typer.Option(help="Validations without a mistake that end the training.")
+        int | None,
+        typer.Option(
+            help="Validations without a mistake that end the training.", rich_help_panel=TRAINING
+        ),
     ] = None,
     preset: Annotated[str, typer.Option(help="small (minutes on a CPU) or paper.")] = "small",
     seed: Seed = 0,
     digits: Annotated[
-        int | None, typer.Option(help="Longest training operand; 6 by default (parity: 20).")
+        int | None,
+        typer.Option(
+            help="Longest training operand; 6 by default (parity: 20).", rich_help_panel=TASK
+        ),
     ] = None,
     law: Annotated[
-        str | None, typer.Option(help="Sampling: uniform, balanced, carry or mixed.")
+        str | None,
+        typer.Option(help="Sampling: uniform, balanced, carry or mixed.", rich_help_panel=TASK),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="free, aligned (in columns) or fixed:N.")
+        str | None,
+        typer.Option(
+            "--format", help="free, aligned (in columns) or fixed:N.", rich_help_panel=TASK
+        ),
     ] = None,
     scheme: Annotated[
         str | None,
         typer.Option(
             help="Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; "
-            "options behind a colon, such as rpe:clip=8 or alibi:cross=end."
+            "options behind a colon, such as rpe:clip=8 or alibi:cross=end.",
+            rich_help_panel=POSITIONS,
         ),
     ] = None,
     encoder_scheme: Annotated[
-        str | None, typer.Option(help="Positions of the source; --scheme by default.")
+        str | None,
+        typer.Option(
+            help="Positions of the source; --scheme by default.", rich_help_panel=POSITIONS
+        ),
     ] = None,
     decoder_scheme: Annotated[
-        str | None, typer.Option(help="Positions of the output; --scheme by default.")
+        str | None,
+        typer.Option(
+            help="Positions of the output; --scheme by default.", rich_help_panel=POSITIONS
+        ),
     ] = None,
     cross_scheme: Annotated[
-        str | None, typer.Option(help="Positions in cross-attention; --scheme by default.")
+        str | None,
+        typer.Option(
+            help="Positions in cross-attention; --scheme by default.", rich_help_panel=POSITIONS
+        ),
     ] = None,
-    cyclic: Annotated[int | None, typer.Option(help="Positions modulo this.")] = None,
+    cyclic: Annotated[
+        int | None, typer.Option(help="Positions modulo this.", rich_help_panel=POSITIONS)
+    ] = None,
     window: Annotated[
         int | None,
-        typer.Option(help="Attend to so many keys beside the answer's line; see --format aligned."),
+        typer.Option(
+            help="Attend to so many keys beside the answer's line; see --format aligned.",
+            rich_help_panel=POSITIONS,
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Most optimiser steps.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    encoder_layers: Annotated[int | None, typer.Option(help="0: embeddings only.")] = None,
-    decoder_layers: Annotated[int | None, typer.Option(help="Decoder layers.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Most optimiser steps.", rich_help_panel=TRAINING)
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples a step.", rich_help_panel=TRAINING)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Highest learning rate.", rich_help_panel=TRAINING)
+    ] = None,
+    encoder_layers: Annotated[
+        int | None, typer.Option(help="0: embeddings only.", rich_help_panel=TRANSFORMER)
+    ] = None,
+    decoder_layers: Annotated[
+        int | None, typer.Option(help="Decoder layers.", rich_help_panel=TRANSFORMER)
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Attention heads.", rich_help_panel=TRANSFORMER)
+    ] = None,
     width: Annotated[int | None, typer.Option(help="Model width.")] = None,
-    feedforward: Annotated[int | None, typer.Option(help="Feed-forward width.")] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="gru: layers of encoder and decoder each.")
+    feedforward: Annotated[
+        int | None, typer.Option(help="Feed-forward width.", rich_help_panel=TRANSFORMER)
     ] = None,
-    embedding: Annotated[int | None, typer.Option(help="gru: width of the embeddings.")] = None,
-    head: Annotated[int | None, typer.Option(help="gru: width of queries and keys.")] = None,
-    value: Annotated[int | None, typer.Option(help="gru: width of the values.")] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(help="Layers of encoder and decoder each.", rich_help_panel=RECURRENT),
+    ] = None,
+    embedding: Annotated[
+        int | None, typer.Option(help="Width of the embeddings.", rich_help_panel=RECURRENT)
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="Width of queries and keys.", rich_help_panel=RECURRENT)
+    ] = None,
+    value: Annotated[
+        int | None, typer.Option(help="Width of the values.", rich_help_panel=RECURRENT)
+    ] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.")] = None,
     finetune: Annotated[
-        str | None, typer.Option(help="Start from the weights of this run, with its model.")
+        str | None,
+        typer.Option(
+            help="Start from the weights of this run, with its model.", rich_help_panel=TRAINING
+        ),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="Go on with this interrupted run; no other options.")
+        str | None,
+        typer.Option(
+            help="Go on with this interrupted run; no other options.", rich_help_panel=TRAINING
+        ),
     ] = None,
     out: Out = None,
     device: Device = "auto",

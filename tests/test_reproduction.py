@@ -339,7 +339,7 @@ def test_an_answer_says_how_many_seeds_were_not_calibrated():
     one = measure(CALIBRATED, pd.concat([good, bad]))
     assert (one.seeds, one.failed, one.exact) == (2, 1, False)
     assert one.answer == (
-        "1 of 2 seeds not calibrated; the rest goes to 50 digits: 100 % or more at every length"
+        "1 of 2 seeds not calibrated; the rest goes to 50 digits: 100 % at every length"
     )
 
 

@@ -157,7 +157,8 @@ class Measured:
             return NOT_MEASURED
         if min(self.min.values()) >= SUCCEEDS:
             least = min(self.min.values())
-            return f"goes to {longest} digits: {shown(least)} % or more at every length"
+            held = "100 %" if least == 100 else f"{shown(least)} % or more"
+            return f"goes to {longest} digits: {held} at every length"
         if self.variant.calibrate is None and self.held_out < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out)"
         first = next(x for x in LENGTHS if self.min[x] < SUCCEEDS)
