@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,7 @@ def _kind(output: list[int], gold: list[int], ended: bool) -> str:
 
 def edit_distance(first: Sequence[int], second: Sequence[int]) -> int:
     """Insertions, deletions and replacements from one to the other (Levenshtein 1966)."""
-    second_array = np.asarray(second)
-    steps = np.arange(len(second_array) + 1)
-    row = steps.copy()
-    for count, token in enumerate(first, start=1):
-        best = np.minimum(row[1:] + 1, row[:-1] + (second_array != token))
-        candidates = np.concatenate([[count], best]) - steps
-        row = np.minimum.accumulate(candidates) + steps  # insertions, from the left
-    return int(row[-1])
+    return Levenshtein.distance(first, second)
 
 
 def attention_loss(
