@@ -191,9 +191,9 @@ INTERPOLATION_NOTE = (
     "& Caragea choose models by."
 )
 DUBOIS_NOTE = (
-    "The preset small trains by the schedule of Ray Chowdhury & Caragea; `--preset paper` is that "
-    "of Dubois et al.: 50 epochs, teacher forcing in one of five batches, the model of the "
-    "smallest loss."
+    "The preset small trains by the schedule of Ray Chowdhury & Caragea, for 50 passes at most; "
+    "`--preset paper` has that of Dubois et al.: 50 epochs, teacher forcing in one of five batches, "
+    "the model of the smallest loss."
 )
 
 ATTENDER_TARGETS: dict[str, Attenders] = {
