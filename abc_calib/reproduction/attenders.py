@@ -192,8 +192,8 @@ INTERPOLATION_NOTE = (
 )
 DUBOIS_NOTE = (
     "The preset small trains by the schedule of Ray Chowdhury & Caragea, for 50 passes at most; "
-    "`--preset paper` has that of Dubois et al.: 50 epochs, teacher forcing in one of five batches, "
-    "the model of the smallest loss."
+    "`--preset paper` has that of Dubois et al.: 50 epochs, teacher forcing in one of five "
+    "batches, the model of the smallest loss."
 )
 
 ATTENDER_TARGETS: dict[str, Attenders] = {
