@@ -61,10 +61,18 @@ def inspect(
 
 def steps_table(found: Any) -> Any:
     """One line a step: what was written, where it looked, and the attender's variables."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(caption="places in words of the source, from 0", caption_justify="left")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+        caption="places in words of the source, from 0",
+        caption_justify="left",
+    )
     names = ["t", "writes", "looks at", *(["gold"] if found.gold else []), *found.variables]
     for name in names:
         table.add_column(name, justify="left" if name == "writes" else "right")
