@@ -47,7 +47,10 @@ def plan_training(
     of ``steps``, for ``gru``. ``finetune``: the run whose model and weights to start from.
     """
     if finetune is not None:
-        model = "gru" if finetune.config.recurrent else "transformer"
+        known = "gru" if finetune.config.recurrent else "transformer"
+        if model not in (known, "transformer"):
+            raise UsageError(f"finetune {finetune}: its model is {known}, not {model}")
+        model = known
     options = {key: value for key, value in (task_options or {}).items() if value is not None}
     problem: Any = get_task(task, base=base, **options)
     if preset not in PRESETS:
@@ -61,7 +64,9 @@ def plan_training(
     shape, training, retraining = PRESETS[preset]
     if finetune is not None:
         shape = finetune.config.model
-    if overrides.get("window"):  # its lines are given, as a retraining's are; each row sees more
+    if (
+        overrides.get("window") or shape.window
+    ):  # its lines are given, as a retraining's are; each row sees more
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     overrides.setdefault("length", problem.train_length)
     if isinstance(problem, TokenTask):

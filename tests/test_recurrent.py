@@ -174,11 +174,23 @@ def test_finetuning_starts_from_the_weights_of_a_run():
     assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
 
 
+def test_finetuning_keeps_the_window_of_a_run():
+    tiny = {"steps": 1, "batch": 8, "width": 8, "heads": 2, "decoder_layers": 1}
+    first = stages.train("addition", window=1, format="aligned", **tiny)
+    second = stages.train(
+        "addition", finetune=first, format="aligned", steps=1, batch=8, learning_rate=1e-9
+    )
+    assert second.config.model.window == 1 and second.load_model().line_bias is not None
+    one, two = (dict(run.load_model().named_parameters()) for run in (first, second))
+    assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
+
+
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
         ("lookup", {"width": 16}, "leave out the model's options"),
         ("copy", {}, "copy has other symbols than its task lookup"),
+        ("lookup", {"model": "lstm"}, "its model is gru, not lstm"),
     ],
 )
 def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, message):
