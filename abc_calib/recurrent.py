@@ -16,8 +16,8 @@ from tasks import Task, TokenTask
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
-FEW = {"ray_chowdhury": 20, "dubois": 50}
-"""Passes at most with the preset ``small``: attenders of Dubois et al. learn more slowly."""
+FEW = 20
+"""Passes at most with the preset ``small``."""
 PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
 ENOUGH = 5
@@ -48,7 +48,7 @@ def training_options(
     by_loss = paper and body == "dubois"
     return TrainOptions(
         batch=batch,
-        steps=(epochs or (EPOCHS[body] if paper else FEW[body])) * a_pass,
+        steps=(epochs or (EPOCHS[body] if paper else FEW)) * a_pass,
         validate_every=a_pass,
         learning_rate=1e-3,
         warmup=0,

@@ -13,7 +13,7 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.attenders import ATTENDERS, AttenderShape, Memory, attender_type
 from abc_calib.nn.attenders.location import leaky_clamp, softstair
 from abc_calib.nn.deferred import GruSteps, Product
-from abc_calib.nn.gru import run_gru
+from abc_calib.nn.gru import draw_closed, run_gru
 
 D, HEAD = 6, 10
 LENGTHS = (7, 3, 5)
@@ -230,6 +230,15 @@ def test_dubois_attenders_as_the_specification_writes_them(name):
             reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
 
 
+def test_the_location_attender_starts_as_a_memory_of_its_place():
+    """Its reference open and its bias off: the centre is about where the attention was before."""
+    torch.manual_seed(0)
+    made, source = ATTENDERS["location"](AttenderShape(D, HEAD)).double(), memory()
+    prepared, carry = made.prepare(source, 1), made.begin(source)
+    _, found = made.located(torch.randn(3, D, dtype=torch.double), prepared, carry, 0)
+    assert ((found["gate"] > 0.8) & (found["bias"] < 0.2)).all()
+
+
 @pytest.mark.parametrize("name", ["mix_one_step", "mix_one_step_pr"])
 def test_a_mixture_is_both_parts_by_its_gate(name):
     made, source = attender(name), memory()
@@ -307,6 +316,21 @@ def test_the_gru_is_pytorchs_on_packed_rows(both_ways, layers):
     mine = torch.autograd.grad((states * a).sum() + (final * b).sum(), inputs)
     theirs = torch.autograd.grad((wanted * a).sum() + (wanted_final * b).sum(), inputs)
     assert all(torch.allclose(i, j) for i, j in zip(mine, theirs, strict=True))
+
+
+def test_a_closed_gru_is_drawn_gate_by_gate():
+    torch.manual_seed(0)
+    gru = nn.GRU(40, 30, 2)
+    draw_closed(gru)
+    for layer in range(2):
+        for gate in getattr(gru, f"weight_hh_l{layer}").chunk(3):
+            assert torch.allclose(gate @ gate.T, torch.eye(30), atol=1e-5)
+        wide = math.sqrt(6 / (30 + (30 if layer else 40)))
+        for gate in getattr(gru, f"weight_ih_l{layer}").chunk(3):
+            assert 0.95 * wide < gate.abs().max() <= wide
+        for half in ("ih", "hh"):
+            bias = getattr(gru, f"bias_{half}_l{layer}")
+            assert (bias[:30] == -1).all() and bias[30:].abs().max() < 1 / math.sqrt(30)
 
 
 def test_deferred_gradients_are_autograds():

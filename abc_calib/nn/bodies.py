@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_calib.nn.attenders.base import Attender, Memory, linear, xavier
-from abc_calib.nn.gru import run_gru
+from abc_calib.nn.gru import draw_closed, run_gru
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Dubois(nn.Module):
         d, e = shape.state, shape.embedding
         self.embed = nn.Embedding(shape.vocabulary, e)
         self.embed_target = nn.Embedding(shape.vocabulary, e)
-        self.first = nn.Parameter(torch.zeros(shape.layers, 1, d))
+        self.first = nn.Parameter(torch.empty(shape.layers, 1, d))
         self.encoder = nn.GRU(e, d, num_layers=shape.layers, batch_first=True)
         self.value = linear(d, e)
         self.dropout = nn.Dropout(shape.dropout)
@@ -129,19 +129,12 @@ class Dubois(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small embeddings, orthogonal recurrent maps, reset gates that start closed."""
-        for table in (self.embed, self.embed_target):
-            nn.init.uniform_(table.weight, -0.05, 0.05)
-        nn.init.zeros_(self.first)
-        xavier(self.value)
-        for name, parameter in [*self.encoder.named_parameters(), *self.cell.named_parameters()]:
-            if "weight_hh" in name:
-                for block in parameter.chunk(3):
-                    nn.init.orthogonal_(block)
-            elif "bias" in name:
-                nn.init.zeros_(parameter)
-                if "bias_hh" in name:
-                    nn.init.constant_(parameter.chunk(3)[0], -1.0)
+        """What the paper's code draws: small embeddings and first state, GRUs that start closed."""
+        for drawn in (self.embed.weight, self.embed_target.weight, self.first):
+            nn.init.uniform_(drawn, -0.05, 0.05)
+        xavier(self.value, self.output)
+        draw_closed(self.encoder)
+        draw_closed(self.cell)
 
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
         """As in the other body; START and END are cut off."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.nn.attenders.base import Attender, AttenderShape, Carry, Memory, linear
+from abc_calib.nn.gru import draw_closed
 
 NARROWEST = 0.27
 """Width of the Gaussian at its narrowest, in places of the source (DU, section 4)."""
@@ -205,18 +206,23 @@ class LocS(Location):
 class DuboisLocation(Attender):
     """The location attender of Dubois et al. (2020), section 4.
 
-    A GRU of its own reads the query; width, gates, steps and bias are linear in its state.
+    A GRU of its own reads the query; width, steps, gate and bias are linear in its state. The
+    paper does not say where they start. Here the gate of the reference starts open and the bias
+    off: with both half-way, the bias counts places as shares of the source and the steps undo it.
     """
 
     body = "dubois"
     hidden = 64
+    start = (0.0, 0.0, 3.0, -3.0)
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
         self.resize = linear(shape.width, self.hidden)
         self.cell = nn.GRUCell(self.hidden, self.hidden)
-        self.first = nn.Parameter(torch.zeros(1, self.hidden))
+        draw_closed(self.cell)
+        self.first = nn.Parameter(torch.empty(1, self.hidden).uniform_(-0.05, 0.05))
         self.numbers_of = linear(self.hidden, 4)
+        self.numbers_of.bias.data.copy_(torch.tensor(self.start))
 
     def prepare(self, memory: Memory, steps: int) -> Places:
         maps = self.numbers_of
