@@ -119,11 +119,9 @@ class Attender(nn.Module):
 
 
 def xavier(*layers: nn.Linear) -> None:
-    """Xavier-uniform weights and zero biases."""
+    """Xavier-uniform weights; biases stay as PyTorch draws them, as in both papers' code."""
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
 
 
 def linear(width_in: int, width_out: int, bias: bool = True) -> nn.Linear:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.init import xavier_uniform_
 
 from abc_calib.nn.attenders.base import Attender, AttenderShape, Carry, Memory, linear
 from abc_calib.nn.gru import draw_closed
@@ -72,7 +73,10 @@ class Location(Attender):
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
         self.shared = linear(shape.width, shape.width)
-        self.numbers_of = linear(shape.width, 1 + self.numbers, bias=False)
+        self.numbers_of = nn.Linear(shape.width, 1 + self.numbers, bias=False)
+        # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
+        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.numbers)]
+        self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
 
     def prepare(self, memory: Memory, steps: int) -> Places:
         maps = self.numbers_of.weight
