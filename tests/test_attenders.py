@@ -239,6 +239,18 @@ def test_the_location_attender_starts_as_a_memory_of_its_place():
     assert ((found["gate"] > 0.8) & (found["bias"] < 0.2)).all()
 
 
+@pytest.mark.parametrize(("name", "numbers"), [("one_step", 1), ("loc_s", 2), ("loc", 3)])
+def test_numbers_of_a_location_are_drawn_in_the_papers_bounds(name, numbers):
+    """Xavier's of a tensor ``(1, d, numbers)``, and of ``(1, d, 1)`` for the width."""
+    torch.manual_seed(0)
+    made = ATTENDERS[name](AttenderShape(128, 128))
+    width, others = made.numbers_of.weight[0], made.numbers_of.weight[1:]
+    assert 0.9 * math.sqrt(6 / 129) < width.abs().max() <= math.sqrt(6 / 129)
+    wide = math.sqrt(6 / (129 * numbers))
+    assert 0.9 * wide < others.abs().max() <= wide
+    assert made.shared.bias.abs().max() > 0
+
+
 @pytest.mark.parametrize("name", ["mix_one_step", "mix_one_step_pr"])
 def test_a_mixture_is_both_parts_by_its_gate(name):
     made, source = attender(name), memory()
