@@ -28,7 +28,7 @@ demo: $(DEMO)
 	@$(BIN)/abc demo
 
 test: check
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(DEV)
 	@$(BIN)/ruff check .
