@@ -117,13 +117,16 @@ class Diagnosis:
 
     ``score_variance``: of the scores of a source's places, mean over steps and problems; None
     for an attender that only moves. ``similarity``: median cosine of two states of a source.
-    ``peak``: mean largest weight of a step. ``findings``: what is wrong, and what to do.
+    ``peak``: mean largest weight of a step. ``forwards``: mean of the gate that turns a source
+    around, 1 where it is left as it is; None without one. ``findings``: what is wrong, and what
+    to do.
     """
 
     samples: int
     score_variance: float | None
     similarity: float
     peak: float
+    forwards: float | None
     findings: list[str]
 
 
@@ -159,7 +162,9 @@ def diagnose(run: Run | Path | str | None) -> Diagnosis:
             "larger --width or less --dropout"
         )
     peak = float(written.weights.amax(2)[counted].mean())
-    return Diagnosis(len(batch), variance, similarity, peak, findings)
+    gate = model.attender.forwards(memory)
+    forwards = None if gate is None else float(gate.mean())
+    return Diagnosis(len(batch), variance, similarity, peak, forwards, findings)
 
 
 def _similarity(states: torch.Tensor, mask: torch.Tensor) -> float:

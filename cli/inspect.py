@@ -104,6 +104,8 @@ def diagnose(run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = Fa
     typer.echo(f"score variance      {variance}")
     typer.echo(f"cosine of states    {found.similarity:.3f}")
     typer.echo(f"largest weight      {found.peak:.3f}")
+    if found.forwards is not None:
+        typer.echo(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
     for finding in found.findings or ["nothing is wrong with its attention"]:
         typer.echo(finding)
     console.say(f"on {found.samples} held-out problems", quiet)

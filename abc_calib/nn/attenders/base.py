@@ -95,15 +95,17 @@ class Attender(nn.Module):
         if self.directed:
             self.direction = nn.Linear(shape.width, 1)
 
-    def turned(self, x: Tensor, memory: Memory) -> Tensor:
-        """``x (b, s, e)`` forwards, backwards or between, as the gate on the summary says.
+    def forwards(self, memory: Memory) -> Tensor | None:
+        """``(b, 1)``: how far each source is read forwards, 1, or backwards, 0; None if it always
+        is. RC, equation 8: a sigmoid of slope 5 on the summary."""
+        return torch.sigmoid(5 * self.direction(memory.summary)) if self.directed else None
 
-        RC, equation 8: ``g x + (1 - g) backwards(x)`` with ``g`` a sigmoid of slope 5.
-        """
-        if not self.directed:
+    def turned(self, x: Tensor, memory: Memory) -> Tensor:
+        """``x (b, s, e)`` forwards, backwards or between: ``g x + (1 - g) backwards(x)``."""
+        gate = self.forwards(memory)
+        if gate is None:
             return x
-        gate = torch.sigmoid(5 * self.direction(memory.summary))[:, :, None]
-        return gate * x + (1 - gate) * memory.backwards(x)
+        return gate[:, :, None] * x + (1 - gate[:, :, None]) * memory.backwards(x)
 
     def prepare(self, memory: Memory, steps: int) -> Any:
         """All that ``step`` needs of the source, for at most ``steps`` steps."""

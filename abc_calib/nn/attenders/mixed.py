@@ -49,8 +49,8 @@ class Mixed(Attender):
         self.content = self.content_type(shape)
         self.mix = linear(shape.width, 1)
 
-    def turned(self, x: Tensor, memory: Memory) -> Tensor:
-        return self.location.turned(x, memory)
+    def forwards(self, memory: Memory) -> Tensor | None:
+        return self.location.forwards(memory)
 
     def prepare(self, memory: Memory, steps: int) -> Both:
         return Both(self.location.prepare(memory, steps), self.content.prepare(memory, steps))
