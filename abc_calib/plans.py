@@ -64,9 +64,8 @@ def plan_training(
     shape, training, retraining = PRESETS[preset]
     if finetune is not None:
         shape = finetune.config.model
-    if (
-        overrides.get("window") or shape.window
-    ):  # its lines are given, as a retraining's are; each row sees more
+    # the lines of a window are given, as a retraining's are; each row sees more
+    if overrides.get("window") or shape.window:
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     overrides.setdefault("length", problem.train_length)
     if isinstance(problem, TokenTask):

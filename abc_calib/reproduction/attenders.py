@@ -191,7 +191,7 @@ INTERPOLATION_NOTE = (
     "& Caragea choose models by."
 )
 DUBOIS_NOTE = (
-    "The preset small trains by the schedule of Ray Chowdhury & Caragea, for 20 passes at most; "
+    "The preset small trains by the schedule of Ray Chowdhury & Caragea, ended early; "
     "`--preset paper` has that of Dubois et al.: 50 epochs, teacher forcing in one of five "
     "batches, the model of the smallest loss."
 )

@@ -217,6 +217,7 @@ class DuboisLocation(Attender):
 
     body = "dubois"
     hidden = 64
+    #: of width, step, gate and bias, before their activations
     start = (0.0, 0.0, 3.0, -3.0)
 
     def __init__(self, shape: AttenderShape):
