@@ -64,6 +64,18 @@ def test_a_padded_row_gives_what_it_gives_alone(name):
 
 
 @pytest.mark.parametrize("name", ATTENDERS)
+def test_weights_over_the_source_read_what_weights_of_the_turned_one_read(name):
+    made, source = attender(name), memory()
+    torch.manual_seed(2)
+    weights = run(made, source, torch.randn(3, 5, D, dtype=torch.double))
+    given = made.over_source(weights, source)
+    assert torch.allclose(given.sum(2), torch.ones(3, 5, dtype=torch.double))
+    assert (given[~source.mask[:, None].expand_as(given)] == 0).all()
+    read = weights @ made.turned(source.states, source)
+    assert torch.allclose(given @ source.states, read, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ATTENDERS)
 def test_every_parameter_learns(name):
     made, source = attender(name), memory()
     queries = torch.randn(3, 4, D, dtype=torch.double, requires_grad=True)

@@ -66,8 +66,12 @@ def test_every_step_has_its_weights_and_variables(runs):
 
 def test_places_are_words_from_0_and_the_start_is_before_them(changed):
     """Without weights a step is the sigmoid of 0: half a word at a time, from START."""
-    run = changed("one_step", lambda model: model.attender.numbers_of.weight.zero_())
-    found = inspect(run, SOURCE)
+
+    def still(model):
+        model.attender.direction.bias.fill_(50.0)
+        model.attender.numbers_of.weight.zero_()
+
+    found = inspect(changed("one_step", still), SOURCE)
     steps = len(found.output)
     assert found.variables["step"] == pytest.approx([0.5] * steps)
     halves = -1 + 0.5 * np.arange(1, steps + 1)
@@ -153,6 +157,20 @@ def test_a_diagnosis_says_which_way_a_source_is_read(abc, runs, changed):
     assert "read forwards       0.000" in abc("diagnose", run.path).out
     assert diagnose(runs["content"]).forwards is None
     assert "read forwards" not in abc("diagnose", runs["content"].path).out
+
+
+def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed):
+    """An attender that steps one place at a time, from the end of the source to its start."""
+
+    def turn_around(model):
+        model.attender.direction.bias.fill_(-50.0)
+        model.attender.shared.bias.zero_()
+        model.attender.shared.weight.zero_()
+
+    found = inspect(changed("one_step", turn_around), SOURCE)
+    steps = np.diff(found.looked)
+    # half a place a step: the sigmoid of no step at all
+    assert found.looked[0] > len(found.tokens) - 3.5 and (steps <= 0).all() and steps[0] < -0.1
 
 
 def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):

@@ -264,6 +264,7 @@ def test_attention_is_counted_in_words():
         model = model_of(attender, body=body)
         with torch.no_grad():
             model.attender.numbers_of.weight.zero_()
+            model.attender.direction.bias.fill_(50.0)  # forwards
         looked = written(model, SOURCE[:1], 2).looked
         assert looked is not None and looked[0, 0] == pytest.approx(place, abs=0.01)
 

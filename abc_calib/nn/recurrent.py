@@ -103,10 +103,11 @@ class RecurrentModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part draws its own weights when it is made."""
 
-    def _over_tokens(self, weights: Tensor, input_ids: Tensor) -> Tensor:
-        """Weights ``(b, s)`` with a column for each token, those that the body cuts off too."""
+    def _over_tokens(self, weights: list[Tensor], encoded: Encoded, input_ids: Tensor) -> Tensor:
+        """Weights ``(b, t, s)`` of tokens as they were given, those that the body cuts off too."""
+        over = self.attender.over_source(torch.stack(weights, 1), encoded.memory)
         before = 1 - self.body.offset
-        return F.pad(weights, (before, input_ids.shape[1] - before - weights.shape[1]))
+        return F.pad(over, (before, input_ids.shape[1] - before - over.shape[2]))
 
     def needed_memory(self, batch: int, keys: int, steps: int) -> int:
         """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
@@ -144,7 +145,7 @@ class RecurrentModel(PreTrainedModel):
             given = read[t] if read is not None else self.body.read(tokens[:, None])[:, 0]
             states.append(loop.step(given, t))
             if output_attentions:
-                weights.append(self._over_tokens(loop.weights, input_ids))
+                weights.append(loop.weights)
             if read is None:
                 tokens = self.body.logits(states[-1].detach()).argmax(-1)
         logits = self.body.logits(torch.stack(states, 1))
@@ -152,7 +153,8 @@ class RecurrentModel(PreTrainedModel):
         if labels is not None:
             wanted = labels.masked_fill(labels.eq(self.config.pad), -100)
             loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
-        seen = (torch.stack(weights, 1)[:, None],) if output_attentions else None
+        over = self._over_tokens(weights, encoded, input_ids) if output_attentions else None
+        seen = (over[:, None],) if over is not None else None
         return Seq2SeqLMOutput(loss=loss, logits=logits, cross_attentions=seen)
 
     def shifted(self, target: Tensor) -> Tensor:
@@ -177,14 +179,15 @@ class RecurrentModel(PreTrainedModel):
             tokens = self.body.logits(state).argmax(-1).masked_fill(ended, self.config.pad)
             ids.append(tokens)
             if show:
-                weights.append(self._over_tokens(loop.weights, input_ids))
+                weights.append(loop.weights)
                 carried.append(loop.carry)
             ended |= tokens.eq(self.config.eos)
             if bool(ended.all()):
                 break
         rows = torch.stack(ids, 1)
         rows = F.pad(rows, (0, steps - rows.shape[1]), value=self.config.pad)
-        return Written(rows, torch.stack(weights, 1) if show else None, carried)
+        over = self._over_tokens(weights, encoded, input_ids) if show else None
+        return Written(rows, over, carried)
 
 
 class Loop:

@@ -107,6 +107,14 @@ class Attender(nn.Module):
             return x
         return gate[:, :, None] * x + (1 - gate[:, :, None]) * memory.backwards(x)
 
+    def over_source(self, weights: Tensor, memory: Memory) -> Tensor:
+        """``weights (b, t, s)`` of places as they were read, over the source as it was given.
+
+        A place of a turned source is ``g`` of one place and ``1 - g`` of its mirror image.
+        """
+        given = self.turned(weights.transpose(1, 2), memory).transpose(1, 2)
+        return given.masked_fill(~memory.mask[:, None], 0)
+
     def prepare(self, memory: Memory, steps: int) -> Any:
         """All that ``step`` needs of the source, for at most ``steps`` steps."""
         raise NotImplementedError
