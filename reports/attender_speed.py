@@ -27,6 +27,7 @@ from abc_calib.training import build_optimizer, optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")
+BATCHES = Path(__file__).with_name("batches.csv")
 NAMES = ["attender", "task", "batch"]
 WARM_UP = 3
 
@@ -102,7 +103,38 @@ def report(rows: pd.DataFrame) -> str:
         lines.append(
             f"| {attender} | {body} | " + " | ".join(cells.get(s, "–") for s in shapes) + " |"
         )
+    if BATCHES.exists():
+        lines += batches(pd.read_csv(BATCHES), rows)
     return "\n".join(lines) + "\n"
+
+
+def batches(trained: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
+    """What a larger batch gains: passes and seconds until done, and how long it stays right."""
+    lengths = sorted(trained["length"].unique())
+    lines = [
+        "",
+        "## Larger batches",
+        "",
+        "Made by `abc sweep reports/batches.toml --out reports/batches.csv`: whole trainings of "
+        "one_step, until development accuracy was 100 % five times or after 20 passes. Seconds are "
+        "passes times what one costs above. Passes, seconds and exact match (%) of each seed, "
+        f"{trained['n'].min():,} samples a length or more.",
+        "",
+        "| task | batch | rate | passes | CPU seconds | " + " | ".join(map(str, lengths)) + " |",
+        "| --- | ---: | ---: | ---: | ---: |" + " ---: |" * len(lengths),
+    ]
+    for (task, batch, rate), group in trained.groupby(["task", "batch", "learning_rate"]):
+        same = (costs["attender"] == "one_step") & (costs["task"] == task)
+        cost = costs[same & (costs["batch"] == batch)].iloc[0]
+        first = group[group["length"] == lengths[0]].sort_values("seed")
+        passes = (first["steps_taken"] / first["validate_every"]).round().astype(int)
+        seconds = first["steps_taken"] * cost["ms"] / 1000
+        cells = [", ".join(map(str, passes)), ", ".join(f"{second:.0f}" for second in seconds)]
+        for length in lengths:
+            seeds = group[group["length"] == length].sort_values("seed")["accuracy"]
+            cells.append(", ".join(f"{value:g}" for value in seeds.round(1)))
+        lines.append(f"| {task} | {batch} | {rate:g} | " + " | ".join(cells) + " |")
+    return lines
 
 
 if __name__ == "__main__":
