@@ -1,0 +1,97 @@
+"""Which way a model comes to read its source, and how soon: the gate of directed attenders.
+
+    python reports/direction.py [--seeds 12] [--steps 300]
+
+Trains the models of ``abc reproduce attenders-table2`` whose attender may turn the source around
+for the first steps of their schedule, a seed at a time, and writes how far the training sources
+of the last batch are read forwards (1) or backwards (0) to reports/direction.csv and
+direction.md. Rows that are there already are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from abc_calib.config import RecurrentOptions
+from abc_calib.recurrent import build_recurrent
+from abc_calib.token_data import TokenSource
+from abc_calib.training import build_optimizer, optimise
+from tasks import get_task
+
+TABLE = Path(__file__).with_suffix(".csv")
+NAMES = ["task", "attender", "seed", "steps"]
+TASKS = ("copy", "reverse_copy", "lookup", "reverse_lookup", "recopy", "inv_recopy")
+ATTENDERS = ("bi_relative", "one_step", "mono")
+
+
+def measure(name: str, attender: str, seed: int, steps: int) -> dict[str, object]:
+    """The row of one model: its gate before and after ``steps`` steps."""
+    task = get_task(name)
+    source = TokenSource(task, seed, task.train_length)
+    model = build_recurrent(RecurrentOptions(attender=attender), source.vocabulary, seed)
+    optimizer = build_optimizer(model)
+    gates = []
+    for step in range(steps + 1):
+        batch = source.training(step, 32)
+        if step in (0, steps):
+            with torch.no_grad():
+                model.eval()
+                gate = model.attender.forwards(model.encode(batch.source).memory)
+                gates.append(round(float(gate.mean()), 4))
+        model.train()
+        optimise(model, optimizer, batch, clip=5.0)
+    wanted = "backwards" if name.startswith("reverse") else "forwards"
+    right = (gates[-1] > 0.5) == (wanted == "forwards")
+    row = {"task": name, "attender": attender, "seed": seed, "steps": steps, "wanted": wanted}
+    return row | {"before": gates[0], "after": gates[1], "right": right}
+
+
+def report(rows: pd.DataFrame) -> str:
+    """A row for each task and attender: in how many seeds the gate stands the right way."""
+    lines = [
+        "# Which way a source comes to be read",
+        "",
+        f"Made by `python reports/direction.py`: the gate of {', '.join(ATTENDERS)} after the "
+        f"first {rows['steps'].max()} steps (batches of 32) of the training that "
+        "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
+        "forwards, below it where it is reversed; clear is within 0.1 of an end.",
+        "",
+        "| task | attender | seeds | right | clear | gates |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    for (task, attender), group in rows.groupby(["task", "attender"], sort=False):
+        after = group.sort_values("seed")["after"]
+        clear = int(((after < 0.1) | (after > 0.9)).sum())
+        gates = ", ".join(f"{gate:.2f}" for gate in after)
+        right = int(group["right"].sum())
+        lines.append(f"| {task} | {attender} | {len(group)} | {right} | {clear} | {gates} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--attenders", default=",".join(ATTENDERS))
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=300)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
+    done = {tuple(row[name] for name in NAMES) for row in rows}
+    for task in given.tasks.split(","):
+        for attender in given.attenders.split(","):
+            for seed in range(given.seeds):
+                if (task, attender, seed, given.steps) in done:
+                    continue
+                rows.append(measure(task, attender, seed, given.steps))
+                pd.DataFrame(rows).to_csv(TABLE, index=False)
+                print(rows[-1], flush=True)
+    TABLE.with_suffix(".md").write_text(report(pd.DataFrame(rows)))
+
+
+if __name__ == "__main__":
+    main()
