@@ -1,6 +1,6 @@
 """Which way a model comes to read its source, and how soon: the gate of directed attenders.
 
-    python reports/direction.py [--seeds 12] [--steps 300]
+    python reports/direction.py [--tasks copy,recopy] [--attenders mono] [--seeds 12]
 
 Trains the models of ``abc reproduce attenders-table2`` whose attender may turn the source around
 for the first steps of their schedule, a seed at a time, and writes how far the training sources
@@ -23,21 +23,22 @@ from abc_calib.training import build_optimizer, optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")
-NAMES = ["task", "attender", "seed", "steps"]
+NAMES = ["task", "attender", "seed"]
+STEPS = 300
 TASKS = ("copy", "reverse_copy", "lookup", "reverse_lookup", "recopy", "inv_recopy")
 ATTENDERS = ("bi_relative", "one_step", "mono")
 
 
-def measure(name: str, attender: str, seed: int, steps: int) -> dict[str, object]:
-    """The row of one model: its gate before and after ``steps`` steps."""
+def measure(name: str, attender: str, seed: int) -> dict[str, object]:
+    """The row of one model: its gate before and after the first steps."""
     task = get_task(name)
     source = TokenSource(task, seed, task.train_length)
     model = build_recurrent(RecurrentOptions(attender=attender), source.vocabulary, seed)
     optimizer = build_optimizer(model)
     gates = []
-    for step in range(steps + 1):
+    for step in range(STEPS + 1):
         batch = source.training(step, 32)
-        if step in (0, steps):
+        if step in (0, STEPS):
             with torch.no_grad():
                 model.eval()
                 gate = model.attender.forwards(model.encode(batch.source).memory)
@@ -46,17 +47,18 @@ def measure(name: str, attender: str, seed: int, steps: int) -> dict[str, object
         optimise(model, optimizer, batch, clip=5.0)
     wanted = "backwards" if name.startswith("reverse") else "forwards"
     right = (gates[-1] > 0.5) == (wanted == "forwards")
-    row = {"task": name, "attender": attender, "seed": seed, "steps": steps, "wanted": wanted}
+    row = {"task": name, "attender": attender, "seed": seed, "steps": STEPS, "wanted": wanted}
     return row | {"before": gates[0], "after": gates[1], "right": right}
 
 
 def report(rows: pd.DataFrame) -> str:
     """A row for each task and attender: in how many seeds the gate stands the right way."""
+    measured = ", ".join(rows["attender"].unique())
     lines = [
         "# Which way a source comes to be read",
         "",
-        f"Made by `python reports/direction.py`: the gate of {', '.join(ATTENDERS)} after the "
-        f"first {rows['steps'].max()} steps (batches of 32) of the training that "
+        f"Made by `python reports/direction.py`: the gate of {measured} "
+        f"after the first {STEPS} steps (batches of 32) of the training that "
         "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
         "forwards, below it where it is reversed; clear is within 0.1 of an end.",
         "",
@@ -77,7 +79,6 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--attenders", default=",".join(ATTENDERS))
     parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=300)
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = pd.read_csv(TABLE).to_dict("records") if TABLE.exists() else []
@@ -85,9 +86,9 @@ def main() -> None:
     for task in given.tasks.split(","):
         for attender in given.attenders.split(","):
             for seed in range(given.seeds):
-                if (task, attender, seed, given.steps) in done:
+                if (task, attender, seed) in done:
                     continue
-                rows.append(measure(task, attender, seed, given.steps))
+                rows.append(measure(task, attender, seed))
                 pd.DataFrame(rows).to_csv(TABLE, index=False)
                 print(rows[-1], flush=True)
     TABLE.with_suffix(".md").write_text(report(pd.DataFrame(rows)))

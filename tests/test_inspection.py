@@ -160,7 +160,7 @@ def test_a_diagnosis_says_which_way_a_source_is_read(abc, runs, changed):
 
 
 def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed):
-    """An attender that steps one place at a time, from the end of the source to its start."""
+    """An attender that steps half a place at a time, from the end of the source to its start."""
 
     def turn_around(model):
         model.attender.direction.bias.fill_(-50.0)
@@ -169,7 +169,6 @@ def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed)
 
     found = inspect(changed("one_step", turn_around), SOURCE)
     steps = np.diff(found.looked)
-    # half a place a step: the sigmoid of no step at all
     assert found.looked[0] > len(found.tokens) - 3.5 and (steps <= 0).all() and steps[0] < -0.1
 
 

@@ -153,8 +153,9 @@ class RecurrentModel(PreTrainedModel):
         if labels is not None:
             wanted = labels.masked_fill(labels.eq(self.config.pad), -100)
             loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
-        over = self._over_tokens(weights, encoded, input_ids) if output_attentions else None
-        seen = (over[:, None],) if over is not None else None
+        seen = None
+        if output_attentions:
+            seen = (self._over_tokens(weights, encoded, input_ids)[:, None],)
         return Seq2SeqLMOutput(loss=loss, logits=logits, cross_attentions=seen)
 
     def shifted(self, target: Tensor) -> Tensor:
