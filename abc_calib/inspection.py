@@ -33,7 +33,8 @@ SAMPLES = 256
 class Inspection:
     """One source: its ``tokens``, the ``output`` with its end, ``weights (t, s)`` over tokens.
 
-    ``variables``: by name, one number a step, places counted in words of the source from 0.
+    ``variables``: by name, one number a step, places counted in words of the source from 0, as
+    it was given; ``step`` goes the way that it is read.
     ``gold``: the word that each step should read, None where nothing says so.
     """
 
@@ -73,21 +74,30 @@ def inspect(run: Run | Path | str | None, source: str) -> Inspection:
     output = [vocabulary.symbols[i] for i in ids]
     assert written.weights is not None
     steps = len(output)
+    gate = model.attender.forwards(model.encode(batch.source).memory)
     return Inspection(
         source=source,
         tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
         output=output,
         correct=ids == batch.target[0].tolist(),
         weights=written.weights[0, :steps].double().numpy(),
-        variables=_variables(written.carried[:steps], batch.source.shape[1], model.body.offset),
+        variables=_variables(
+            written.carried[:steps],
+            tokens=batch.source.shape[1],
+            offset=model.body.offset,
+            forwards=1.0 if gate is None else float(gate),
+        ),
         gold=_gold(task, source),
     )
 
 
 def _variables(
-    carried: Sequence[dict[str, torch.Tensor]], tokens: int, offset: int
+    carried: Sequence[dict[str, torch.Tensor]], tokens: int, offset: int, forwards: float
 ) -> dict[str, list[float]]:
-    """The attender's numbers by name; places and widths in words, not in shares of the source."""
+    """The attender's numbers by name; places and widths in words, not in shares of the source.
+
+    A place of a turned source is ``forwards`` of one place and the rest of its mirror image.
+    """
     size = tokens - 2 + 2 * offset  # places that the attender sees
     found: dict[str, list[float]] = {}
     for name in VARIABLES:
@@ -95,7 +105,8 @@ def _variables(
             continue
         values = [float(carry[name][0, 0]) for carry in carried]
         if name in ("centre", "reference"):
-            values = [value * max(1, size - 1) - offset for value in values]
+            given = [forwards * value + (1 - forwards) * (1 - value) for value in values]
+            values = [value * max(1, size - 1) - offset for value in given]
         elif name == "width":
             values = [value * max(1, size - 1) for value in values]
         found[name] = values

@@ -70,7 +70,7 @@ def steps_table(found: Any) -> Any:
         show_edge=False,
         pad_edge=False,
         collapse_padding=True,
-        caption="places in words of the source, from 0",
+        caption="places in words of the source, from 0; a step goes the way it is read",
         caption_justify="left",
     )
     names = ["t", "writes", "looks at", *(["gold"] if found.gold else []), *found.variables]

@@ -170,6 +170,8 @@ def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed)
     found = inspect(changed("one_step", turn_around), SOURCE)
     steps = np.diff(found.looked)
     assert found.looked[0] > len(found.tokens) - 3.5 and (steps <= 0).all() and steps[0] < -0.1
+    moved = np.cumsum(found.variables["step"])
+    assert found.variables["centre"] == pytest.approx(len(found.tokens) - 2 - moved, abs=1e-3)
 
 
 def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):
