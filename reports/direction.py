@@ -65,7 +65,8 @@ def report(rows: pd.DataFrame) -> str:
         "| task | attender | seeds | right | clear | gates |",
         "| --- | --- | ---: | ---: | ---: | --- |",
     ]
-    for (task, attender), group in rows.groupby(["task", "attender"], sort=False):
+    by_task = rows.sort_values("task", key=lambda tasks: pd.factorize(tasks)[0], kind="stable")
+    for (task, attender), group in by_task.groupby(["task", "attender"], sort=False):
         after = group.sort_values("seed")["after"]
         clear = int(((after < 0.1) | (after > 0.9)).sum())
         gates = ", ".join(f"{gate:.2f}" for gate in after)
