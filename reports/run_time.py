@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=HERE / "reproduction")
     parser.add_argument("--out", type=Path, default=HERE)
     options = parser.parse_args()
-    table = summary([*options.results.glob("*-seeds.csv"), HERE / "batches.csv"])
+    sweeps = [HERE / "batches.csv", HERE / "paper_schedule.csv"]
+    table = summary([*options.results.glob("*-seeds.csv"), *sweeps])
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "run_time.md").write_text(page(table))
     print(table.to_string(index=False))
