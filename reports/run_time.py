@@ -73,7 +73,8 @@ def page(table: pd.DataFrame) -> str:
         "what is missing; and because trainings end when nothing is left to learn, or nothing is "
         "learned any more. Recurrent models have the preset `small`, the same for all attenders of "
         "a table: at most 20 passes (the papers: 100 and 50, `--preset paper`), an end after five "
-        "validations without a mistake, and another when the rate has been halved three times.",
+        "validations without a mistake, and another when the rate has been halved three times. "
+        "`paper_schedule` is four of them again on the papers' schedule.",
         "",
         "| target | trainings | ended early | hours of training | longest training (minutes) "
         "| hours of tests |",
