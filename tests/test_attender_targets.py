@@ -20,10 +20,11 @@ from tasks import TASKS
 EXTRA = ["key", "preset", "batch", "steps", "steps_taken", "train_seconds"]
 
 
-def results(row, task, values, *, measure="accuracy", seed=0, n=2000):
+def results(row, task, values, *, measure="accuracy", seed=0, n=2000, held_out=100.0):
     """Rows as a sweep gives them: ``values`` by length."""
     about = {"stage": "vanilla", "task": task, "row": row, "seed": seed, "n": n, "preset": "small"}
     about |= {"key": f"{task}-{row}-{seed}", "batch": 32, "steps": 100, "steps_taken": 50 + seed}
+    about |= {"held_out": held_out}
     rows = [
         {**about, "train_seconds": 1800.0, "length": length, measure: value}
         for length, value in values.items()
@@ -94,12 +95,12 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
         assert [entry.seed for entry in found] == sorted(entry.seed for entry in found)
         assert {entry.task for entry in found} <= set(TITLES)
     assert {name: len(found) for name, found in entries.items()} == {
-        "attenders-table2": 48 + 2 * 4 * 6,
+        "attenders-table2": 48 + 4 * 4 * 6,
         "attenders-table3": 6,
-        "attenders-table4": 32 + 2 * 6,
+        "attenders-table4": 32 + 4 * 6,
         "attenders-table7": 96,
-        "attenders-table9": 48 + 2 * 4 * 6,
-        "attenders-abc": 2 * 3 * 4 + 3 * (1 + 4 * 3) + 5,
+        "attenders-table9": 48 + 4 * 4 * 6,
+        "attenders-abc": 2 * 5 * 4 + 3 * (1 + 4 * 5) + 5,
         "location-table3": 18,
         "location-figure6": 2,
         "location-figure8": 4,
@@ -162,14 +163,28 @@ def test_cells_are_medians_and_worst_seeds_beside_the_paper():
     text = made.markdown
     assert "| Lookup | MonoAttn | 3 | 100 / 100 (100) = | 98.5 / 98.5 (98) = | 90 / 80 " in text
     assert "40 / 40 (100) ≠" in text and "Relative at 100 (40 against 100)" in text
-    assert "Of 4 cells that the paper has at 100, 3 are at 100 here." in text
-    assert "- copy relative: 1 of 3 seeds" in text and "- lookup mono" not in text
+    assert "Of 4 cells that the paper has at 100, 3 are at 100 here and 0 within a point" in text
+    assert "- copy relative: 1 of 5 seeds" in text and "- lookup mono: 3 of 5 seeds" in text
     assert "50 to 52 taken; 4 models trained in 2.0 hours" in text
     assert made.latex.count(r"\toprule") == 2 and set(made.figures) == {
         "attenders-table2-copy", "attenders-table2-lookup",
     }  # fmt: skip
     first = make_report(get_target("attenders-table2"), pd.concat(parts), 1)
-    assert "- copy relative" not in first.markdown
+    assert "- copy relative" not in first.markdown and "- lookup mono" not in first.markdown
+
+
+def test_cells_that_the_paper_has_at_100_are_counted_again_over_the_seeds_that_interpolate():
+    parts = [
+        results("one_step", "copy", {15: low, 30: 99.0, 100: 0.0}, seed=seed, held_out=learned)
+        for seed, (low, learned) in enumerate([(10.0, 99.8), (10.0, 99.8), (100.0, 99.9)])
+    ]
+    notes = make_report(get_target("attenders-table2"), pd.concat(parts)).notes
+    assert [one for one in notes if " at 100 here and 1 within a point, over " in one] == [
+        "Of 3 cells that the paper has at 100, 0 are at 100 here and 1 within a point, over all "
+        "seeds.",
+        "Of 3 cells that the paper has at 100, 1 are at 100 here and 1 within a point, over the "
+        "seeds that interpolate, at 99.9 % of the held-out problems of their training.",
+    ]
 
 
 def test_of_distances_the_largest_is_the_worst():

@@ -22,6 +22,7 @@ from abc_calib.reproduction.attenders import (
 )
 from abc_calib.reproduction.cells import AGREES, BETTER, DIFFERS, MARKS, missing, shown
 from abc_calib.reproduction.report import Report, Table, failures
+from abc_calib.training import INTERPOLATED
 from tasks import get_task
 
 
@@ -147,6 +148,7 @@ def attenders_report(target: Attenders, results: pd.DataFrame, seeds: int | None
         notes=[
             _how_to_read(target),
             *_verdicts(found),
+            *_perfect(target, results),
             *_schedule(results),
             *target.notes,
         ],
@@ -199,7 +201,7 @@ def _how_to_read(target: Attenders) -> str:
 
 
 def _verdicts(found: Sequence[AttenderCell]) -> list[str]:
-    """How many cells agree, which do not, and how the paper's perfect cells fared."""
+    """How many cells agree, and which do not."""
     judged = [one for one in found if one.verdict]
     if not judged:
         return ["Nothing is measured yet that the paper has a number for."]
@@ -212,12 +214,28 @@ def _verdicts(found: Sequence[AttenderCell]) -> list[str]:
         for one in judged
         if one.verdict == DIFFERS
     ]
-    lines += [f"Disagreement: {'; '.join(off)}."] if off else []
-    perfect = [one for one in judged if one.measure == "accuracy" and one.paper == 100]
-    if perfect:
-        ours = sum(one.median == 100 for one in perfect)
-        lines.append(f"Of {len(perfect)} cells that the paper has at 100, {ours} are at 100 here.")
-    return lines
+    return [*lines, f"Disagreement: {'; '.join(off)}."] if off else lines
+
+
+def _perfect(target: Attenders, results: pd.DataFrame) -> Iterator[str]:
+    """How the cells fare that the paper has at 100: over all seeds, and over those that learned."""
+    of = {
+        "all seeds": results,
+        f"the seeds that interpolate, at {100 * INTERPOLATED:g} % of the held-out problems of "
+        "their training": results[results["held_out"] >= 100 * INTERPOLATED],
+    }
+    for seeds, rows in of.items():
+        ours = [
+            one.median
+            for one in attender_cells(target, rows)
+            if (one.measure, one.paper) == ("accuracy", 100) and one.median is not None
+        ]
+        if ours:
+            yield (
+                f"Of {len(ours)} cells that the paper has at 100, {ours.count(100)} are at 100 "
+                f"here and {sum(99 <= median < 100 for median in ours)} within a point, over "
+                f"{seeds}."
+            )
 
 
 def _schedule(results: pd.DataFrame) -> list[str]:
