@@ -5,7 +5,8 @@
 Trains the models of ``abc reproduce attenders-table2`` whose attender may turn the source around
 for the first steps of their schedule, a seed at a time, and writes how far the training sources
 of the last batch are read forwards (1) or backwards (0) to reports/direction.csv and
-direction.md. Rows that are there already are kept.
+direction.md; beside it how far held-out sources are at the end of the whole training, where the
+folder of jobs has the model. Rows that are there already are kept.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ import pandas as pd
 import torch
 
 from abc_calib.config import RecurrentOptions
+from abc_calib.inspection import diagnose
 from abc_calib.recurrent import build_recurrent
+from abc_calib.reproduction.attenders import ATTENDER_TARGETS
+from abc_calib.reproduction.cells import shown
+from abc_calib.sweeps import jobs_root
 from abc_calib.token_data import TokenSource
 from abc_calib.training import build_optimizer, optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")
 NAMES = ["task", "attender", "seed"]
+COLUMNS = ["steps", "wanted", "before", "after", "right", "end", "held_out"]
 STEPS = 300
 TASKS = ("copy", "reverse_copy", "lookup", "reverse_lookup", "recopy", "inv_recopy")
 ATTENDERS = ("bi_relative", "one_step", "mono")
@@ -51,6 +57,17 @@ def measure(name: str, attender: str, seed: int) -> dict[str, object]:
     return row | {"before": gates[0], "after": gates[1], "right": right}
 
 
+def ends(known: set[tuple[object, ...]]) -> pd.DataFrame:
+    """How the trained models of table 2 that are kept here read, and solve, held-out problems."""
+    rows = []
+    for entry in ATTENDER_TARGETS["attenders-table2"].entries():
+        place = (entry.task, entry.row, entry.seed)
+        run = entry.job.run(jobs_root()) if entry.row in ATTENDERS and place not in known else None
+        if run and run.result:
+            rows.append((*place, diagnose(run).forwards, run.result["validation_accuracy"]))
+    return pd.DataFrame(rows, columns=[*NAMES, "end", "held_out"]).set_index(NAMES).round(4)
+
+
 def report(rows: pd.DataFrame) -> str:
     """A row for each task and attender: in how many seeds the gate stands the right way."""
     measured = ", ".join(rows["attender"].unique())
@@ -60,18 +77,28 @@ def report(rows: pd.DataFrame) -> str:
         f"Made by `python reports/direction.py`: the gate of {measured} "
         f"after the first {STEPS} steps (batches of 32) of the training that "
         "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
-        "forwards, below it where it is reversed; clear is within 0.1 of an end.",
+        "forwards, below it where it is reversed; clear is within 0.1 of an end. The last column "
+        "is the gate of the trained model, for the seeds of the table, and in brackets how many "
+        "percent of its held-out problems are right, each token given the true ones before it.",
         "",
-        "| task | attender | seeds | right | clear | gates |",
-        "| --- | --- | ---: | ---: | ---: | --- |",
+        f"| task | attender | seeds | right | clear | after {STEPS} steps | at the end |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |",
     ]
     by_task = rows.sort_values("task", key=lambda tasks: pd.factorize(tasks)[0], kind="stable")
     for (task, attender), group in by_task.groupby(["task", "attender"], sort=False):
-        after = group.sort_values("seed")["after"]
+        group = group.sort_values("seed")
+        after = group["after"]
         clear = int(((after < 0.1) | (after > 0.9)).sum())
         gates = ", ".join(f"{gate:.2f}" for gate in after)
         right = int(group["right"].sum())
-        lines.append(f"| {task} | {attender} | {len(group)} | {right} | {clear} | {gates} |")
+        trained = group.dropna(subset=["end"])
+        end = ", ".join(
+            f"{gate:.2f} ({shown(solved)})"
+            for gate, solved in zip(trained["end"], trained["held_out"], strict=True)
+        )
+        lines.append(
+            f"| {task} | {attender} | {len(group)} | {right} | {clear} | {gates} | {end} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -92,7 +119,10 @@ def main() -> None:
                 rows.append(measure(task, attender, seed))
                 pd.DataFrame(rows).to_csv(TABLE, index=False)
                 print(rows[-1], flush=True)
-    TABLE.with_suffix(".md").write_text(report(pd.DataFrame(rows)))
+    table = pd.DataFrame(rows).set_index(NAMES).reindex(columns=COLUMNS)
+    table.update(ends(set(table["end"].dropna().index)))
+    table.reset_index().to_csv(TABLE, index=False)
+    TABLE.with_suffix(".md").write_text(report(table.reset_index()))
 
 
 if __name__ == "__main__":
