@@ -71,7 +71,7 @@ def calibrate(
     from abc_calib.config import PRESETS
     from abc_calib.runs import Run
 
-    console.set_threads(threads)
+    console.set_threads(threads, training=True)
     opened = Run.open(run)
     total = steps or PRESETS[opened.config.preset][2].steps
     given: dict[str, Any] = {
@@ -129,7 +129,7 @@ def retrain(
     from abc_calib import stages
     from abc_calib.runs import Run
 
-    console.set_threads(threads)
+    console.set_threads(threads, training=True)
     opened = Run.open(run)
     with console.training_progress("retraining", opened.config.train.steps, quiet) as on_step:
         made = stages.retrain(opened, device=device, on_step=on_step)

@@ -41,7 +41,7 @@ def certify(
     """
     from abc_calib.errors import UsageError
 
-    console.set_threads(threads)
+    console.set_threads(threads, training=repair or task is not None)
     if not minutes > 0:
         raise UsageError(f"--minutes {minutes:g} is not possible: give more than 0")
     if sum([verify, repair, task is not None]) > 1 or (task and run):

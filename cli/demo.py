@@ -40,7 +40,7 @@ def demo(
     from abc_calib.errors import UsageError
     from abc_calib.reporting import accuracy_table
 
-    console.set_threads(threads)
+    console.set_threads(threads, training=True)
     if samples is not None and samples < 1:
         raise UsageError(f"--samples {samples} is not possible: give 1 or more")
     wanted = parse_lengths(lengths, 1) if lengths else None

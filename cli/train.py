@@ -190,7 +190,7 @@ def train(
     from abc_calib.plans import plan_training
     from abc_calib.runs import Run
 
-    console.set_threads(threads)
+    console.set_threads(threads, training=True)
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     overrides = {

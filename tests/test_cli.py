@@ -353,6 +353,19 @@ def test_quiet_says_nothing(tiny, abc):
         assert "--json" in words or said.out == ""
 
 
+def test_training_takes_one_thread_unless_told_and_evaluation_what_torch_takes(abc, runs_root):
+    before = torch.get_num_threads()
+    try:
+        used = []
+        for words in (QUICK, (*QUICK, "--threads", 2), ("eval", "--lengths", 1, "--samples", 5)):
+            torch.set_num_threads(3)
+            assert abc(*words).code == 0
+            used.append(torch.get_num_threads())
+        assert used == [1, 2, 3]
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch):
     """Ctrl-C of a real process; the command it names leads to the weights of an uninterrupted run.
 
@@ -361,7 +374,7 @@ def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "my [red] runs"
     monkeypatch.setenv("ABC_RUNS", str(root))
-    words = [str(word) for word in (*QUICK, "--steps", 400, "--threads", 1)]
+    words = [str(word) for word in (*QUICK, "--steps", 400)]
     whole = abc(*words, "--out", tmp_path / "whole", "--json").json()
     with subprocess.Popen([*START, *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -377,7 +390,7 @@ def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch
     assert "has not finished training: continue with abc train --resume" in abc("eval").error(1)
     command = shlex.split(line.split("Go on with: ")[1])
     assert command == ["abc", "train", "--resume", str(run)]
-    said = abc(*command[1:], "--threads", 1)
+    said = abc(*command[1:])
     assert said.code == 0
     assert f"{run}: " in said.err and " after 400 steps" in said.err
     one, two = (load_file(p / "model" / "model.safetensors") for p in (run, Path(whole["run"])))
