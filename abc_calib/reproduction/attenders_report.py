@@ -140,6 +140,7 @@ def attenders_report(target: Attenders, results: pd.DataFrame, seeds: int | None
         (task, row): seeds or seeds_of(task, row) for task in target.tasks for row in target.rows
     }
     first = [one for one in found if (one.task, one.row) in wanted]
+    learned = attender_cells(target, results[results["held_out"] >= 100 * INTERPOLATED])
     return Report(
         name=target.name,
         title=target.title,
@@ -148,7 +149,7 @@ def attenders_report(target: Attenders, results: pd.DataFrame, seeds: int | None
         notes=[
             _how_to_read(target),
             *_verdicts(found),
-            *_perfect(target, results),
+            *_perfect(found, learned),
             *_schedule(results),
             *target.notes,
         ],
@@ -217,19 +218,16 @@ def _verdicts(found: Sequence[AttenderCell]) -> list[str]:
     return [*lines, f"Disagreement: {'; '.join(off)}."] if off else lines
 
 
-def _perfect(target: Attenders, results: pd.DataFrame) -> Iterator[str]:
+def _perfect(found: Sequence[AttenderCell], learned: Sequence[AttenderCell]) -> Iterator[str]:
     """How the cells fare that the paper has at 100: over all seeds, and over those that learned."""
     of = {
-        "all seeds": results,
+        "all seeds": found,
         f"the seeds that interpolate, at {100 * INTERPOLATED:g} % of the held-out problems of "
-        "their training": results[results["held_out"] >= 100 * INTERPOLATED],
+        "their training": learned,
     }
-    for seeds, rows in of.items():
-        ours = [
-            one.median
-            for one in attender_cells(target, rows)
-            if (one.measure, one.paper) == ("accuracy", 100) and one.median is not None
-        ]
+    for seeds, cells in of.items():
+        perfect = [one for one in cells if (one.measure, one.paper) == ("accuracy", 100)]
+        ours = [one.median for one in perfect if one.median is not None]
         if ours:
             yield (
                 f"Of {len(ours)} cells that the paper has at 100, {ours.count(100)} are at 100 "
