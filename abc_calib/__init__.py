@@ -18,23 +18,23 @@ from typing import Any
 from abc_calib.version import __version__
 
 _HOMES = {
-    "AbcConfig": "abc_calib.nn.transformer",
+    "AbcConfig": "abc_calib.nn.transformer.model",
     "AbcError": "abc_calib.errors",
-    "AbcTransformer": "abc_calib.nn.transformer",
+    "AbcTransformer": "abc_calib.nn.transformer.model",
     "Line": "abc_calib.calibration",
     "LineBias": "abc_calib.calibration",
-    "Run": "abc_calib.runs",
+    "Run": "abc_calib.runs.run",
     "UsageError": "abc_calib.errors",
     "calibrate": "abc_calib.stages",
     "certify": "abc_calib.certification.decide",
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",
-    "predict": "abc_calib.prediction",
+    "predict": "abc_calib.evaluation.predict",
     "resume": "abc_calib.stages",
     "repair": "abc_calib.certification.repair",
     "retrain": "abc_calib.stages",
-    "stress": "abc_calib.robustness",
+    "stress": "abc_calib.evaluation.stress",
     "train": "abc_calib.stages",
     "verify": "abc_calib.certification.verify",
 }

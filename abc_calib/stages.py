@@ -13,20 +13,20 @@ from typing import Any
 
 import pandas as pd
 
-from abc_calib.calibration.check import Check
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
-from abc_calib.calibration.window import window_bias
+from abc_calib.calibration.trial import Check
 from abc_calib.config import (
     RunConfig,
 )
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import Row
-from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.models import build_model
-from abc_calib.plans import plan_calibration, plan_training
-from abc_calib.runs import Run, write_atomically, write_text
-from abc_calib.training import Callback, Trainer, resolve_device
+from abc_calib.evaluation.exact import Row
+from abc_calib.evaluation.exact import evaluate as exact_match_rows
+from abc_calib.nn.build import build_model
+from abc_calib.nn.window import window_bias
+from abc_calib.runs.run import Run, write_atomically, write_text
+from abc_calib.training.plan import plan_calibration, plan_training
+from abc_calib.training.trainer import Callback, Trainer, resolve_device
 
 
 def _ignore(*_: Any) -> None:

@@ -73,7 +73,7 @@ def _decide(
     from abc_calib.certification.repair import repair as repaired
     from abc_calib.certification.verify import verify as verified
     from abc_calib.errors import AbcError
-    from abc_calib.runs import Run
+    from abc_calib.runs.run import Run
 
     opened = Run.open(name)
     if repair:

@@ -34,11 +34,11 @@ def demo(
 
     Example: **abc demo multiplication --seed 1**
     """
-    from abc_calib import demo as job
     from abc_calib import stages
     from abc_calib.config import PRESETS
     from abc_calib.errors import UsageError
     from abc_calib.reporting import accuracy_table
+    from abc_calib.reproduction import demo as job
 
     console.set_threads(threads, training=True)
     if samples is not None and samples < 1:

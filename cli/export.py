@@ -32,10 +32,10 @@ def export(
 
     Example: **abc export rpe --skip --figure rpe.pdf**
     """
-    from abc_calib.calibration.lines import SITES
     from abc_calib.calibration.relative import relative_tables, write_tables
     from abc_calib.errors import UsageError
-    from abc_calib.runs import Run
+    from abc_calib.geometry.lines import SITES
+    from abc_calib.runs.run import Run
 
     if form != "rpe":
         raise UsageError(f"unknown form {form!r}: choose rpe")

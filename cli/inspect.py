@@ -26,8 +26,8 @@ def inspect(
 
     Example: **abc inspect --input "010 t3 t4 ."**
     """
-    from abc_calib import inspection
     from abc_calib.errors import UsageError
+    from abc_calib.evaluation import inspect as inspection
     from abc_calib.reporting.steps import draw_steps
 
     if source is None:
@@ -93,7 +93,7 @@ def diagnose(run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = Fa
     """
     from dataclasses import asdict
 
-    from abc_calib import inspection
+    from abc_calib.evaluation import inspect as inspection
 
     opened = inspection.opened(run)
     found = inspection.diagnose(opened)

@@ -25,7 +25,7 @@ def predict(
 
     Example: **abc predict "999999999999+1"**
     """
-    from abc_calib import prediction
+    from abc_calib.evaluation import predict as prediction
 
     console.set_threads(threads)
     found = prediction.predict(run, problem, device=device, show=show)

@@ -17,7 +17,7 @@ def runs(as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from abc_calib.errors import AbcError
-    from abc_calib.runs import list_runs, runs_root
+    from abc_calib.runs.run import list_runs, runs_root
 
     rows: list[dict[str, Any]] = []
     for run in list_runs():

@@ -33,9 +33,9 @@ def stress(
     """
     import json
 
-    from abc_calib.robustness import smallest
-    from abc_calib.robustness import stress as run_stress
-    from abc_calib.runs import Run, write_text
+    from abc_calib.evaluation.stress import smallest
+    from abc_calib.evaluation.stress import stress as run_stress
+    from abc_calib.runs.run import Run, write_text
     from cli.evaluate import parse_lengths
 
     console.set_threads(threads)

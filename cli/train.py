@@ -187,8 +187,8 @@ def train(
     """
     from abc_calib import stages
     from abc_calib.errors import UsageError
-    from abc_calib.plans import plan_training
-    from abc_calib.runs import Run
+    from abc_calib.runs.run import Run
+    from abc_calib.training.plan import plan_training
 
     console.set_threads(threads, training=True)
     if (task is None) == (resume is None):

@@ -20,10 +20,10 @@ import pandas as pd
 import torch
 
 from abc_calib.config import RecurrentOptions
-from abc_calib.nn.attenders import ATTENDERS
-from abc_calib.recurrent import build_recurrent
-from abc_calib.token_data import TokenSource
-from abc_calib.training import build_optimizer, optimise
+from abc_calib.data.tokens import TokenSource
+from abc_calib.nn.recurrent.attenders import ATTENDERS
+from abc_calib.training.recipes import build_recurrent
+from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")

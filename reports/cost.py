@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullLocator
 
 import abc_calib as abc
-from abc_calib.evaluation import exact_matches, greedy_matches
+from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import COLUMN_WIDTH, new_figure, styled
 

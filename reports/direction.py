@@ -18,13 +18,13 @@ import pandas as pd
 import torch
 
 from abc_calib.config import RecurrentOptions
-from abc_calib.inspection import diagnose
-from abc_calib.recurrent import build_recurrent
+from abc_calib.data.tokens import TokenSource
+from abc_calib.evaluation.inspect import diagnose
 from abc_calib.reproduction.attenders import ATTENDER_TARGETS
 from abc_calib.reproduction.cells import shown
 from abc_calib.sweeps import jobs_root
-from abc_calib.token_data import TokenSource
-from abc_calib.training import build_optimizer, optimise
+from abc_calib.training.recipes import build_recurrent
+from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")

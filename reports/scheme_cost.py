@@ -19,13 +19,13 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from abc_calib.calibration.window import window_bias
 from abc_calib.config import PRESETS
-from abc_calib.data import Format, Source
-from abc_calib.evaluation import exact_matches
-from abc_calib.models import build_model
+from abc_calib.data.digits import Format, Source
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
-from abc_calib.training import build_optimizer, optimise
+from abc_calib.nn.window import window_bias
+from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
 
 DIGITS = 50

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 import abc_calib as abc
-from abc_calib.runs import runs_root
+from abc_calib.runs.run import runs_root
 
 HERE = Path(__file__).parent
 ROWS = HERE / "verdicts.csv"

@@ -16,12 +16,12 @@ import torch
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
-from abc_calib.calibration.lines import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.config import ModelOptions, RunConfig, TrainOptions
-from abc_calib.data import Format, Source
-from abc_calib.models import build_model
-from abc_calib.nn.transformer import AbcConfig, AbcTransformer
-from abc_calib.vocabulary import Vocabulary
+from abc_calib.data.digits import Format, Source
+from abc_calib.data.vocabulary import Vocabulary
+from abc_calib.geometry.lines import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
 from cli import console
 from cli.main import app
 from tasks import get_task

@@ -8,16 +8,16 @@ import torch
 from conftest import VANILLA
 
 from abc_calib import stages
-from abc_calib.calibration import nnls
 from abc_calib.calibration.capture import Captured
 from abc_calib.calibration.choice import sinks
-from abc_calib.calibration.lines import CORNER, Line, LineBias
+from abc_calib.calibration.fits import nnls
+from abc_calib.calibration.fits.segment_mean import segment_mean_lines
 from abc_calib.calibration.pipeline import calibrate
-from abc_calib.calibration.segment_mean import segment_mean_lines
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import CORNER, Line, LineBias
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.runs import Run
+from abc_calib.runs.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from abc_calib.nn.attenders import ATTENDERS
+from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import attenders_paper as paper
 from abc_calib.reproduction import get_target, load_results, make_report, write_report
 from abc_calib.reproduction.attenders import ATTENDER_TARGETS, LABELS, MEASURES, TITLES

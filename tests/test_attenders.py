@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from abc_calib.errors import UsageError
-from abc_calib.nn.attenders import ATTENDERS, AttenderShape, Memory, attender_type
-from abc_calib.nn.attenders.location import leaky_clamp, softstair
-from abc_calib.nn.deferred import GruSteps, Product
-from abc_calib.nn.gru import draw_closed, run_gru
+from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory, attender_type
+from abc_calib.nn.recurrent.attenders.location import leaky_clamp, softstair
+from abc_calib.nn.recurrent.deferred import GruSteps, Product
+from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 D, HEAD = 6, 10
 LENGTHS = (7, 3, 5)

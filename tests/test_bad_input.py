@@ -13,9 +13,12 @@ import torch
 from conftest import CALIBRATED, VANILLA, change_json
 from safetensors.torch import load_file, save_file
 
-from abc_calib import evaluation, memory, runs, stages
-from abc_calib.calibration.lines import Line, LineBias
-from abc_calib.nn.transformer import AbcConfig
+from abc_calib import stages
+from abc_calib.evaluation import exact as evaluation
+from abc_calib.evaluation import memory
+from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.nn.transformer.model import AbcConfig
+from abc_calib.runs import run as runs
 
 QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
 

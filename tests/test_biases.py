@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_calib.calibration.lines import CORNER, DIRECTIONS, SITES, Line
-from abc_calib.nn.attention import Attention, is_single
+from abc_calib.geometry.lines import CORNER, DIRECTIONS, SITES, Line
 from abc_calib.nn.biases import CLOSED, Frame, LayerBias
 from abc_calib.nn.positions import build_scheme
-from abc_calib.nn.transformer import alike, delimiter_positions
+from abc_calib.nn.transformer.attention import Attention, is_single
+from abc_calib.nn.transformer.model import alike, delimiter_positions
 
 SEEDS = st.integers(0, 2**32)
 

@@ -7,14 +7,14 @@ import torch
 from transformers import EncoderDecoderCache
 from transformers.cache_utils import DynamicCache
 
-from abc_calib import evaluation
-from abc_calib.calibration.lines import Line, LineBias
-from abc_calib.calibration.window import window_bias
 from abc_calib.config import ModelOptions
-from abc_calib.data import Batch, Format, Source
-from abc_calib.evaluation import greedy_decode
-from abc_calib.models import build_model
-from abc_calib.nn.cache import Window, WindowLayer, left_out
+from abc_calib.data.digits import Batch, Format, Source
+from abc_calib.evaluation import exact as evaluation
+from abc_calib.evaluation.exact import greedy_decode
+from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.nn.transformer.cache import Window, WindowLayer, left_out
+from abc_calib.nn.window import window_bias
 from tasks import get_task
 from tests.test_certification import random_lines
 

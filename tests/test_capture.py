@@ -12,8 +12,8 @@ from abc_calib.calibration.capture import (
     correct_samples,
     same_shape,
 )
-from abc_calib.data import Batch
-from abc_calib.evaluation import greedy_matches
+from abc_calib.data.digits import Batch
+from abc_calib.evaluation.exact import greedy_matches
 
 
 @pytest.fixture

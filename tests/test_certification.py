@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from abc_calib.calibration.lines import Line, LineBias
-from abc_calib.calibration.window import window_bias
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import certify, every_problem
 from abc_calib.certification.network import Network
@@ -21,12 +19,14 @@ from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
 from abc_calib.config import ModelOptions
-from abc_calib.data import Format, Source
+from abc_calib.data.digits import Format, Source
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import exact_matches
-from abc_calib.models import build_model
-from abc_calib.prediction import predict
-from abc_calib.runs import Run
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.evaluation.predict import predict
+from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.nn.window import window_bias
+from abc_calib.runs.run import Run
 from tasks import Problems, get_task
 
 ROOM = 3_000_000

@@ -20,8 +20,9 @@ from rich.console import Console
 from safetensors.torch import load_file
 from typer.main import get_command
 
-from abc_calib import prediction, stages
-from abc_calib.calibration.lines import LineBias
+from abc_calib import stages
+from abc_calib.evaluation import predict as prediction
+from abc_calib.geometry.lines import LineBias
 from cli import console
 from cli.main import app
 from tasks import TASKS

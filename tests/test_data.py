@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_calib.data import Batch, Format, Source, Split
+from abc_calib.data.digits import Batch, Format, Source, Split
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
-from abc_calib.vocabulary import Vocabulary
 from tasks import ARITHMETIC, Digits, get_task
 
 

@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 from conftest import Runs
 
-from abc_calib import demo, stages
-from abc_calib.calibration import check
+from abc_calib import stages
+from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
-from abc_calib.demo import compare, demo_lengths, demo_samples, worked_example
 from abc_calib.errors import AbcError
-from abc_calib.runs import Run
+from abc_calib.reproduction import demo
+from abc_calib.reproduction.demo import compare, demo_lengths, demo_samples, worked_example
+from abc_calib.runs.run import Run
 from tasks import TASKS, Successor
 
 

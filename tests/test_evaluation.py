@@ -9,16 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_calib import decoding, evaluation
-from abc_calib.data import Batch, default_samples
-from abc_calib.decoding import greedy_decode
+from abc_calib.data.digits import Batch, default_samples
 from abc_calib.errors import UsageError
-from abc_calib.evaluation import (
+from abc_calib.evaluation import decoding
+from abc_calib.evaluation import exact as evaluation
+from abc_calib.evaluation.decoding import greedy_decode
+from abc_calib.evaluation.exact import (
     evaluate,
     exact_matches,
     greedy_matches,
 )
-from abc_calib.metrics import wilson_interval
+from abc_calib.evaluation.metrics import wilson_interval
 
 # One pass against greedy decoding
 

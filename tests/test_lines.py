@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from abc_calib.calibration.lines import (
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.geometry.lines import (
     CORNER,
     DIRECTIONS,
     SITES,
@@ -19,7 +20,6 @@ from abc_calib.calibration.lines import (
     LineBias,
     corner_key,
 )
-from abc_calib.errors import AbcError, UsageError
 
 PLACES = st.integers(CORNER, 3), st.integers(-40, 40), st.floats(-50, 0, allow_nan=False)
 LINES = st.one_of(

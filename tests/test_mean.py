@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from abc_calib.calibration import extend_bias
-from abc_calib.calibration.lines import CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.calibration.mean import dense_bias, line_means, mean_lines
+from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.nn.biases import CLOSED, Frame, LayerBias
 
 DELTA = {"diag": 1, "anti": -1, "vert": 0}

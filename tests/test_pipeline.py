@@ -8,15 +8,16 @@ import pytest
 import torch
 from conftest import CALIBRATED, VANILLA
 
-from abc_calib.calibration import check, choice, pipeline
-from abc_calib.calibration.check import Check, carries_over, choose
-from abc_calib.calibration.lines import DIRECTIONS, LineBias
+from abc_calib.calibration import choice, pipeline
+from abc_calib.calibration import trial as check
 from abc_calib.calibration.pipeline import calibrate, full_length
+from abc_calib.calibration.trial import Check, carries_over, choose
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import Source
+from abc_calib.data.digits import Source
 from abc_calib.errors import AbcError
-from abc_calib.evaluation import exact_matches
-from abc_calib.runs import Run
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.geometry.lines import DIRECTIONS, LineBias
+from abc_calib.runs.run import Run
 
 
 @pytest.fixture(scope="module")

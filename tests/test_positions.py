@@ -16,8 +16,8 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from abc_calib import stages
-from abc_calib.calibration.lines import SITES, Line, LineBias
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import SITES, Line, LineBias
 from abc_calib.nn.biases import Frame
 from abc_calib.nn.positions import SCHEMES, Places, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves

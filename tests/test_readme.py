@@ -10,9 +10,10 @@ import pytest
 import torch
 from typer.main import get_command
 
-from abc_calib import prediction
-from abc_calib.calibration import check, pipeline
+from abc_calib.calibration import pipeline
+from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
+from abc_calib.evaluation import predict as prediction
 from cli.main import app
 from tasks import TASKS, Addition
 

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.decoding import greedy_decode, written
+from abc_calib.data.tokens import TokenSource
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import exact_matches, measured
-from abc_calib.models import build_model
-from abc_calib.nn.recurrent import RecurrentConfig, RecurrentModel
-from abc_calib.prediction import predict
-from abc_calib.runs import Run
-from abc_calib.schedule import standing
-from abc_calib.sequences import compare, edit_distance
-from abc_calib.token_data import TokenSource
-from abc_calib.training import Trainer
+from abc_calib.evaluation.decoding import greedy_decode, written
+from abc_calib.evaluation.exact import exact_matches, measured
+from abc_calib.evaluation.predict import predict
+from abc_calib.evaluation.sequences import compare, edit_distance
+from abc_calib.nn.build import build_model
+from abc_calib.nn.recurrent.model import RecurrentConfig, RecurrentModel
+from abc_calib.runs.run import Run
+from abc_calib.training.schedule import standing
+from abc_calib.training.trainer import Trainer
 from tasks import get_task
 
 TINY = {"width": 8, "embedding": 6, "head": 8, "value": 8}
@@ -145,7 +145,7 @@ def test_a_resumed_training_ends_with_the_same_weights(trained, tmp_path):
 
 def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch):
     accuracies = iter([0.9, 0.1, 0.9])
-    monkeypatch.setattr("abc_calib.training.accuracy_of", lambda *_: next(accuracies))
+    monkeypatch.setattr("abc_calib.training.trainer.accuracy_of", lambda *_: next(accuracies))
     config = trained.config
     run = Run.create(config, tmp_path / "best")
     trainer = Trainer(run, build_model(config.shape, run.source.vocabulary, 1))

@@ -13,9 +13,9 @@ from conftest import CALIBRATED, VANILLA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_calib.calibration.lines import CORNER, Line, LineBias
 from abc_calib.calibration.relative import relative_tables
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import CORNER, Line, LineBias
 from abc_calib.nn.biases import CLOSED, Frame, LayerBias
 
 

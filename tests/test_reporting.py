@@ -17,12 +17,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from rich.console import Console
 
-from abc_calib.calibration.lines import CORNER, Line, LineBias
 from abc_calib.config import RunConfig
-from abc_calib.data import Source
+from abc_calib.data.digits import Source
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import Row
-from abc_calib.nn.transformer import AbcTransformer
+from abc_calib.evaluation.exact import Row
+from abc_calib.geometry.lines import CORNER, Line, LineBias
+from abc_calib.nn.transformer.model import AbcTransformer
 from abc_calib.reporting import (
     Layout,
     accuracy_curve,
@@ -36,7 +36,7 @@ from abc_calib.reporting import (
     save_figure,
     written_labels,
 )
-from abc_calib.runs import Run, write_atomically
+from abc_calib.runs.run import Run, write_atomically
 from tasks import get_task
 
 INF = math.inf

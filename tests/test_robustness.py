@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from abc_calib.errors import UsageError
-from abc_calib.failures import failure, margins
-from abc_calib.robustness import smallest, smallest_margins, stress
-from abc_calib.runs import Run
+from abc_calib.evaluation.failures import failure, margins
+from abc_calib.evaluation.stress import smallest, smallest_margins, stress
+from abc_calib.runs.run import Run
 from tasks.hard import hard
 
 

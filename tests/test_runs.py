@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from abc_calib import runs
-from abc_calib.calibration.lines import Line, LineBias
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.runs import Run, list_runs, write_atomically, write_text
+from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.runs import run as runs
+from abc_calib.runs.run import Run, list_runs, write_atomically, write_text
 
 
 def no_space(*_, **__):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from abc_calib import stages
+from abc_calib.data.tokens import TokenSource
 from abc_calib.errors import UsageError
-from abc_calib.token_data import TokenSource
 from tasks import TOKEN_TASKS, TaskError, get_task
 
 NAMES = [name for name in TOKEN_TASKS if name != "cfq"]
@@ -103,7 +103,7 @@ TINY = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 32, "steps"
 
 @pytest.mark.parametrize("task", ["copy", "lookup"])
 def test_the_pipeline_of_the_transformer_runs_on_tokens(task, monkeypatch):
-    monkeypatch.setattr("abc_calib.calibration.check.STEPS", 2)
+    monkeypatch.setattr("abc_calib.calibration.trial.STEPS", 2)
     run = stages.train(task, **TINY)
     assert run.result["validation_samples"] == (2000 if task == "copy" else 475)
     monkeypatch.setattr("abc_calib.calibration.pipeline.correct_samples", lambda _, b: (b, 1.0))

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from abc_calib import training
 from abc_calib.config import ModelOptions, TrainOptions
-from abc_calib.data import Batch
+from abc_calib.data.digits import Batch
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.models import build_model
-from abc_calib.runs import Run
-from abc_calib.training import (
+from abc_calib.nn.build import build_model
+from abc_calib.runs.run import Run
+from abc_calib.training import trainer as training
+from abc_calib.training.trainer import (
     Interrupted,
     Trainer,
     accuracy_of,

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from abc_calib.calibration.lines import CORNER, Line, LineBias
-from abc_calib.calibration.window import window_lines
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import CORNER, Line, LineBias
 from abc_calib.nn.biases import CLOSED
 from abc_calib.nn.positions import SCHEMES
-from abc_calib.nn.transformer import AbcConfig, AbcTransformer
+from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
+from abc_calib.nn.window import window_lines
 
 SHAPES = [
     pytest.param({"encoder_layers": 0, "decoder_layers": 2}, id="no-encoder"),

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.calibration.lines import LineBias
-from abc_calib.calibration.window import window_bias, window_lines
 from abc_calib.config import RETRAIN, ModelOptions
-from abc_calib.data import Format, Source
+from abc_calib.data.digits import Format, Source
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import LineBias
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.plans import plan_training
-from abc_calib.runs import Run
+from abc_calib.nn.window import window_bias, window_lines
+from abc_calib.runs.run import Run
+from abc_calib.training.plan import plan_training
 from tasks import get_task
 
 SMALL = {"width": 8, "heads": 2, "feedforward": 16, "decoder_layers": 1, "steps": 3, "batch": 5}

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_calib.calibration.lines import Site
-from abc_calib.data import Batch
-from abc_calib.evaluation import exact_matches
+from abc_calib.data.digits import Batch
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.geometry.lines import Site
 from abc_calib.nn.biases import Frame
 
 CHUNK = 256

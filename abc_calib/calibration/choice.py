@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.calibration import nnls
 from abc_calib.calibration.capture import capture
-from abc_calib.calibration.check import Check, choose
-from abc_calib.calibration.lines import Direction, Heads, Line, LineBias, Site
-from abc_calib.calibration.mean import line_means, mean_lines
-from abc_calib.calibration.segment_mean import segment_mean_lines
+from abc_calib.calibration.fits import nnls
+from abc_calib.calibration.fits.mean import line_means, mean_lines
+from abc_calib.calibration.fits.segment_mean import segment_mean_lines
+from abc_calib.calibration.trial import Check, choose
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import Data
+from abc_calib.data.digits import Data
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import Direction, Heads, Line, LineBias, Site
 from abc_calib.nn.biases import Frame
 
 OnCheck = Callable[[Check], None]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from abc_calib.calibration.capture import average_attention, capture, correct_samples, same_shape
-from abc_calib.calibration.check import Check
 from abc_calib.calibration.choice import LineRow, by_means, by_nnls
-from abc_calib.calibration.lines import LineBias, Site
+from abc_calib.calibration.trial import Check
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import Data
+from abc_calib.data.digits import Data
 from abc_calib.errors import AbcError
+from abc_calib.geometry.lines import LineBias, Site
 
 CALIBRATION_STEP = 2**31
 """Training batches for calibration are drawn as those of a step that training never reaches."""

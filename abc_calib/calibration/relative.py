@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.calibration.lines import CORNER, Line, LineBias, Site
 from abc_calib.errors import UsageError
-from abc_calib.runs import write_text
+from abc_calib.geometry.lines import CORNER, Line, LineBias, Site
+from abc_calib.runs.run import write_text
 
 
 @dataclass(frozen=True)

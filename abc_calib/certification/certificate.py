@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from abc_calib.certification.page import page
 from abc_calib.errors import AbcError
-from abc_calib.runs import Run, write_text
+from abc_calib.runs.run import Run, write_text
 from abc_calib.version import __version__
 
 FILE, PAGE = "certificate.json", "certificate.md"

@@ -23,10 +23,10 @@ from abc_calib.certification.prove import (
     windows_a_second,
 )
 from abc_calib.certification.sources import Realiser
-from abc_calib.evaluation import exact_matches
-from abc_calib.failures import failure, written
-from abc_calib.robustness import smallest, stress
-from abc_calib.runs import Run
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.evaluation.failures import failure, written
+from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.runs.run import Run
 from tasks import Problems
 from tasks.hard import from_rows
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from abc_calib.calibration.lines import CORNER, Line, LineBias
 from abc_calib.certification.places import (
     Atom,
     Case,
@@ -24,6 +23,7 @@ from abc_calib.certification.places import (
     Written,
 )
 from abc_calib.errors import AbcError
+from abc_calib.geometry.lines import CORNER, Line, LineBias
 
 
 class Unbounded(AbcError):

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_calib.calibration.lines import Site
 from abc_calib.certification.field import Field
 from abc_calib.certification.places import Atom, Case, Key, Phase, Place, Token
 from abc_calib.certification.windows import Windows
+from abc_calib.geometry.lines import Site
 
 
 @dataclass

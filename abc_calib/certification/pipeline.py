@@ -12,8 +12,8 @@ from abc_calib.certification.decide import certify
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.errors import AbcError
-from abc_calib.runs import Run, runs_root
-from abc_calib.training import Progress
+from abc_calib.runs.run import Run, runs_root
+from abc_calib.training.trainer import Progress
 
 Step = Callable[[str, Progress], None]
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from abc_calib.calibration.lines import SITES
 from abc_calib.certification.field import Field, Unbounded
 from abc_calib.certification.network import Network, in_chunks
 from abc_calib.certification.places import Case, Layout, Segment
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
-from abc_calib.data import Source
+from abc_calib.data.digits import Source
 from abc_calib.errors import AbcError
+from abc_calib.geometry.lines import SITES
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.positions.randomized import Randomized
-from abc_calib.nn.transformer import AbcTransformer
+from abc_calib.nn.transformer.model import AbcTransformer
 from tasks.columns import ColumnRule
 
 KEPT = 100

@@ -13,10 +13,10 @@ import numpy as np
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import Decision, decide, failing_sources
 from abc_calib.config import TrainOptions
-from abc_calib.data import Source, concatenate
+from abc_calib.data.digits import Source, concatenate
 from abc_calib.errors import AbcError
-from abc_calib.runs import Run, write_atomically
-from abc_calib.training import build_optimizer, learning_rate, optimise
+from abc_calib.runs.run import Run, write_atomically
+from abc_calib.training.trainer import build_optimizer, learning_rate, optimise
 from tasks import Problems
 
 STEPS = 300

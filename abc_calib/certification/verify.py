@@ -16,10 +16,10 @@ from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import MOST_WINDOWS
 from abc_calib.certification.prove import SAFETY, Proof, Undecided, prepare
 from abc_calib.certification.sources import Realiser
-from abc_calib.data import Batch, Source
+from abc_calib.data.digits import Batch, Source
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.failures import margins
-from abc_calib.runs import Run
+from abc_calib.evaluation.failures import margins
+from abc_calib.runs.run import Run
 from tasks import Problems
 
 LONG = (20, 50, 100, 200, 400)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_calib.calibration.lines import CORNER, Heads, Site
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import CORNER, Heads, Site
 
 CLOSED = -1e9
 """Added where a row may not look. Finite: a row that is closed everywhere stays a number."""
@@ -29,7 +29,7 @@ class Frame:
     ``b`` may be 1 where all samples are laid out alike. ``period``: what a scheme is told of
     positions, modulo this (cyclic position indexing), counted on from ``start``; lines and masks
     count as ever. ``left_out``: from which key on, and how many, the cache does not hold
-    (``abc_calib.nn.cache``).
+    (``abc_calib.nn.transformer.cache``).
     """
 
     site: Site

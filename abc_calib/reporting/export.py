@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from abc_calib.calibration.lines import SITES, Heads, LineBias, Site
-from abc_calib.data import Format
+from abc_calib.data.digits import Format
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.geometry.layout import Layout, read_labels, written_labels
+from abc_calib.geometry.lines import SITES, Heads, LineBias, Site
 from abc_calib.nn.biases import CLOSED, Frame, LayerBias
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
-from abc_calib.reporting.labels import Layout, read_labels, written_labels
 from abc_calib.reporting.style import check_formats, make_folder, save_figure
-from abc_calib.runs import Run, write_atomically
+from abc_calib.runs.run import Run, write_atomically
 from tasks import TokenTask
 
 LAST = -1

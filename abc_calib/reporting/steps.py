@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from abc_calib.inspection import Inspection
+from abc_calib.evaluation.inspect import Inspection
 from abc_calib.reporting.heatmaps import head_heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,

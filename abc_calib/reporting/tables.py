@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class Measured(Protocol):
-    """What a table shows of one row of an evaluation, such as ``abc_calib.evaluation.Row``."""
+    """What a table shows of one row of an evaluation, such as a ``Row``."""
 
     @property
     def length(self) -> int:
@@ -52,7 +52,7 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Measured]]) -> Table:
 def token_table(rows: Sequence[Any]) -> Table:
     """All metrics of a task on tokens: a line for every row of its evaluation.
 
-    ``rows`` are ``abc_calib.evaluation.TokenRow``.
+    ``rows`` are ``abc_calib.evaluation.exact.TokenRow``.
     """
     table = Table(
         caption="percent of outputs, 95 % interval and samples; edits and squared words on average",

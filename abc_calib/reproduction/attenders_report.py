@@ -22,7 +22,7 @@ from abc_calib.reproduction.attenders import (
 )
 from abc_calib.reproduction.cells import AGREES, BETTER, DIFFERS, MARKS, missing, shown
 from abc_calib.reproduction.report import Report, Table, failures
-from abc_calib.training import INTERPOLATED
+from abc_calib.training.trainer import INTERPOLATED
 from tasks import get_task
 
 

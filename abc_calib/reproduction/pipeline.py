@@ -22,7 +22,7 @@ from abc_calib.reproduction.attenders_report import attenders_report
 from abc_calib.reproduction.report import Report, report
 from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
 from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
-from abc_calib.runs import write_text
+from abc_calib.runs.run import write_text
 from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 

@@ -29,12 +29,12 @@ from abc_calib.config import (
     RunConfig,
     TrainOptions,
 )
-from abc_calib.data import Data
+from abc_calib.data.digits import Data
+from abc_calib.data.tokens import TokenSource
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.models import build_model
-from abc_calib.plans import plan_calibration, plan_training
-from abc_calib.runs import Run, runs_root
-from abc_calib.token_data import TokenSource
+from abc_calib.nn.build import build_model
+from abc_calib.runs.run import Run, runs_root
+from abc_calib.training.plan import plan_calibration, plan_training
 
 NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""

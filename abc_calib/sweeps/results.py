@@ -18,8 +18,8 @@ from typing import Any
 import pandas as pd
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import TokenRow
-from abc_calib.runs import write_atomically
+from abc_calib.evaluation.exact import TokenRow
+from abc_calib.runs.run import write_atomically
 from abc_calib.sweeps.engine import Outcome, with_parents
 from abc_calib.sweeps.jobs import Job
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import torch
 
-from abc_calib.calibration.lines import SITES, Site
 from abc_calib.config import ModelOptions, Options, build
 from abc_calib.errors import UsageError
+from abc_calib.geometry.lines import SITES, Site
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
 from abc_calib.nn.positions.base import Places, Scheme, Shape

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_calib.calibration.lines import SITES, Site
 from abc_calib.config import Options
+from abc_calib.geometry.lines import SITES, Site
 
 
 @dataclass(frozen=True)

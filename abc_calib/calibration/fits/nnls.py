@@ -1,0 +1,157 @@
+"""The default fit: attention explained as a non-negative sum of lines.
+
+For each head, the weights w >= 0 of the candidate lines that minimise the squared distance
+between its attention and the sum of their indicators, over all rows of all samples. A line
+that merely crosses a strong one, or runs along a few cells of it, gets nothing: the strong one
+explains those cells. Samples of different lengths need no alignment, since a segment line
+names one key for every row of every sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment, nnls
+
+from abc_calib.calibration.capture import Captured
+from abc_calib.geometry.lines import CORNER, Direction, Heads, Line, Site
+from abc_calib.nn.biases import LayerBias
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Candidate lines of one site and the share of attention each explains.
+
+    ``weights`` is ``(layers, h, lines)``.
+    """
+
+    lines: tuple[Line, ...]
+    weights: np.ndarray
+
+
+def candidates(
+    site: Site, dirs: Sequence[Direction], segments: int, length: int, anchors: str = "segment"
+) -> tuple[Line, ...]:
+    """The lines that are looked for: those at least half a segment long.
+
+    ``segments`` of the source, operands of ``length`` digits; ``anchors`` as in
+    ``CalibrationOptions``.
+    """
+    reach = length // 2
+    if anchors == "corner":
+        last = length + 1 if site == "self" else segments * (length + 1)
+        slanted = range(-last if site == "self" else -reach, last - reach + 1)
+        lines = [Line("vert", CORNER, key) for key in range(last + 1)]
+        lines += [Line("diag", CORNER, offset) for offset in slanted]
+        if site == "cross":
+            lines += [Line("anti", CORNER, offset) for offset in slanted]
+        return tuple(_of(lines, dirs))
+    if site == "self":  # rows look back only, and no delimiter closes what is being written
+        diag = [Line("diag", 0, -back) for back in range(reach + 1)]
+        return tuple(_of([Line("vert", 0, 0), *diag], dirs))
+    if site == "encoder":
+        verts = [Line("vert", s, 0) for s in range(segments + 1)]
+        diag = [Line("diag", 0, offset) for offset in range(-reach, reach + 1)]
+        return tuple(_of([*verts, *diag], dirs))
+    lines = [Line("vert", 0, 0)]
+    for segment in range(1, segments + 1):
+        lines += [Line("vert", segment, offset) for offset in range(reach)]
+        lines += [Line("anti", segment, offset) for offset in range(-reach, reach + 1)]
+        lines += [Line("diag", segment, offset) for offset in range(-reach, reach + 1)]
+    return tuple(_of(lines, dirs))
+
+
+def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
+    return [line for line in lines if line.direction in dirs]
+
+
+def fit(parts: Iterable[Captured], lines: dict[Site, tuple[Line, ...]]) -> dict[Site, Fitted]:
+    """Non-negative least squares for every site, layer and head.
+
+    The normal equations are summed over the parts, so memory does not grow with the samples.
+    """
+    overlap: dict[Site, np.ndarray] = {}
+    along: dict[Site, np.ndarray] = {}
+    for part in parts:
+        for site, wanted in lines.items():
+            if not wanted or not part.weights[site]:
+                continue
+            frame, rows = part.frames[site], part.rows[site]
+            key, outside = LayerBias((wanted,), site).positions(frame)
+            key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
+            there = rows[:, None, :, None] & ~outside.expand(key.shape)
+            both = there[:, 0, :, :, None] & there[:, 0, :, None, :]
+            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & both
+            overlap[site] = overlap.get(site, 0) + same.sum((0, 1)).cpu().numpy()
+            sums = []
+            for layer in part.weights[site]:
+                picked = torch.take_along_dim(layer, key, dim=3) * there
+                sums.append(picked.double().sum((0, 2)))  # (h, k)
+            along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
+    return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
+
+
+def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Weights ``(layers, h, k)`` from ``overlap (k, k)`` and ``along (layers, h, k)``.
+
+    Of lines that name the same keys in every row, only the first takes part.
+    """
+    k = len(overlap)
+    twin = (overlap == np.diag(overlap)) & (overlap == np.diag(overlap)[:, None])
+    first = [i for i in range(k) if not twin[i, :i].any()]
+    gram = overlap[np.ix_(first, first)].astype(np.float64)
+    scale = gram.max()
+    factor = np.linalg.cholesky(gram / scale + 1e-9 * np.eye(len(first)))
+    weights = np.zeros(along.shape)
+    for index in np.ndindex(along.shape[:2]):
+        moments = np.linalg.solve(factor, along[index][first] / scale)
+        weights[index][first], _ = nnls(factor.T, moments)
+    return weights
+
+
+def select(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
+    """One line for every head of every layer.
+
+    A layer's lines are those that some head follows with at least ``threshold`` of its
+    attention. Each of them goes to one head, so that the heads follow their lines as closely as
+    possible in all; the heads left over keep their own strongest line, or, if they follow none,
+    close onto ``sink``, a delimiter. A head that reads exactly one token is what the public
+    code's published biases show too; a head left open (``sink`` is None) spreads over ever more
+    keys as length grows, and accuracy with it.
+    """
+    return tuple(_assign(fitted.lines, layer, threshold, sink) for layer in fitted.weights)
+
+
+def soften(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
+    """For every head all lines that it follows with at least ``threshold`` of its attention.
+
+    Their values are the logarithms of their weights, the strongest at 0, so that where scores
+    are even, attention is shared out as it was found.
+    """
+    empty: tuple[Line, ...] = () if sink is None else (sink,)
+
+    def head(weights: np.ndarray) -> tuple[Line, ...]:
+        kept = np.flatnonzero(weights >= threshold)
+        return tuple(
+            replace(fitted.lines[k], value=float(np.log(weights[k] / weights.max()))) for k in kept
+        )
+
+    return tuple(tuple(head(weights) or empty for weights in layer) for layer in fitted.weights)
+
+
+def _assign(
+    lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line | None
+) -> Heads:
+    """One layer: ``weights (h, k)``. The strongest lines first, if there are more than heads."""
+    heads = len(weights)
+    strongest = weights.max(0)
+    order = np.argsort(-strongest, kind="stable")
+    chosen = [int(k) for k in order if strongest[k] >= threshold][:heads]
+    best = [int(k) for k in weights.argmax(1)]
+    kept = [lines[k] if weights[h, k] >= threshold else sink for h, k in enumerate(best)]
+    for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
+        kept[head] = lines[chosen[column]]
+    return tuple((line,) if line else () for line in kept)

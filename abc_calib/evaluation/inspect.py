@@ -1,0 +1,186 @@
+"""What a recurrent model did on one source, step by step, and whether its attention can work.
+
+The variables of a location attender (Dubois et al. 2020, figure 9): where its Gaussian stands,
+how wide it is, how far it stepped, and how much a mixture relies on it. The diagnostics of
+attention that stays flat: scores too alike to tell places apart, or states of the encoder too
+alike to be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.nn.recurrent.model import RecurrentModel
+from abc_calib.runs.run import Run
+from tasks import TaskError, TokenTask
+
+VARIABLES = ("centre", "width", "step", "gate", "bias", "mix", "reference")
+"""Numbers that an attender may show, in units of places for the first three and the last."""
+FLAT_SCORES = 0.01
+"""Variance of the scores of a source below which an attender does not tell places apart."""
+ALIKE_STATES = 0.95
+"""Median cosine of two states of a source above which the encoder has collapsed."""
+SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One source: its ``tokens``, the ``output`` with its end, ``weights (t, s)`` over tokens.
+
+    ``variables``: by name, one number a step, places counted in words of the source from 0, as
+    it was given; ``step`` goes the way that it is read.
+    ``gold``: the word that each step should read, None where nothing says so.
+    """
+
+    source: str
+    tokens: list[str]
+    output: list[str]
+    correct: bool
+    weights: np.ndarray
+    variables: dict[str, list[float]]
+    gold: list[int] | None
+
+    @property
+    def looked(self) -> list[float]:
+        """The mean place of the attention, in words."""
+        return (self.weights @ np.arange(-1, len(self.tokens) - 1)).tolist()
+
+
+def opened(run: Run | Path | str | None) -> Run:
+    """The run, if it is a recurrent model's; ``UsageError`` otherwise."""
+    found = run if isinstance(run, Run) else Run.open(run)
+    if found.config.recurrent is None:
+        raise UsageError(f"{found} is no recurrent model: abc heatmap shows a Transformer's heads")
+    return found
+
+
+@torch.inference_mode()
+def inspect(run: Run | Path | str | None, source: str) -> Inspection:
+    """Decode ``source`` and keep what the attender did. ``TaskError`` for a source of no sense."""
+    run = opened(run)
+    task, vocabulary = run.task, run.source.vocabulary
+    batch = run.source.lay_out(task.parse(source))
+    model: RecurrentModel = run.load_model()
+    written = model.write(batch.source, batch.target.shape[1] + 2, show=True)
+    ids = written.ids[0].tolist()
+    if vocabulary.eos in ids:
+        ids = ids[: ids.index(vocabulary.eos) + 1]
+    output = [vocabulary.symbols[i] for i in ids]
+    assert written.weights is not None
+    steps = len(output)
+    gate = model.attender.forwards(model.encode(batch.source).memory)
+    return Inspection(
+        source=source,
+        tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
+        output=output,
+        correct=ids == batch.target[0].tolist(),
+        weights=written.weights[0, :steps].double().numpy(),
+        variables=_variables(
+            written.carried[:steps],
+            tokens=batch.source.shape[1],
+            offset=model.body.offset,
+            forwards=1.0 if gate is None else float(gate),
+        ),
+        gold=_gold(task, source),
+    )
+
+
+def _variables(
+    carried: Sequence[dict[str, torch.Tensor]], tokens: int, offset: int, forwards: float
+) -> dict[str, list[float]]:
+    """The attender's numbers by name; places and widths in words, not in shares of the source.
+
+    A place of a turned source is ``forwards`` of one place and the rest of its mirror image.
+    """
+    size = tokens - 2 + 2 * offset  # places that the attender sees
+    found: dict[str, list[float]] = {}
+    for name in VARIABLES:
+        if not carried or name not in carried[0]:
+            continue
+        values = [float(carry[name][0, 0]) for carry in carried]
+        if name in ("centre", "reference"):
+            given = [forwards * value + (1 - forwards) * (1 - value) for value in values]
+            values = [value * max(1, size - 1) - offset for value in given]
+        elif name == "width":
+            values = [value * max(1, size - 1) for value in values]
+        found[name] = values
+    return found
+
+
+def _gold(task: object, source: str) -> list[int] | None:
+    if not isinstance(task, TokenTask):
+        return None
+    try:
+        return task.gold_attention(source)
+    except TaskError:
+        return None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Whether attention can tell places apart, on held-out problems.
+
+    ``score_variance``: of the scores of a source's places, mean over steps and problems; None
+    for an attender that only moves. ``similarity``: median cosine of two states of a source.
+    ``peak``: mean largest weight of a step. ``forwards``: mean of the gate that turns a source
+    around, 1 where it is left as it is; None without one. ``findings``: what is wrong, and what
+    to do.
+    """
+
+    samples: int
+    score_variance: float | None
+    similarity: float
+    peak: float
+    forwards: float | None
+    findings: list[str]
+
+
+@torch.inference_mode()
+def diagnose(run: Run | Path | str | None) -> Diagnosis:
+    """Measure a run's attention; ``AbcError`` if there is no held-out problem to measure it on."""
+    run = opened(run)
+    batch = run.source.validation(SAMPLES)
+    if not len(batch):
+        raise AbcError(f"{run} has no held-out problems")
+    model: RecurrentModel = run.load_model()
+    memory = model.encode(batch.source).memory
+    written = model.write(batch.source, batch.target.shape[1], show=True)
+    assert written.weights is not None
+    counted = batch.target[:, : written.weights.shape[1]] != model.config.pad
+    variances = []
+    for step, carry in enumerate(written.carried):
+        if "scores" in carry:
+            valid = carry["scores"].masked_fill(~memory.mask, float("nan"))
+            mean = valid.nanmean(1, keepdim=True)
+            variances.append((valid - mean).square().nanmean(1)[counted[:, step]])
+    variance = float(torch.cat(variances).mean()) if variances else None
+    similarity = _similarity(memory.states, memory.mask)
+    findings = []
+    if variance is not None and variance < FLAT_SCORES:
+        findings.append(
+            f"scores hardly differ (variance {variance:.4f} < {FLAT_SCORES}): the attender does "
+            "not tell places apart; train longer or choose another attender or seed"
+        )
+    if similarity > ALIKE_STATES:
+        findings.append(
+            f"the encoder has collapsed (median cosine {similarity:.3f} > {ALIKE_STATES}): use a "
+            "larger --width or less --dropout"
+        )
+    peak = float(written.weights.amax(2)[counted].mean())
+    gate = model.attender.forwards(memory)
+    forwards = None if gate is None else float(gate.mean())
+    return Diagnosis(len(batch), variance, similarity, peak, forwards, findings)
+
+
+def _similarity(states: torch.Tensor, mask: torch.Tensor) -> float:
+    """Median cosine of two different valid states ``(b, s, d)`` of one row."""
+    unit = torch.nn.functional.normalize(states, dim=2)
+    cosines = unit @ unit.transpose(1, 2)
+    pairs = mask[:, :, None] & mask[:, None] & ~torch.eye(mask.shape[1], dtype=torch.bool)
+    return float(cosines[pairs].median()) if bool(pairs.any()) else 0.0

@@ -1,0 +1,260 @@
+"""Attenders that move: a Gaussian on the places of the source, relative to where it was before.
+
+The source is scaled to [0, 1], so that a step to the neighbour is ``1 / (s - 1)``. Each row of a
+batch has its own scale. The reference is the mean place of the attention before, 0 at first.
+RC is Ray Chowdhury & Caragea (2023), sections 4.3 and 5, and their public code where the two
+disagree (steepness of the step's sigmoid, which centres are clamped, what mixing weighs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.init import xavier_uniform_
+
+from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
+from abc_calib.nn.recurrent.gru import draw_closed
+
+NARROWEST = 0.27
+"""Width of the Gaussian at its narrowest, in places of the source (DU, section 4)."""
+STEEP = 5.0
+"""Slope of the sigmoid of a step."""
+
+
+def softstair(x: Tensor) -> Tensor:
+    """The nearest whole number below, with a steep but smooth rise half-way to the next."""
+    floor = x.detach().floor()
+    return floor + torch.sigmoid(20 * (x - floor - 0.5))
+
+
+def leaky_clamp(x: Tensor) -> Tensor:
+    """``x`` within [0, 1], beyond it with a slope of 0.01."""
+    return torch.maximum(0.01 * x, torch.minimum(1 + 0.01 * x, x))
+
+
+@dataclass
+class Places:
+    """What a location attender needs of a batch: see ``Memory``; ``weight`` and
+    ``bias`` give the numbers of a step."""
+
+    places: Tensor
+    stride: Tensor
+    size: Tensor
+    closed: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def gaussian(self, centre: Tensor, width: Tensor, legacy: bool = False) -> Tensor:
+        """Weights ``(b, s)`` of a Gaussian, from ``centre`` and ``width``, ``(b, 1)`` each.
+
+        ``width`` is in units of the scaled source. Normalised in log space: however far beyond
+        the end the centre is, the last place has the most weight.
+        """
+        away = (self.places - centre) / width
+        scores = torch.addcmul(self.closed, away, away, value=-0.5)
+        if legacy:
+            density = scores.exp()
+            return density / (density.sum(1, keepdim=True) + 1e-20)
+        return scores.softmax(1)
+
+    def mean(self, weights: Tensor) -> Tensor:
+        """``(b, 1)``: the mean place of the attention."""
+        return (weights * self.places).sum(1, keepdim=True)
+
+
+class Location(Attender):
+    """Base of RC's family: the numbers are linear in a linear map of the query."""
+
+    #: how many numbers a step and its reference take, the width left out
+    numbers = 1
+
+    def __init__(self, shape: AttenderShape):
+        super().__init__(shape)
+        self.shared = linear(shape.width, shape.width)
+        self.numbers_of = nn.Linear(shape.width, 1 + self.numbers, bias=False)
+        # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
+        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.numbers)]
+        self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
+
+    def prepare(self, memory: Memory, steps: int) -> Places:
+        maps = self.numbers_of.weight
+        return Places(
+            memory.places,
+            memory.stride,
+            memory.size,
+            memory.closed,
+            maps @ self.shared.weight,
+            maps @ self.shared.bias,
+        )
+
+    def begin(self, memory: Memory) -> Carry:
+        return {"reference": torch.zeros_like(memory.stride)}
+
+    def strides(self, x: Tensor) -> Tensor:
+        """How many places to go, from the number ``x (b, 1)``."""
+        return torch.sigmoid(STEEP * x)
+
+    def centre(self, numbers: Tensor, stepped: Tensor, reference: Tensor, t: int) -> Tensor:
+        """``(b, 1)``: where the Gaussian stands after a step of ``stepped``."""
+        return reference + stepped
+
+    def located(
+        self, query: Tensor, prepared: Places, carry: Carry, t: int
+    ) -> tuple[Tensor, Carry]:
+        """The weights and the variables of the step, the new reference left out."""
+        numbers = torch.addmm(prepared.bias, query, prepared.weight.T)
+        width = (numbers[:, :1].relu() + NARROWEST) / prepared.size
+        step = self.strides(numbers[:, 1:2])
+        centre = self.centre(numbers, step * prepared.stride, carry["reference"], t)
+        weights = prepared.gaussian(centre, width, self.shape.legacy)
+        return weights, {"centre": centre, "width": width, "step": step}
+
+    def step(self, query: Tensor, prepared: Places, carry: Carry, t: int) -> tuple[Tensor, Carry]:
+        weights, after = self.located(query, prepared, carry, t)
+        after["reference"] = prepared.mean(weights)
+        return weights, after
+
+
+class OneStep(Location):
+    """At most one place forward, on a source that a gate may turn around (RC, section 5.3)."""
+
+    directed = True
+
+
+class RMono(OneStep):
+    """Any number of places forward: the step is a ReLU (RC, section 5.4, without its gate)."""
+
+    def strides(self, x: Tensor) -> Tensor:
+        return x.relu()
+
+
+class Mono(OneStep):
+    """Forward by a learned mixture of both: ``(1 - g) ReLU + g sigmoid`` (RC, equation 19).
+
+    ``g`` is a sigmoid of one parameter that starts at 0.
+    """
+
+    start = 0.0
+
+    def __init__(self, shape: AttenderShape):
+        super().__init__(shape)
+        self.gate = nn.Parameter(torch.full((1,), self.start))
+
+    def strides(self, x: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.gate)
+        return (1 - gate) * x.relu() + gate * super().strides(x)
+
+
+class MonoReleased(Mono):
+    """As in the public code: the gate weighs the ReLU and starts at sigmoid(20), which is 1 in
+    single precision and has no gradient, so that this always equals ``r_mono``."""
+
+    start = 20.0
+
+    def strides(self, x: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.gate)
+        return gate * x.relu() + (1 - gate) * OneStep.strides(self, x)
+
+
+class NoStep3(OneStep):
+    """The ablation without the third step: a softstair in place of the sigmoid (RC, table 4)."""
+
+    def strides(self, x: Tensor) -> Tensor:
+        return softstair(x)
+
+
+class NoSigmoid(OneStep):
+    """The ablation without an activation: any step, backwards too (RC, table 4)."""
+
+    def strides(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Loc(Location):
+    """Location attention after DU: a gated reference, a bias and whole steps (RC, section 4.3)."""
+
+    numbers = 3
+
+    def strides(self, x: Tensor) -> Tensor:
+        return softstair(x)
+
+    def centre(self, numbers: Tensor, stepped: Tensor, reference: Tensor, t: int) -> Tensor:
+        gates = torch.sigmoid(numbers[:, 2:])
+        return leaky_clamp(torch.addcmul(stepped, gates[:, :1], reference) + gates[:, 1:])
+
+
+class NoStep2(Loc):
+    """The ablation without the second step: one step, but LocAttn's gates (RC, table 4)."""
+
+    directed = True
+
+    def strides(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(STEEP * x)
+
+
+class LocS(Location):
+    """The simpler location attention: a bias at the first step only (RC, appendix C)."""
+
+    numbers = 2
+
+    def strides(self, x: Tensor) -> Tensor:
+        return softstair(x)
+
+    def centre(self, numbers: Tensor, stepped: Tensor, reference: Tensor, t: int) -> Tensor:
+        there = reference + stepped
+        return leaky_clamp(there + torch.sigmoid(numbers[:, 2:]) if t == 0 else there)
+
+
+class DuboisLocation(Attender):
+    """The location attender of Dubois et al. (2020), section 4.
+
+    A GRU of its own reads the query; width, steps, gate and bias are linear in its state. The
+    paper does not say where they start. Here the gate of the reference starts open and the bias
+    off: with both half-way, the bias counts places as shares of the source and the steps undo it.
+    """
+
+    body = "dubois"
+    hidden = 64
+    #: of width, step, gate and bias, before their activations
+    start = (0.0, 0.0, 3.0, -3.0)
+
+    def __init__(self, shape: AttenderShape):
+        super().__init__(shape)
+        self.resize = linear(shape.width, self.hidden)
+        self.cell = nn.GRUCell(self.hidden, self.hidden)
+        draw_closed(self.cell)
+        self.first = nn.Parameter(torch.empty(1, self.hidden).uniform_(-0.05, 0.05))
+        self.numbers_of = linear(self.hidden, 4)
+        self.numbers_of.bias.data.copy_(torch.tensor(self.start))
+
+    def prepare(self, memory: Memory, steps: int) -> Places:
+        maps = self.numbers_of
+        return Places(
+            memory.places, memory.stride, memory.size, memory.closed, maps.weight, maps.bias
+        )
+
+    def begin(self, memory: Memory) -> Carry:
+        state = self.first.expand(len(memory.lengths), -1)
+        return {"reference": torch.zeros_like(memory.stride), "state": state}
+
+    def located(
+        self, query: Tensor, prepared: Places, carry: Carry, t: int
+    ) -> tuple[Tensor, Carry]:
+        """The weights and the variables of the step, the new reference left out."""
+        state = self.cell(self.resize(query).relu(), carry["state"])
+        numbers = torch.addmm(prepared.bias, state, prepared.weight.T)
+        width = (numbers[:, :1].relu() + NARROWEST) / prepared.size
+        step = softstair(numbers[:, 1:2])
+        gates = torch.sigmoid(numbers[:, 2:])
+        there = torch.addcmul(step * prepared.stride, gates[:, :1], carry["reference"])
+        centre = leaky_clamp(there + gates[:, 1:])
+        weights = prepared.gaussian(centre, width, self.shape.legacy)
+        after = {"centre": centre, "width": width, "step": step, "state": state}
+        return weights, {**after, "gate": gates[:, :1], "bias": gates[:, 1:]}
+
+    def step(self, query: Tensor, prepared: Places, carry: Carry, t: int) -> tuple[Tensor, Carry]:
+        weights, after = self.located(query, prepared, carry, t)
+        after["reference"] = prepared.mean(weights)
+        return weights, after

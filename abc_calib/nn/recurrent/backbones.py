@@ -1,0 +1,162 @@
+"""The two recurrent bodies: what is around an attender in each line of papers.
+
+``ray_chowdhury``: Ray Chowdhury & Caragea (2023). One embedding for source, target and output;
+the source between a learned START and END; a bidirectional GRU whose two last states start the
+decoder; values transformed twice.
+
+``dubois``: Dubois et al. (2020). Embeddings of their own on both sides; a one-directional GRU
+with a learned first state; values with the embeddings as residual; dropout on the state that
+starts the decoder, and nowhere else.
+
+A body gives the *contribution* of each source place to the gates of the decoder's GRU: values
+and the input half of that GRU are linear, so both are applied once, before the steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from abc_calib.nn.recurrent.attenders.base import Attender, Memory, linear, xavier
+from abc_calib.nn.recurrent.gru import draw_closed, run_gru
+
+
+@dataclass(frozen=True)
+class BodyShape:
+    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps."""
+
+    vocabulary: int
+    embedding: int
+    state: int
+    value: int
+    layers: int
+    dropout: float
+    sos: int
+    eos: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A source that is ready: ``memory`` for the attender, ``gates (b, s, 3d)``, first states.
+
+    ``state (b, d)`` starts the decoder, ``query (b, d)`` is what the attender sees first.
+    """
+
+    memory: Memory
+    gates: Tensor
+    state: Tensor
+    query: Tensor
+
+
+class RayChowdhury(nn.Module):
+    """Section 4 and appendix B of Ray Chowdhury & Caragea (2023), and their public code."""
+
+    #: source places before the first word
+    offset = 1
+
+    def __init__(self, shape: BodyShape):
+        super().__init__()
+        self.shape = shape
+        d, e = shape.state, shape.embedding
+        self.embed = nn.Embedding(shape.vocabulary, e)
+        self.start = nn.Parameter(torch.zeros(e))
+        self.end = nn.Parameter(torch.zeros(e))
+        self.encoder = nn.GRU(
+            e, d // 2, num_layers=shape.layers, bidirectional=True, batch_first=True
+        )
+        self.dropout = nn.Dropout(shape.dropout)
+        self.value = linear(d, shape.value)
+        self.projected = linear(shape.value, d, bias=False)
+        self.combined = linear(d, d, bias=False)
+        self.cell = nn.GRUCell(e + d, d)
+        self.output = linear(d, e)
+        self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """What the paper's code draws; the GRUs keep their own defaults."""
+        nn.init.kaiming_normal_(self.embed.weight, mode="fan_out")
+        for parameter in (self.start, self.end, self.bias):
+            nn.init.zeros_(parameter)
+        xavier(self.value, self.projected, self.combined, self.output)
+
+    def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
+        """``source (b, s)``: ``$ ... &`` and padding, ``lengths (b,)`` with both."""
+        places = torch.arange(source.shape[1], device=source.device)
+        x = self.embed(source)
+        last = (places == lengths[:, None] - 1)[:, :, None]
+        x = torch.where((places == 0)[:, None], self.start, torch.where(last, self.end, x))
+        states, final = run_gru(self.encoder, x, lengths)
+        summary = torch.cat([final[-2], final[-1]], 1)
+        states = self.dropout(states)
+        memory = Memory(states, lengths, summary)
+        turned = attender.turned(states, memory)
+        weight = self.cell.weight_ih[:, self.shape.embedding :]
+        maps = weight @ (self.combined.weight @ self.projected.weight)
+        gates = F.leaky_relu(self.value(turned)) @ maps.T
+        return Encoded(memory.with_states(turned), gates, summary, summary)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """What ``tokens (b, t)``, just written, give to the gates: ``(b, t, 3d)``."""
+        weight = self.cell.weight_ih[:, : self.shape.embedding]
+        return F.linear(self.embed(tokens), weight, self.cell.bias_ih)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """``(..., d)`` to ``(..., v)``."""
+        return F.linear(self.output(states), self.embed.weight, self.bias)
+
+
+class Dubois(nn.Module):
+    """Section 4 and appendix of Dubois et al. (2020), and their public code."""
+
+    offset = 0
+
+    def __init__(self, shape: BodyShape):
+        super().__init__()
+        self.shape = shape
+        d, e = shape.state, shape.embedding
+        self.embed = nn.Embedding(shape.vocabulary, e)
+        self.embed_target = nn.Embedding(shape.vocabulary, e)
+        self.first = nn.Parameter(torch.empty(shape.layers, 1, d))
+        self.encoder = nn.GRU(e, d, num_layers=shape.layers, batch_first=True)
+        self.value = linear(d, e)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.cell = nn.GRUCell(2 * e, d)
+        self.output = nn.Linear(d, shape.vocabulary)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """What the paper's code draws: small embeddings and first state, GRUs that start closed."""
+        for drawn in (self.embed.weight, self.embed_target.weight, self.first):
+            nn.init.uniform_(drawn, -0.05, 0.05)
+        xavier(self.value, self.output)
+        draw_closed(self.encoder)
+        draw_closed(self.cell)
+
+    def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
+        """As in the other body; START and END are cut off."""
+        lengths = lengths - 2
+        x = self.embed(source[:, 1:-1])
+        first = self.first.expand(-1, len(source), -1).contiguous()
+        states, final = run_gru(self.encoder, x, lengths, first)
+        memory = Memory(states, lengths, final[-1])
+        turned = attender.turned(states, memory)
+        values = self.value(turned) + attender.turned(x, memory)
+        gates = values @ self.cell.weight_ih[:, : self.shape.embedding].T
+        return Encoded(memory.with_states(turned), gates, self.dropout(final[-1]), final[-1])
+
+    def read(self, tokens: Tensor) -> Tensor:
+        weight = self.cell.weight_ih[:, self.shape.embedding :]
+        return F.linear(self.embed_target(tokens), weight, self.cell.bias_ih)
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.output(states)
+
+
+BODIES: dict[str, type[RayChowdhury] | type[Dubois]] = {
+    "ray_chowdhury": RayChowdhury,
+    "dubois": Dubois,
+}

@@ -1,0 +1,310 @@
+"""The training loop: optimise until the model interpolates, and never lose what was reached.
+
+Batches depend only on the seed and the step, and the checkpoint holds the optimiser and the
+random state, so a run that was interrupted ends with the weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from abc_calib.config import RETRAIN
+from abc_calib.data.digits import Batch, Data
+from abc_calib.errors import AbcError, Interrupted, UsageError
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.nn.build import Model
+from abc_calib.nn.recurrent.model import RecurrentModel
+from abc_calib.nn.transformer.model import AbcTransformer
+from abc_calib.runs.run import Run, default_device, write_text
+from abc_calib.training.schedule import TIE, Standing, learning_rate, standing
+
+INTERPOLATED = 0.999
+"""Exact match on held-out problems of the training length from which a model interpolates."""
+NEARLY = 0.8
+"""Exact match from which the learning rate cools down."""
+VALIDATION_SIZE = 2000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told after each step."""
+
+    step: int
+    steps: int
+    loss: float
+    accuracy: float | None
+    seconds: float
+
+
+Callback = Callable[[Progress], None]
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` as a device; ``UsageError`` if it is not there."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {name!r}: choose auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device cuda: this torch sees no CUDA device; choose auto or cpu")
+    return torch.device(default_device() if name == "auto" else name)
+
+
+def build_optimizer(model: Model) -> torch.optim.Optimizer:
+    """AdamW, for recurrent models Adam; the learning rate is set at each step."""
+    if isinstance(model, RecurrentModel):
+        return torch.optim.Adam(model.parameters(), fused=True)
+    return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), fused=True)
+
+
+def optimise(
+    model: Model,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    clip: float = 1.0,
+    teacher_forcing: bool = True,
+) -> Tensor:
+    """One step on one batch; gives the loss."""
+    source, target = batch.source.to(model.device), batch.target.to(model.device)
+    free = {} if teacher_forcing else {"teacher_forcing": False}
+    loss = model(source, source != model.config.pad, labels=target, **free).loss
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return loss.detach()
+
+
+def fit_briefly(model: AbcTransformer, source: Data, steps: int) -> None:
+    """Train in place for a few steps with the default retraining options, keeping no files."""
+    options = RETRAIN.model_copy(update={"steps": steps})
+    optimizer = build_optimizer(model)
+    model.train()
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(options, step)
+        optimise(model, optimizer, source.training(step, options.batch))
+    model.eval()
+
+
+class Trainer:
+    """One training of one model in one run folder."""
+
+    def __init__(self, run: Run, model: Model, device: str = "auto"):
+        self.run = run
+        self.options = run.config.train
+        self.source: Data = run.source
+        self.device = resolve_device(device)
+        self.model = model
+        self.model.to(device=self.device)  # type: ignore[call-arg]
+        self.optimizer = build_optimizer(model)
+        self.step = 0
+        self.seconds = 0.0
+        self.good = 0
+        self.cooling_from: int | None = None
+        self.best: dict[str, Tensor] = {}
+        self.history = run.history()
+        self.validation = self.source.validation(VALIDATION_SIZE)
+
+    def train(self, on_step: Callback = lambda _: None) -> dict[str, Any]:
+        """Train to the end and save the model; gives what ``result.json`` holds.
+
+        Raises ``Interrupted`` on Ctrl-C, after saving a checkpoint.
+        """
+        self.resume()
+        started = time.perf_counter() - self.seconds
+        try:
+            while self.step < self.options.steps and not self.finished:
+                with uninterrupted():
+                    loss = float(self.one_step())
+                    self.seconds = time.perf_counter() - started
+                    accuracy = self.validate(loss) if self.is_due else None
+                on_step(Progress(self.step, self.options.steps, loss, accuracy, self.seconds))
+        except KeyboardInterrupt:
+            self.save_checkpoint()
+            raise Interrupted(
+                f"stopped at step {self.step}; nothing is lost. "
+                f"Go on with: abc train --resume {shlex.quote(str(self.run))}"
+            ) from None
+        return self.finish()
+
+    @property
+    def is_due(self) -> bool:
+        """Is it time for a validation?"""
+        return self.step % self.options.validate_every == 0 or self.step == self.options.steps
+
+    @property
+    def finished(self) -> bool:
+        options = self.options
+        given_up = 0 < options.patience < self.standing.impatience
+        saturated = options.halvings > 0 and self.standing.factor <= 0.5**options.halvings
+        return given_up or saturated or (options.stop_early and self.good >= options.enough)
+
+    @property
+    def standing(self) -> Standing:
+        """What follows from the validations so far."""
+        by_loss = self.options.by == "loss"
+        name, sign = ("validation_loss", -1.0) if by_loss else ("validation_accuracy", 0.01)
+        scores = [sign * entry[name] for entry in self.history]
+        return standing(scores, 0.0 if by_loss else TIE)
+
+    def one_step(self) -> Tensor:
+        """One optimiser step; gives the loss."""
+        self.model.train()
+        options = self.options
+        rate = learning_rate(options, self.step, self.cooling_from)
+        if options.schedule == "plateau":
+            rate *= self.standing.factor
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        batch = self.source.training(self.step, options.batch)
+        forced = True
+        if options.teacher_forcing < 1:
+            coin = np.random.default_rng([options.seed, 4, self.step])
+            forced = bool(coin.random() < options.teacher_forcing)
+        loss = optimise(self.model, self.optimizer, batch, options.clip, forced)
+        self.step += 1
+        return loss
+
+    def validate(self, loss: float) -> float:
+        """Exact match on the held-out problems; adds to the history and checkpoints."""
+        accuracy = accuracy_of(self.model, self.validation)
+        self.good = self.good + 1 if accuracy >= INTERPOLATED else 0
+        if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
+            self.cooling_from = self.step
+        entry = {
+            "step": self.step,
+            "loss": round(loss, 6),
+            "validation_accuracy": round(100 * accuracy, 3),
+            "seconds": round(self.seconds, 2),
+        }
+        if self.options.by == "loss":
+            entry["validation_loss"] = round(loss_of(self.model, self.validation), 6)
+        self.history.append(entry)
+        if self.options.keep_best and self.standing.best:
+            self.best = {name: value.detach().clone() for name, value in self._weights().items()}
+        write_text(
+            self.run.path / "history.jsonl",
+            "".join(json.dumps(entry) + "\n" for entry in self.history),
+        )
+        self.save_checkpoint()
+        return accuracy
+
+    def finish(self) -> dict[str, Any]:
+        """Save the model, then the result, then drop the checkpoint."""
+        accuracy = self.history[-1]["validation_accuracy"] if self.history else 0.0
+        if self.best:
+            with torch.no_grad():
+                for name, value in self._weights().items():
+                    value.copy_(self.best[name])
+            accuracy = round(100 * accuracy_of(self.model, self.validation), 3)
+        result = {
+            "steps": self.step,
+            "seconds": round(self.seconds, 2),
+            "validation_accuracy": accuracy,
+            "validation_samples": len(self.validation),
+            "interpolated": accuracy >= 100 * INTERPOLATED,
+        }
+        self.model.eval()
+        self.run.save_model(self.model)
+        write_text(self.run.path / "result.json", json.dumps(result, indent=2) + "\n")
+        self.run.drop_checkpoint()
+        return result
+
+    # Checkpoints
+
+    def save_checkpoint(self) -> None:
+        tensors = {f"model.{k}": v.contiguous().clone() for k, v in self._weights().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            for key, value in state.items():
+                tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "good": self.good,
+            "cooling_from": self.cooling_from,
+        }
+        self.run.save_checkpoint(tensors, state)
+
+    def resume(self) -> None:
+        """Go on from the run's checkpoint, if there is one."""
+        saved = self.run.load_checkpoint()
+        if saved is None:
+            return
+        tensors, state = saved
+        weights = self._weights()
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {}
+        try:
+            with torch.no_grad():
+                for name, value in weights.items():
+                    value.copy_(tensors[f"model.{name}"])
+            for name, value in tensors.items():
+                if name.startswith("optimizer."):
+                    _, index, key = name.split(".")
+                    optimizer["state"].setdefault(int(index), {})[key] = value
+            kinds = {tuple(sorted(kept)) for kept in optimizer["state"].values()}
+            if len(kinds) > 1:
+                raise KeyError("a part of the optimiser")
+            self.optimizer.load_state_dict(optimizer)
+            torch.set_rng_state(tensors["random"])
+            if "random.cuda" in tensors and self.device.type == "cuda":
+                torch.cuda.set_rng_state(tensors["random.cuda"])
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.good, self.cooling_from = state["good"], state["cooling_from"]
+            self.best = {
+                name.removeprefix("best."): value
+                for name, value in tensors.items()
+                if name.startswith("best.")
+            }
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise AbcError(
+                f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"
+            ) from None
+        self.history = [entry for entry in self.history if entry["step"] <= self.step]
+
+    def _weights(self) -> dict[str, Tensor]:
+        return dict(self.model.named_parameters())
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C to the end of the block: half a step could not be resumed exactly."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
+
+
+@torch.inference_mode()
+def loss_of(model: Model, batch: Batch) -> float:
+    """Mean loss of a token of a batch, the right tokens before it given."""
+    model.eval()
+    source, target = batch.source.to(model.device), batch.target.to(model.device)
+    return float(model(source, source != model.config.pad, labels=target).loss)
+
+
+def accuracy_of(model: Model, batch: Batch) -> float:
+    """Exact match of a batch, 0 to 1."""
+    return float(exact_matches(model, batch).float().mean())
