@@ -18,25 +18,23 @@ from typing import Any
 from abc_calib.version import __version__
 
 _HOMES = {
-    "AbcConfig": "abc_calib.nn.transformer.model",
     "AbcError": "abc_calib.errors",
-    "AbcTransformer": "abc_calib.nn.transformer.model",
-    "Line": "abc_calib.calibration",
-    "LineBias": "abc_calib.calibration",
-    "Run": "abc_calib.runs.run",
+    "Line": "abc_calib.geometry",
+    "LineBias": "abc_calib.geometry",
+    "Run": "abc_calib.runs",
     "UsageError": "abc_calib.errors",
     "calibrate": "abc_calib.stages",
-    "certify": "abc_calib.certification.decide",
+    "certify": "abc_calib.stages",
     "evaluate": "abc_calib.stages",
     "extend_bias": "abc_calib.calibration",
     "heatmap": "abc_calib.reporting",
-    "predict": "abc_calib.evaluation.predict",
+    "predict": "abc_calib.stages",
     "resume": "abc_calib.stages",
-    "repair": "abc_calib.certification.repair",
+    "repair": "abc_calib.stages",
     "retrain": "abc_calib.stages",
-    "stress": "abc_calib.evaluation.stress",
+    "stress": "abc_calib.stages",
     "train": "abc_calib.stages",
-    "verify": "abc_calib.certification.verify",
+    "verify": "abc_calib.stages",
 }
 _NAMES = {"heatmap": "draw_heatmaps"}
 

@@ -7,6 +7,8 @@ is for Ctrl-C (exit code 130).
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class AbcError(Exception):
     """Something failed; exit code 1."""
@@ -18,3 +20,20 @@ class Interrupted(AbcError):
 
 class UsageError(AbcError, ValueError):
     """Something was asked that is not possible; exit code 2."""
+
+
+class OptionError(UsageError):
+    """An option has a value that it cannot have; ``rule`` says what it can."""
+
+    def __init__(self, option: str, value: Any, rule: str):
+        super().__init__(option, value, rule)
+        self.option, self.value, self.rule = option, value, rule
+
+    def __str__(self) -> str:
+        return f"{self.option} = {shortened(repr(self.value))}: {self.rule}"
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """``text`` with its middle left out where it is long."""
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]} ({len(text)} characters)"

@@ -1,10 +1,12 @@
-"""The stages: train, calibrate, retrain, evaluate. Each reads and writes run folders.
+"""The verbs: train, calibrate, retrain, evaluate, predict, stress, certify, repair.
 
-What the commands call, and what a notebook calls too.
+Each takes a run, its folder or nothing for the latest one, and gives a run or a table. They are
+what the commands call, and what a notebook calls too.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,18 +17,41 @@ import pandas as pd
 
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
+from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
-from abc_calib.config import (
-    RunConfig,
-)
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import certify
+from abc_calib.certification.repair import repair
+from abc_calib.certification.verify import verify
+from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.exact import Row
-from abc_calib.evaluation.exact import evaluate as exact_match_rows
+from abc_calib.evaluation import Prediction, Row
+from abc_calib.evaluation import evaluate as exact_match_rows
+from abc_calib.evaluation import predict as answer
+from abc_calib.evaluation.stress import Stressed, smallest
+from abc_calib.evaluation.stress import stress as stress_rows
+from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
-from abc_calib.nn.window import window_bias
-from abc_calib.runs.run import Run, write_atomically, write_text
-from abc_calib.training.plan import plan_calibration, plan_training
-from abc_calib.training.trainer import Callback, Trainer, resolve_device
+from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
+from abc_calib.training.trainer import Callback, Progress, Trainer
+
+__all__ = [
+    "calibrate",
+    "certified",
+    "certify",
+    "evaluate",
+    "predict",
+    "repair",
+    "resume",
+    "retrain",
+    "stress",
+    "train",
+    "verify",
+]
+
+AnyRun = Run | Path | str | None
 
 
 def _ignore(*_: Any) -> None:
@@ -39,25 +64,23 @@ def train(
     base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "small",
-    finetune: Run | Path | str | None = None,
+    finetune: AnyRun = None,
     out: Path | None = None,
     device: str = "auto",
     on_step: Callback = _ignore,
     on_start: Callable[[Run], None] = _ignore,
-    **overrides: Any,
+    **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    ``task_options`` go to ``tasks.get_task``. ``overrides`` are fields of ``ModelOptions`` and
-    ``TrainOptions``. ``finetune``: start from the weights of this run, not from fresh ones.
-    Raises ``UsageError`` for
-    an unknown task, preset, device or option before anything is written, and ``Interrupted`` on
-    Ctrl-C with a checkpoint saved.
+    ``task_options`` go to ``tasks.get_task``. ``finetune``: start from the weights of this run,
+    not from fresh ones. Raises ``UsageError`` for an unknown task, preset, device or option before
+    anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
     start = None if finetune is None else _opened(finetune)
     config = plan_training(
-        task, base=base, task_options=task_options, preset=preset, finetune=start, **overrides
+        task, base=base, task_options=task_options, preset=preset, finetune=start, **options
     )
     run = _created(config, out)
     on_start(run)
@@ -65,7 +88,7 @@ def train(
 
 
 def calibrate(
-    run: Run | Path | str | None = None,
+    run: AnyRun = None,
     *,
     scheme: str = "none",
     force: bool = False,
@@ -75,19 +98,19 @@ def calibrate(
     on_step: Callback = _ignore,
     on_check: Callable[[Check], None] = _ignore,
     on_lines: Callable[[Run, Calibration], None] = _ignore,
-    **overrides: Any,
+    **options: Any,
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 
     Makes a new run folder. Raises ``AbcError`` if the model has not interpolated, unless
-    ``force``. ``overrides`` are fields of ``CalibrationOptions``, and of ``TrainOptions`` for the
-    retraining.
+    ``force``. ``options`` are those of the calibration and of the retraining; ``scheme``: the
+    positions of the new model.
     """
     vanilla = _vanilla(run)
-    config = plan_calibration(vanilla.config, scheme=scheme, **overrides)
+    config = plan_calibration(vanilla.config, scheme=scheme, **options)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
-    calibration = find_lines(model, vanilla.source, config.calibration, force, on_check)
+    calibration = find_lines(model, vanilla.data, config.calibration, force, on_check)
     calibrated = _created(config.model_copy(update={"parent": str(vanilla.path)}), out)
     arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
     write_atomically(
@@ -101,12 +124,7 @@ def calibrate(
     return _trained(calibrated, device, on_step) if retrain else calibrated
 
 
-def retrain(
-    run: Run | Path | str | None = None,
-    *,
-    device: str = "auto",
-    on_step: Callback = _ignore,
-) -> Run:
+def retrain(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
     """Train the model of a run that was calibrated without retraining."""
     run = _opened(run)
     if run.config.stage != "calibrated":
@@ -114,9 +132,7 @@ def retrain(
     return _trained(run, device, on_step)
 
 
-def resume(
-    run: Run | Path | str | None = None, *, device: str = "auto", on_step: Callback = _ignore
-) -> Run:
+def resume(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
     run = _opened(run)
     if run.result is not None:
@@ -124,17 +140,23 @@ def resume(
     return _trained(run, device, on_step)
 
 
+def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
+    """The run in ``folder``, trained to its end: kept, gone on with, or made."""
+    if not (folder / "config.json").is_file():
+        return make()
+    run = Run.open(folder)
+    return run if run.result is not None else resume(run, **how)
+
+
 def _trained(run: Run, device: str, on_step: Callback) -> Run:
     config = run.config
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
-    model: Any = build_model(config.shape, run.source.vocabulary, config.train.seed)
-    if config.stage == "vanilla" and config.parent:
-        model.load_state_dict(Run.open(config.parent).load_model().state_dict())
+    model = build_model(config.kind, config.model, run.data, config.train.seed)
     if config.stage == "calibrated":
-        model.set_line_bias(run.bias())
-    elif config.model.window:
-        model.set_line_bias(window_bias(config.model, run.source))
+        model.set_lines(run.bias())
+    elif config.parent:
+        model.load_state_dict(Run.open(config.parent).load_model().state_dict())
     Trainer(run, model, device).train(on_step)
     run.make_latest()
     return run
@@ -142,16 +164,15 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
 
 def _created(config: RunConfig, out: Path | None) -> Run:
     """The new run, its training data's fingerprint in its configuration."""
-    draft = Run.draft(config)
-    fingerprint = draft.source.training(0, 256).hash()
+    fingerprint = Run.draft(config).data.training(0, 256).hash()
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out)
 
 
-def _opened(run: Run | Path | str | None) -> Run:
+def _opened(run: AnyRun) -> Run:
     return run if isinstance(run, Run) else Run.open(run)
 
 
-def _vanilla(run: Run | Path | str | None) -> Run:
+def _vanilla(run: AnyRun) -> Run:
     """The run to calibrate: of a calibrated one that was not named outright, its parent."""
     opened = _opened(run)
     if opened.config.stage == "calibrated":
@@ -166,8 +187,26 @@ def _as_csv(rows: Sequence[Any]) -> str:
     return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
+def held_out_loss(run: Run) -> str:
+    """What to say where a retrained model is worse on held-out problems than the first was."""
+    try:
+        first = Run.open(run.config.parent).result
+    except AbcError:
+        return ""
+    result = run.result
+    if not first or not result:
+        return ""
+    before, after = first["validation_accuracy"], result["validation_accuracy"]
+    if after >= min(before, 99.9):
+        return ""
+    return (
+        f"worse than before calibration: {after} % of held-out problems, {before} % before. Try "
+        "another --threshold, more --steps or another --seed"
+    )
+
+
 def evaluate(
-    run: Run | Path | str | None = None,
+    run: AnyRun = None,
     lengths: Sequence[int] = tuple(range(1, 51)),
     *,
     samples: int | None = None,
@@ -186,7 +225,6 @@ def evaluate(
     path = opened.path / "eval.csv"
     earlier = _earlier_rows(path)
     model = opened.load_model().to(resolve_device(device))
-    source = opened.source
     rows: list[Row] = []
 
     def keep(row: Row) -> None:
@@ -194,7 +232,7 @@ def evaluate(
         on_row(row)
 
     try:
-        exact_match_rows(model, source, lengths, samples, sets, seed, greedy, keep)
+        exact_match_rows(model, opened.data, lengths, samples, sets, seed, greedy, keep)
     finally:  # what was measured before an interruption counts
         table = pd.DataFrame([row.as_dict() for row in rows])
         if rows:
@@ -216,3 +254,88 @@ def _earlier_rows(path: Path) -> pd.DataFrame | None:
         return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
     except (OSError, ValueError, KeyError) as error:
         raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+
+
+def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
+    """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
+
+    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
+    writes no end within the longest possible answer or the source does not fit the memory.
+    """
+    opened = _opened(run)
+    opened.task.parse(problem)
+    return answer(opened.load_model().to(resolve_device(device)), opened.data, problem, show)
+
+
+def stress(
+    run: AnyRun = None,
+    lengths: Sequence[int] | None = None,
+    *,
+    samples: int = 100,
+    search: int = 2000,
+    seed: int = 0,
+    on_row: Callable[[Stressed], None] = _ignore,
+) -> list[Stressed]:
+    """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
+
+    ``lengths``: by default the training length, one more, and 50.
+    """
+    opened = _opened(run)
+    short = opened.config.train.length
+    wanted = (short, short + 1, 50) if lengths is None else lengths
+    model = opened.load_model()
+    rows = stress_rows(model, opened.data, wanted, samples, search, seed, on_row)
+    least = smallest(rows)
+    told = {
+        "run": str(opened),
+        "task": opened.config.task,
+        "rows": [row.as_dict() for row in rows],
+        "smallest": least.as_dict() if least else None,
+    }
+    write_text(opened.path / "stress.json", json.dumps(told, indent=2) + "\n")
+    return rows
+
+
+def certified(
+    task: str,
+    seed: int = 0,
+    *,
+    folder: Path | None = None,
+    minutes: float = 15.0,
+    on_step: Callable[[str, Progress], None] = _ignore,
+    **options: Any,
+) -> tuple[Run, Certificate]:
+    """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
+
+    Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
+    resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
+    once; a certified one is verified by dense attention.
+    """
+    root = folder or runs_root() / "certified"
+    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
+
+    def training(progress: Progress) -> None:
+        on_step("training", progress)
+
+    def retraining(progress: Progress) -> None:
+        on_step("retraining", progress)
+
+    def from_fresh_weights() -> Run:
+        return train(task, seed=seed, out=first, on_step=training, **options)
+
+    vanilla = finished(first, from_fresh_weights, on_step=training)
+
+    def from_its_lines() -> Run:
+        return calibrate(vanilla, out=second, on_step=retraining)
+
+    run = finished(second, from_its_lines, on_step=retraining)
+    certificate = certify(run, minutes=minutes)
+    if certificate.outcome == "refuted" and certificate.windows:
+        repaired = root / f"{task}-seed{seed}-repaired"
+        if repaired.exists() and any(repaired.iterdir()):
+            raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
+        run = repair(run, minutes=minutes, out=repaired)
+        certificate = Certificate.load(run)
+    if certificate.outcome == "certified":
+        certificate = verify(run)
+    return run, certificate

@@ -69,7 +69,7 @@ def calibrate(
     """
     from abc_calib import stages
     from abc_calib.config import PRESETS
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     console.set_threads(threads, training=True)
     opened = Run.open(run)
@@ -127,7 +127,7 @@ def retrain(
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
     from abc_calib import stages
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     console.set_threads(threads, training=True)
     opened = Run.open(run)
@@ -171,7 +171,7 @@ def time_ratio(run: Any) -> str:
     Empty where the first run is no longer there.
     """
     from abc_calib.errors import AbcError
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     try:
         first = Run.open(run.config.parent).result

@@ -73,7 +73,7 @@ def _decide(
     from abc_calib.certification.repair import repair as repaired
     from abc_calib.certification.verify import verify as verified
     from abc_calib.errors import AbcError
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     opened = Run.open(name)
     if repair:
@@ -101,7 +101,7 @@ def _decide(
 
 
 def _from_nothing(task: str, seed: int, minutes: float, out: Any, quiet: bool) -> tuple[Any, Any]:
-    from abc_calib.certification.pipeline import from_nothing
+    from abc_calib.stages import certified
 
     started = time.perf_counter()
     with console.progress(f"{task}, seed {seed}:", 100, quiet, "%") as update:
@@ -110,7 +110,7 @@ def _from_nothing(task: str, seed: int, minutes: float, out: Any, quiet: bool) -
             seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
             update(100 * done.step // done.steps, stage + seen, bool(seen))
 
-        found = from_nothing(task, seed, folder=out, minutes=minutes, on_step=on_step)
+        found = certified(task, seed, folder=out, minutes=minutes, on_step=on_step)
     console.say(f"{time.perf_counter() - started:.0f} s in all", quiet)
     return found
 

@@ -60,7 +60,7 @@ def evaluate(
     from abc_calib import stages
     from abc_calib.errors import UsageError
     from abc_calib.evaluation.memory import dense_note
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     console.set_threads(threads)
     if samples is not None and samples < 1:

@@ -34,8 +34,8 @@ def export(
     """
     from abc_calib.calibration.relative import relative_tables, write_tables
     from abc_calib.errors import UsageError
-    from abc_calib.geometry.lines import SITES
-    from abc_calib.runs.run import Run
+    from abc_calib.geometry import SITES
+    from abc_calib.runs import Run
 
     if form != "rpe":
         raise UsageError(f"unknown form {form!r}: choose rpe")

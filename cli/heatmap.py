@@ -29,7 +29,7 @@ def heatmap(
     """
     from abc_calib.errors import UsageError
     from abc_calib.reporting import draw_heatmaps
-    from abc_calib.runs.run import Run
+    from abc_calib.runs import Run
 
     if digits < 1:
         raise UsageError(f"--digits {digits} is not possible: give 1 or more")

@@ -34,8 +34,7 @@ def inspect(
         raise UsageError("name a source of the run's task with --input")
     opened = inspection.opened(run)
     found = inspection.inspect(opened, source)
-    shape = opened.config.recurrent
-    title = f"{opened.config.task}, {shape.attender if shape else ''}"
+    title = f"{opened.config.task}, {opened.config.model.label}"
     folder = out or opened.path / "figures"
     files = draw_steps(found, folder, title, tuple(format_.split(",")))
     if as_json:

@@ -25,10 +25,10 @@ def predict(
 
     Example: **abc predict "999999999999+1"**
     """
-    from abc_calib.evaluation import predict as prediction
+    from abc_calib import stages
 
     console.set_threads(threads)
-    found = prediction.predict(run, problem, device=device, show=show)
+    found = stages.predict(run, problem, device=device, show=show)
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}
@@ -54,7 +54,7 @@ def show_attention(found: Any) -> None:
     from rich.table import Table
 
     table = Table(title="output, least significant digit first")
-    for name in ("step", "writes", "reads (a1: last digit of the first operand)"):
+    for name in ("step", "writes", "reads (a0: last digit of the first operand)"):
         table.add_column(name)
     for step, (token, keys) in enumerate(zip(found.output, found.attended, strict=True), start=1):
         read = "  ".join(

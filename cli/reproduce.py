@@ -66,7 +66,7 @@ def reproduce(
     """
     from abc_calib import reproduction
     from abc_calib.errors import UsageError
-    from abc_calib.runs.run import runs_root
+    from abc_calib.files import runs_root
     from abc_calib.sweeps.engine import check_limits
 
     wanted = reproduction.get_target(target)

@@ -17,7 +17,8 @@ def runs(as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from abc_calib.errors import AbcError
-    from abc_calib.runs.run import list_runs, runs_root
+    from abc_calib.files import runs_root
+    from abc_calib.runs import list_runs
 
     rows: list[dict[str, Any]] = []
     for run in list_runs():

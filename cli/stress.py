@@ -33,9 +33,9 @@ def stress(
     """
     import json
 
+    from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
-    from abc_calib.evaluation.stress import stress as run_stress
-    from abc_calib.runs.run import Run, write_text
+    from abc_calib.runs import Run
     from cli.evaluate import parse_lengths
 
     console.set_threads(threads)
@@ -54,23 +54,16 @@ def stress(
                 True,
             )
 
-        run_stress(opened.load_model(), opened.arithmetic, wanted, samples, search, seed, on_row)
+        stages.stress(opened, wanted, samples=samples, search=search, seed=seed, on_row=on_row)
     least = smallest(done)
-    result = {
-        "run": str(opened),
-        "task": opened.config.task,
-        "rows": [row.as_dict() for row in done],
-        "smallest": least.as_dict() if least else None,
-    }
-    write_text(opened.path / "stress.json", json.dumps(result, indent=2) + "\n")
     if as_json:
-        console.print_json(result)
+        console.print_json(json.loads((opened.path / "stress.json").read_text()))
         return
     _show(done)
     if least is None:
         typer.echo("nothing failed")
     else:
-        typer.echo(f"smallest failure: {least.text()}; its window is {' / '.join(least.window)}")
+        typer.echo(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
     console.say(f"written to {opened.path / 'stress.json'}", quiet)
 
 

@@ -63,7 +63,7 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
-    from abc_calib.runs.run import runs_root
+    from abc_calib.files import runs_root
     from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
     from abc_calib.sweeps.engine import check_limits
     from abc_calib.sweeps.results import check_writable

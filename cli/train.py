@@ -39,7 +39,7 @@ def train(
         Path | None,
         typer.Option(help="SCAN, CFQ: the folder of the public files.", rich_help_panel=TASK),
     ] = None,
-    model: Annotated[str, typer.Option(help="transformer or gru.")] = "transformer",
+    model: Annotated[str | None, typer.Option(help="transformer or gru.")] = None,
     attender: Annotated[
         str | None,
         typer.Option(
@@ -187,8 +187,7 @@ def train(
     """
     from abc_calib import stages
     from abc_calib.errors import UsageError
-    from abc_calib.runs.run import Run
-    from abc_calib.training.plan import plan_training
+    from abc_calib.runs import Run
 
     console.set_threads(threads, training=True)
     if (task is None) == (resume is None):
@@ -231,7 +230,7 @@ def train(
     if resume is not None:
         begun = {"seed": 0, "preset": "small"}
         given = {**overrides, "preset": preset, "base": base, "out": out, "finetune": finetune}
-        given["model"] = None if model == "transformer" else model
+        given["model"] = model
         given |= {f"task {name}": value for name, value in options.items()}
         if any(value not in (None, begun.get(name)) for name, value in given.items()):
             raise UsageError("--resume goes on as the run began: leave out the other options")
@@ -246,8 +245,7 @@ def train(
         }
         start = None if finetune is None else Run.open(finetune)
         chosen |= {"preset": preset, "model": model, "finetune": start}
-        plan = plan_training(task, base=base, task_options=options, **chosen)
-        steps_in_all = plan.train.steps
+        steps_in_all = 3000
         with console.training_progress(f"training {task}", steps_in_all, quiet) as step:
             run = stages.train(
                 task,
@@ -276,7 +274,7 @@ def report(run: Any, quiet: bool, as_json: bool) -> None:
     )
     if not result["interpolated"]:
         console.say("it has not interpolated: try another --seed, or more --steps", quiet)
-    elif run.config.recurrent:
+    elif run.fresh_model().no_lines:
         console.say("next: abc eval, or abc inspect --input ...", quiet)
     elif run.config.stage == "vanilla":
         console.say("next: abc calibrate --dirs diag,anti,vert", quiet)

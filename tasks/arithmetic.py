@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tasks import columns
+from tasks import columns, hard
 from tasks.base import Problems, Task, TaskError
 from tasks.digits import Digits, add, from_integers, stack, without_zeros
 
@@ -23,6 +23,7 @@ UNIFORM_LIMIT = 2**20
 class Arithmetic(Task):
     """A rule on one operand, or on several with an operator between them."""
 
+    notation = "digits"
     options = ("base",)
     laws = ("uniform", "balanced", "carry", "mixed")
     operator: ClassVar[str | None] = None
@@ -45,9 +46,9 @@ class Arithmetic(Task):
     def answer(self, *operands: Digits) -> Digits:
         """The digits that the model must write, as one number a row."""
 
-    def column_rule(self) -> columns.ColumnRule | None:
-        """The rule as an automaton on columns, or None for a rule that is not one."""
-        return None
+    def widths(self, length: int) -> tuple[int, ...]:
+        """How wide each operand of a problem of that length is written."""
+        return (length,) * self.count
 
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
         """Zeros added at the left of each operand up to ``width`` or the longer one's.
@@ -76,6 +77,10 @@ class Arithmetic(Task):
 
     def read(self, output: str) -> str:
         return output.lstrip("0") or output[-1:]
+
+    @property
+    def sampling(self) -> str:
+        return "mixed"
 
     # What a person writes
 
@@ -183,6 +188,29 @@ class Arithmetic(Task):
         limit = min(self.base**length - 1, UNIFORM_LIMIT) if short else UNIFORM_LIMIT
         numbers = rng.integers(0, limit + 1, n)
         return from_integers(numbers, self.base)
+
+    # Hard problems
+
+    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+        return hard.families(self, rng, n, length)
+
+    def hard(self, rng: np.random.Generator, n: int, length: int) -> Problems:
+        """``n`` hard problems of exactly ``length`` digits, of all families alike."""
+        return hard.hard(self, rng, n, length)
+
+    def plain(self, problems: Problems, row: int) -> str:
+        """The source without the zeros that only pad."""
+        operands = tuple(without_zeros(o.values[row : row + 1]) for o in problems.operands)
+        return self.write(Problems(operands, problems.answer.take(np.array([row]))), 0)
+
+    def mutated(self, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+        return hard.mutated(self, rng, parents, n)
+
+    def smallest(self) -> list[str]:
+        """Nothing but zeros, and all zeros but the last operand, of one digit each."""
+        last = ["0"] if self.count == 1 else list(DIGITS[: self.base])
+        zeros = ["0"] * (self.count - 1)
+        return [(self.operator or "").join([*zeros, digit]) for digit in last]
 
     @abstractmethod
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from tasks.digits import Digits
+from tasks.columns import ColumnRule
+from tasks.digits import Digits, stack
 
 
 class TaskError(ValueError):
@@ -33,6 +34,9 @@ class Rows(Protocol):
     def take(self: R, rows: np.ndarray) -> R:
         """These rows alone."""
 
+    def joined(self: R, *others: R) -> R:
+        """The rows of all, one below the other."""
+
 
 @dataclass(frozen=True)
 class Problems:
@@ -47,11 +51,18 @@ class Problems:
     def take(self, rows: np.ndarray) -> Problems:
         return Problems(tuple(o.take(rows) for o in self.operands), self.answer.take(rows))
 
+    def joined(self, *others: Problems) -> Problems:
+        parts = (self, *others)
+        operands = zip(*(part.operands for part in parts), strict=True)
+        return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))
+
 
 class Task(ABC):
     """One rule. Subclasses are listed in ``tasks.TASKS``; get one with ``tasks.get_task``."""
 
     name: ClassVar[str]
+    #: how sources are written, which is the data that they make: ``abc_calib.data.DATA``
+    notation: ClassVar[str]
     #: names of the options that ``get_task`` passes on
     options: ClassVar[tuple[str, ...]] = ()
     #: sampling laws that ``sample`` takes
@@ -91,3 +102,41 @@ class Task(ABC):
     @abstractmethod
     def read(self, output: str) -> str:
         """What a person reads in a model's ``output`` (most significant digit first)."""
+
+    # What a task may know besides
+
+    @property
+    def sampling(self) -> str:
+        """How problems are drawn for training unless told otherwise."""
+        return self.laws[0]
+
+    def pass_size(self, length: int) -> int:
+        """Problems that count as one pass of training, where they are drawn without end."""
+        return 10_001
+
+    def column_rule(self) -> ColumnRule | None:
+        """The rule as an automaton on columns, or None for a rule that is not one."""
+        return None
+
+    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
+        """``n`` hard problems of exactly ``length`` of each family, by its name."""
+        raise self._not_arithmetic()
+
+    def hard(self, rng: np.random.Generator, n: int, length: int) -> Any:
+        """``n`` hard problems of exactly ``length``, of all families alike."""
+        raise self._not_arithmetic()
+
+    def plain(self, problems: Any, row: int) -> str:
+        """The source of one row as a person writes it, without what only fills it up."""
+        return self.write(problems, row)
+
+    def mutated(self, rng: np.random.Generator, parents: Any, n: int) -> Any:
+        """``n`` changed copies of problems, for the search of hard ones."""
+        raise self._not_arithmetic()
+
+    def smallest(self) -> list[str]:
+        """Sources of zeros, as a person writes them."""
+        raise self._not_arithmetic()
+
+    def _not_arithmetic(self) -> TaskError:
+        return TaskError(f"{self.name} is not arithmetic: stress and certificates know digits only")

@@ -7,13 +7,31 @@ turn of the same family, random, zero, one, or much shorter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
-from tasks.arithmetic import Arithmetic
 from tasks.base import Problems
 from tasks.columns import NOTHING, ColumnRule
-from tasks.digits import Digits, stack, without_zeros
+from tasks.digits import Digits, without_zeros
+
+
+class OnDigits(Protocol):
+    """What is asked here of a task."""
+
+    base: int
+
+    def answer(self, *operands: Digits) -> Digits:
+        """The digits that the model must write."""
+
+    def column_rule(self) -> ColumnRule | None:
+        """The rule as an automaton on columns."""
+
+    def sample(
+        self, rng: np.random.Generator, n: int, length: int, law: str = ..., exact: bool = ...
+    ) -> Problems:
+        """Draw problems."""
+
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
@@ -82,9 +100,7 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(
-    task: Arithmetic, rng: np.random.Generator, n: int, length: int
-) -> dict[str, Problems]:
+def families(task: OnDigits, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.column_rule()
@@ -106,11 +122,10 @@ def families(
     return made
 
 
-def hard(task: Arithmetic, rng: np.random.Generator, n: int, length: int) -> Problems:
+def hard(task: OnDigits, rng: np.random.Generator, n: int, length: int) -> Problems:
     """``n`` hard problems of exactly ``length`` digits, of all families alike."""
-    kinds = list(families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values())
-    operands = tuple(stack(*o) for o in zip(*(kind.operands for kind in kinds), strict=True))
-    problems = Problems(operands, stack(*(kind.answer for kind in kinds)))
+    first, *others = families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values()
+    problems = first.joined(*others)
     return problems.take(rng.permutation(len(problems))[:n])
 
 
@@ -123,7 +138,7 @@ def from_rows(rows: list[np.ndarray]) -> Digits:
 
 
 def chains(
-    task: Arithmetic, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
+    task: OnDigits, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
 ) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
@@ -188,3 +203,29 @@ def _rest(rule: ColumnRule, state: int) -> int:
     if rule.constants is None:
         return 0
     return int(np.flatnonzero(rule.constants == rule.constants[state])[0])
+
+
+def mutated(task: OnDigits, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+    """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
+    rows = rng.integers(0, len(parents), n)
+    operands = []
+    for operand in parents.operands:
+        values, lengths = operand.values[rows].copy(), operand.lengths[rows]
+        first = operand.width - lengths
+        for i in range(n):
+            part = values[i, first[i] :]
+            start = int(rng.integers(0, len(part)))
+            stop = min(len(part), start + int(rng.geometric(0.3)))
+            kind = rng.integers(0, 4)
+            if kind == 0:
+                part[start] = rng.integers(0, task.base)
+            elif kind == 1:
+                part[start:stop] = rng.choice(
+                    np.array([0, task.base - 1, rng.integers(0, task.base)])
+                )
+            elif kind == 2:
+                part[start:stop] = np.roll(part[start:stop], 1)
+            part[0] = part[0] if part[0] or len(part) == 1 else 1
+        operands.append(Digits(values, lengths))
+    given = tuple(operands)
+    return Problems(given, task.answer(*given))

@@ -80,6 +80,9 @@ class Pairs:
     def take(self, rows: np.ndarray) -> Pairs:
         return Pairs(self.source.take(rows), self.target.take(rows))
 
+    def joined(self, *others: Pairs) -> Pairs:
+        return stack_pairs([self, *others])
+
 
 def stack_pairs(parts: Sequence[Pairs]) -> Pairs:
     """The rows of all, one below the other."""
@@ -93,6 +96,7 @@ class TokenTask(Task):
     lengths of training; what a task counts as length, its class says.
     """
 
+    notation = "tokens"
     laws = ("uniform",)
     unit = "tokens"
     delimiters = ()
@@ -121,6 +125,10 @@ class TokenTask(Task):
     @abstractmethod
     def training_set(self, length: int) -> Pairs:
         """Everything that a model trains on, up to ``length``."""
+
+    def pass_size(self, length: int) -> int:
+        """The whole training set."""
+        return len(self.training_set(length))
 
     @abstractmethod
     def held_out_set(self, length: int) -> Pairs:

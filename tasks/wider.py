@@ -50,6 +50,9 @@ class Multiplication(Arithmetic):
         padded = Digits(values, np.full(len(factor), self.second))
         return (*super().padded((number,), width), padded)
 
+    def widths(self, length: int) -> tuple[int, ...]:
+        return length, self.second
+
     def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
         """The digit beside each digit of the number; ``TaskError`` for longer factors."""
         if self.second > 1:

@@ -1,20 +1,21 @@
-"""From a trained run to a LineBias: which samples, which fit, which table to show."""
+"""From a trained run to a LineBias: which samples, which fit, which lines carry over."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from abc_calib.calibration.capture import average_attention, capture, correct_samples, same_shape
-from abc_calib.calibration.choice import LineRow, by_means, by_nnls
-from abc_calib.calibration.trial import Check
+from abc_calib.calibration.capture import correct_samples, same_shape
+from abc_calib.calibration.fits import Evidence, LineRow, fit_type
+from abc_calib.calibration.plan import settled
+from abc_calib.calibration.trial import Check, choose
 from abc_calib.config import CalibrationOptions
-from abc_calib.data.digits import Data
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
-from abc_calib.geometry.lines import LineBias, Site
+from abc_calib.geometry import LineBias, Site
+from abc_calib.nn.base import Model
 
 CALIBRATION_STEP = 2**31
 """Training batches for calibration are drawn as those of a step that training never reaches."""
@@ -40,8 +41,8 @@ class Calibration:
 
 
 def calibrate(
-    model: Any,
-    source: Data,
+    model: Model,
+    data: Data,
     options: CalibrationOptions,
     force: bool = False,
     on_check: OnCheck = lambda _: None,
@@ -51,7 +52,7 @@ def calibrate(
     Raises ``AbcError`` if the model decodes less than 99 % of training samples correctly,
     unless ``force``.
     """
-    batch = source.training(CALIBRATION_STEP, options.samples)
+    batch = data.training(CALIBRATION_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
     if accuracy < REFUSED_BELOW and not force:
         raise AbcError(
@@ -61,20 +62,21 @@ def calibrate(
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
-    options = options.settled()
-    full = full_length(source, options.samples, model)
-    attention = average_attention(model, full)
-    if options.fit == "mean":
-        frames = next(iter(capture(model, full))).frames
-        bias, table = by_means(attention, options, frames, source)
-        checks: list[Check] = []
+    options = settled(options)
+    evidence = Evidence(model, data, correct, full_length(data, options.samples, model))
+    fit = fit_type(options.fit)(evidence, options)
+    checks: list[Check] = []
+    if options.threshold is not None or len(fit.thresholds) == 1:
+        threshold = fit.thresholds[0] if options.threshold is None else options.threshold
+        bias = fit.bias(threshold)
     else:
-        bias, table, checks = by_nnls(model, source, correct, options, on_check)
-    return Calibration(bias, attention, table, checks, len(correct), accuracy)
+        candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
+        bias, checks = choose(candidates, model, data, on_check)
+    return Calibration(bias, evidence.averaged, fit.table(bias), checks, len(correct), accuracy)
 
 
-def full_length(source: Data, samples: int, model: Any) -> Any:
+def full_length(data: Data, samples: int, model: Model) -> Batch:
     """Correct training samples of one shape, operands of the full training length."""
-    batch = source.training(CALIBRATION_STEP + 1, samples, exact=True)
+    batch = data.training(CALIBRATION_STEP + 1, samples, exact=True)
     correct, _ = correct_samples(model, batch)
-    return same_shape(correct if len(correct) else batch, source.vocabulary.pad)
+    return same_shape(correct if len(correct) else batch, data.vocabulary.pad)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from abc_calib.errors import UsageError
+from abc_calib.files import write_text
 from abc_calib.geometry.lines import CORNER, Line, LineBias, Site
-from abc_calib.runs.run import write_text
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def relative_tables(bias: LineBias, site: Site = "self", skip: bool = False) -> 
                     "matrix are; calibrate with dirs diag, or leave such heads out (--skip)"
                 )
             if not other:
-                tables.append(_table(lines, site, layer, head, bias.closed))
+                tables.append(_table(lines, site, layer, head, bias.off_line_bias))
     if not tables:
         raise UsageError(f"the bias has no {site}-attention head of diagonals alone")
     return tables
@@ -74,15 +74,15 @@ def relative_tables(bias: LineBias, site: Site = "self", skip: bool = False) -> 
 
 def _is_relative(line: Line, site: Site) -> bool:
     counted = line.segment == CORNER or site != "cross"
-    return line.direction == "diag" and line.step == 1 and counted
+    return line.direction == "diag" and line.stride == 1 and counted
 
 
 def _table(
-    lines: tuple[Line, ...], site: Site, layer: int, head: int, closed: float | None
+    lines: tuple[Line, ...], site: Site, layer: int, head: int, off: float | None
 ) -> RelativeTable:
     clip = max((abs(line.offset) for line in lines), default=0) + 1
-    off = 0.0 if not lines else -math.inf if closed is None else closed
-    values = [off] * (2 * clip + 1)
+    outside = 0.0 if not lines else -math.inf if off is None else off
+    values = [outside] * (2 * clip + 1)
     for line in lines:
         values[clip + line.offset] = max(values[clip + line.offset], line.value)
     stay = any(line.segment != CORNER for line in lines)

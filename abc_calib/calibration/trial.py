@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from abc_calib.data.digits import Data
-from abc_calib.evaluation.exact import exact_matches
-from abc_calib.geometry.lines import LineBias
-from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
-from abc_calib.training.trainer import fit_briefly
+from abc_calib.calibration.plan import retrained_shape
+from abc_calib.data import Data
+from abc_calib.evaluation import exact_matches
+from abc_calib.geometry import LineBias
+from abc_calib.nn.base import Model
+from abc_calib.training.step import fit_briefly
 
 STEPS = 300
 JUDGED = 500
@@ -37,8 +37,8 @@ class Check:
 
 def choose(
     candidates: Iterable[tuple[float, LineBias]],
-    model: Any,
-    source: Data,
+    model: Model,
+    data: Data,
     on_check: Callable[[Check], None] = lambda _: None,
 ) -> tuple[LineBias, list[Check]]:
     """The first candidate that carries over (99.5 %), or else the best; and how each did."""
@@ -55,7 +55,7 @@ def choose(
             for head in heads
             for line in head
         }
-        checks.append(Check(threshold, len(kinds), carries_over(bias, model, source)))
+        checks.append(Check(threshold, len(kinds), carries_over(bias, model, data)))
         on_check(checks[-1])
         if checks[-1].accuracy >= ENOUGH:
             break
@@ -63,19 +63,18 @@ def choose(
     return tried[best], checks
 
 
-def carries_over(bias: LineBias, vanilla: Any, source: Data) -> float:
+def carries_over(bias: LineBias, vanilla: Model, data: Data) -> float:
     """Exact match on the longer training lengths after training on the shorter ones only."""
-    shorter = max(1, source.length * 2 // 3)
-    short = source.shortened(shorter)
+    short = data.shortened(max(1, data.length * 2 // 3))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(source.seed)
-        model: Any = AbcTransformer(AbcConfig(**{**vanilla.config.to_dict(), "scheme": "none"}))
+        torch.manual_seed(data.seed)
+        model = type(vanilla)(retrained_shape(vanilla.options), vanilla.tokens)
         model.to(vanilla.device)
-        model.set_line_bias(bias)
+        model.set_lines(bias)
         fit_briefly(model, short, STEPS)
     right = [
-        exact_matches(model, source.test(length, JUDGED, law)).float().mean()
-        for length in range(short.length + 1, source.length + 1)
-        for law in source.tests.values()
+        exact_matches(model, data.test(length, JUDGED, kind)).float().mean()
+        for length in range(short.length + 1, data.length + 1)
+        for kind in data.tests
     ]
     return float(torch.stack(right).mean()) if right else 1.0

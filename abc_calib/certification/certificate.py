@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from abc_calib.certification.page import page
 from abc_calib.errors import AbcError
-from abc_calib.runs.run import Run, write_text
+from abc_calib.files import write_text
+from abc_calib.runs import Run
 from abc_calib.version import __version__
 
 FILE, PAGE = "certificate.json", "certificate.md"
@@ -30,7 +31,7 @@ class Certificate:
     outcome: Outcome
     reason: str
     task: str
-    base: int
+    base: int | None
     train_length: int
     scheme: str
     weights: str

@@ -23,10 +23,10 @@ from abc_calib.certification.prove import (
     windows_a_second,
 )
 from abc_calib.certification.sources import Realiser
-from abc_calib.evaluation.exact import exact_matches
-from abc_calib.evaluation.failures import failure, written
+from abc_calib.evaluation import exact_matches
+from abc_calib.evaluation.failures import failure
 from abc_calib.evaluation.stress import smallest, stress
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from tasks import Problems
 from tasks.hard import from_rows
 
@@ -66,14 +66,14 @@ def decide(
         outcome="unknown",
         reason="",
         task=config.task,
-        base=run.arithmetic.task.base,
+        base=config.base,
         train_length=config.train.length,
-        scheme=config.recurrent.attender if config.recurrent else config.model.scheme,
+        scheme=config.model.label,
         weights=weights_hash(run),
     )
     decision = Decision(certificate)
     try:
-        decision.proof = prepare(model, run.arithmetic, MOST_WINDOWS)
+        decision.proof = prepare(model, run.data, MOST_WINDOWS)
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except Undecided as error:
@@ -141,14 +141,14 @@ def _as_row(checked: Checked) -> dict[str, Any]:
 
 def outright(proof: Proof) -> list[dict[str, int]]:
     """Run every source of each width from 1 on, while there are not too many of them."""
-    rule, source = proof.rule, proof.source
+    rule = proof.rule
     rows: list[dict[str, int]] = []
     for width in itertools.count(1):
         kinds = len(rule.operands) * width + (rule.constant is not None)
         if rule.base**kinds > MOST_SOURCES:
             return rows
         problems = every_problem(proof, width)
-        batch = source.layout.lay_out(source.task, source.vocabulary, problems)
+        batch = proof.data.lay_out(problems)
         wrong = int((~exact_matches(proof.model, batch)).sum())
         rows.append({"width": width, "sources": len(batch), "wrong": wrong})
     return rows
@@ -168,7 +168,8 @@ def every_problem(proof: Proof, width: int) -> Problems:
     if rule.constant is not None:
         numbers[rule.constant] = digits[:, -1:]
     operands = tuple(from_rows(list(numbers[k])) for k in sorted(numbers))
-    return Problems(operands, proof.source.task.answer(*proof.source.task.padded(operands)))
+    task = proof.data.task
+    return Problems(operands, task.answer(*task.padded(operands)))
 
 
 def _refute(decision: Decision) -> None:
@@ -179,10 +180,10 @@ def _refute(decision: Decision) -> None:
     for case, values, problem in failing_sources(decision, 1, WIDEST, np.random.default_rng(0)):
         checked = decision.checked[case]
         key = (case, tuple(values.tolist()))
-        wrong = None if key in found else failure(proof.model, proof.source, problem)
+        wrong = None if key in found else failure(proof.model, proof.data, problem)
         if wrong is not None:
             places = [atom_name(atom) for atom in checked.atoms]
-            digits = [proof.source.vocabulary.symbols[v] for v in values.tolist()]
+            digits = [proof.data.vocabulary.symbols[v] for v in values.tolist()]
             found[key] = wrong.as_dict() | {
                 "where": checked.case.label(),
                 "failing_window": dict(zip(places, digits, strict=True)),
@@ -209,8 +210,8 @@ def failing_sources(
     """
     proof = decision.proof
     assert proof is not None
-    source = proof.source
-    realiser = Realiser(source.task, proof.rule, proof.field.reach, proof.field.period)
+    task = proof.data.task
+    realiser = Realiser(task, proof.rule, proof.field.reach, proof.field.period)
     most = max((len(checked.failing) for checked in decision.checked), default=0)
     for number, (case, checked) in itertools.product(range(most), enumerate(decision.checked)):
         if number >= len(checked.failing):
@@ -219,7 +220,7 @@ def failing_sources(
         for _, one in realiser.sources(
             checked.case, checked.atoms, values, each, widest, rng, near
         ):
-            yield case, values, written(source, one, 0)
+            yield case, values, task.plain(one, 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
@@ -227,7 +228,7 @@ def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
     short = run.config.train.length
     certificate.reason = why
     for length in (short, short + 1, 2 * short, 4 * short, 8 * short):
-        found = smallest(stress(model, run.arithmetic, [length], samples=20, search=256))
+        found = smallest(stress(model, run.data, [length], samples=20, search=256))
         if found is not None:
             certificate.outcome = "refuted"
             certificate.counterexamples = [found.as_dict()]

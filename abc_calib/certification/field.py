@@ -7,123 +7,80 @@ cyclic positions. ``Field`` follows the lines down through the layers and names 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from abc_calib.certification.places import (
+    WIDE,
     Atom,
     Case,
     Constant,
     Digit,
     Key,
-    Layout,
     Phase,
     Place,
     Token,
+    Unbounded,
     Written,
+    read_off,
 )
-from abc_calib.errors import AbcError
-from abc_calib.geometry.lines import CORNER, Line, LineBias
-
-
-class Unbounded(AbcError):
-    """The model's field has no bound, or none that is known; the message says why."""
+from abc_calib.geometry import CORNER, Layout, Line, LineBias
+from abc_calib.geometry.lines import formula
 
 
 @dataclass(frozen=True)
 class Field:
-    """The receptive field of a model with these lines on sources of this layout."""
+    """The receptive field of a model with these lines.
+
+    ``layout``: of the source of operands of a width. ``ids``: of the delimiters. ``constant``: the
+    operand of one digit, if there is one.
+    """
 
     bias: LineBias
     layers: int
-    layout: Layout
+    layout: Callable[[int], Layout]
+    ids: Mapping[str, int]
+    constant: int | None = None
     period: int = 1
 
     # Where a line leads
 
-    def own_key(self, line: Line, row: Place) -> Place:
+    def own_key(self, line: Line, row: Place, case: Case) -> Place:
         """The row that a self-attention line reads from ``row``."""
-        if line.segment == CORNER:
-            raise Unbounded("its lines count from corners of a matrix of fixed size")
-        if line.direction == "vert":
-            limit = row.at if row.kind == "low" else line.offset
-            return Place("low", max(0, min(line.offset, limit)))
-        if line.direction != "diag":
+        self._check(line)
+        if line.direction == "anti":
             raise Unbounded("an anti-diagonal in self-attention has no end while writing")
-        index = row.at + min(line.offset, 0)
-        return Place("low", max(index, 0)) if row.kind == "low" else Place("near", index)
+        number = case.number(row)
+        key, _ = formula(line, "self").key((0, number), number)
+        return case.place_of(key)
 
     def source_key(self, line: Line, row: Place, case: Case) -> Token:
         """The token of the source that a cross-attention line reads from ``row``."""
+        self._check(line)
+        _, width = case.numbers
+        layout = self.layout(width)
+        if line.direction == "diag" and line.segment:
+            if self.period > 1:
+                raise Unbounded("a diagonal in cross-attention runs against cyclic positions")
+            if len(layout.parts[line.segment - 1].operands) > 1:
+                raise Unbounded("a diagonal in cross-attention runs against aligned digits")
+        position, _ = formula(line, "cross").key(layout.anchors, case.number(row))
+        return self._token(layout, position, case)
+
+    def _check(self, line: Line) -> None:
         if line.segment == CORNER:
             raise Unbounded("its lines count from corners of a matrix of fixed size")
-        if line.segment == 0:
-            return self._delimiter(0)
-        segment = self.layout.segments[line.segment - 1]
-        tokens = len(segment.operands)
-        stride = line.step
-        if line.direction == "vert":
-            return self._from_end(line.segment, Place("low", line.offset - 1), case)
-        if segment.columns is None and stride != tokens:
-            raise Unbounded(
-                f"a line of {stride} tokens a row drifts through {tokens} tokens a column"
-            )
-        if line.direction == "anti":
-            if row.kind == "near" and segment.columns is not None:
-                return self._delimiter(line.segment - 1)  # past its digits long ago
-            return self._from_end(
-                line.segment, Place(row.kind, stride * row.at + line.offset), case
-            )
-        return self._from_start(line, stride * row.at + line.offset, row, case)
 
-    def _from_end(self, number: int, token: Place, case: Case) -> Token:
-        """The token ``token.at`` tokens before the end of a segment; delimiters beyond it."""
-        segment = self.layout.segments[number - 1]
-        count = len(segment.operands)
-        if token.kind == "low" and token.at < 0:
-            return self._delimiter(number)
-        column, which = divmod(token.at, count)
-        if segment.columns is not None:
-            limit: int | None = segment.columns
-        elif token.kind == "near":
-            limit = case.left
-        else:
-            limit = case.width
-        if limit is not None and column >= limit:
-            return self._delimiter(number - 1)
-        operand = segment.operands[which]
-        atom = (
-            Constant(operand)
-            if operand == self.layout.constant
-            else Digit(operand, Place(token.kind, column))
-        )
-        wide, fixed = self.layout.behind(number)
-        along = count if token.kind == "near" else 0
-        return Token(None, atom, wide, along, fixed + 1 + token.at)
-
-    def _from_start(self, line: Line, index: int, row: Place, case: Case) -> Token:
-        """The token ``index`` tokens after the beginning of a segment."""
-        segment = self.layout.segments[line.segment - 1]
-        if self.period > 1:
-            raise Unbounded("a diagonal in cross-attention runs against cyclic positions")
-        if len(segment.operands) > 1 or segment.columns is not None:
-            raise Unbounded("a diagonal in cross-attention runs against aligned digits")
-        operand = segment.operands[0]
-        if row.kind == "low":
-            if index < 0:
-                return self._delimiter(line.segment - 1)
-            if case.width is None:
-                top = Place("top", index)
-                known = top if case.left is None else Place("near", case.left - 1 - index)
-                return Token(None, Digit(operand, known), 0, 0, 0)
-            return self._from_end(line.segment, Place("low", case.width - 1 - index), case)
-        if case.left is not None:  # the row's distance to the top makes it a column from below
-            return self._from_end(line.segment, Place("low", case.left - 1 - index), case)
-        return Token(None, Digit(operand, Place("free", index)), 0, 0, 0)
-
-    def _delimiter(self, number: int) -> Token:
-        wide, fixed = self.layout.behind(number)
-        return Token(self.layout.symbols[number], None, wide, 0, fixed)
+    def _token(self, layout: Layout, position: int, case: Case) -> Token:
+        """What stands at a position of the source, and how far from its end that is."""
+        from_end = read_off(layout.keys - 1 - position)
+        part, operand, column = layout.coordinate(position)
+        if operand is None:
+            return Token(self.ids[layout.delimiters[part]], None, *from_end)
+        if operand == self.constant:
+            return Token(None, Constant(operand), *from_end)
+        return Token(None, Digit(operand, case.place_of(column)), *from_end)
 
     # What a row reads
 
@@ -131,7 +88,7 @@ class Field:
         """The decoder's input token in ``row``."""
         along, shift = (1, row.at) if row.kind == "near" else (0, row.at)
         if row == Place("low", 0):
-            return Token(self.layout.symbols[0], None, 0, 0, 0)
+            return Token(self.ids[self.layout(1).delimiters[0]], None, 0, 0, 0)
         return Token(None, Written(Place(row.kind, row.at - 1)), 0, along, shift)
 
     def keys(self, layer: int, row: Place, case: Case) -> tuple[list[list[Key]], list[list[Key]]]:
@@ -140,7 +97,7 @@ class Field:
         if own is None or crossed is None:
             raise Unbounded("its attention is not restricted to lines: abc calibrate it")
         return (
-            [_met([Key(self.own_key(x, row), None, x.value) for x in head]) for head in own],
+            [_met([Key(self.own_key(x, row, case), None, x.value) for x in head]) for head in own],
             [
                 _met([Key(None, self.source_key(x, row, case), x.value) for x in head])
                 for head in crossed
@@ -221,16 +178,15 @@ class Field:
 
     def _runs_out(self) -> int:
         """Rows after which every line has left the operands of one digit."""
-        ends = [0]
-        for layer in range(self.layers):
-            for head in self.bias.heads("cross", layer) or ():
-                for line in head:
-                    if (
-                        line.segment > 0
-                        and self.layout.segments[line.segment - 1].columns is not None
-                    ):
-                        ends.append(2 - line.offset)
-        return max(ends)
+        fixed = [part.columns != WIDE for part in self.layout(WIDE).parts]
+        lines = (
+            line
+            for layer in range(self.layers)
+            for head in self.bias.heads("cross", layer) or ()
+            for line in head
+        )
+        ends = [2 - line.offset for line in lines if line.segment and fixed[line.segment - 1]]
+        return max([0, *ends])
 
     def _rows(self, case: Case) -> set[Place]:
         rows = {case.place}
@@ -261,10 +217,17 @@ class Reach:
 
 
 def _met(keys: list[Key]) -> list[Key]:
-    """Lines that meet on one key count once, with the highest bias."""
+    """Lines that meet on one key count once, with the highest bias.
+
+    ``Unbounded`` for lines of one head that meet in some rows and not in others.
+    """
     best: dict[tuple[Place | None, Token | None], Key] = {}
     for key in keys:
         kept = best.get(key[:2])
         if kept is None or key.bias > kept.bias:
             best[key[:2]] = key
+    digits = [key.token.atom for key in best.values() if key.token is not None]
+    columns = [atom.column for atom in digits if isinstance(atom, Digit)]
+    if len(columns) > 1 and any(column.kind == "free" for column in columns):
+        raise Unbounded("lines of one head run against each other, and meet in some rows only")
     return list(best.values())

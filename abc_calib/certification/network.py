@@ -17,7 +17,7 @@ from torch import Tensor
 from abc_calib.certification.field import Field
 from abc_calib.certification.places import Atom, Case, Key, Phase, Place, Token
 from abc_calib.certification.windows import Windows
-from abc_calib.geometry.lines import Site
+from abc_calib.geometry import Site
 
 
 @dataclass

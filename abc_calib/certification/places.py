@@ -1,14 +1,28 @@
-"""The vocabulary of receptive fields: places, atoms, tokens, cases, and how a source is laid out.
+"""The vocabulary of receptive fields: places, atoms, tokens, cases.
 
 A row or a column of digits is named by its ``Place``; what can stand there is an *atom*. How far
 a row is from either end of the number is its ``Case``: beyond a few rows or columns the distance
-no longer matters.
+no longer matters, and one number stands for all that are far enough.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from abc_calib.errors import AbcError
+from abc_calib.geometry.layout import digit_name
+
+FAR, WIDE = 10**6, 10**12
+"""The row that stands for every row far from the first, and the width for every one far wider.
+
+Places are worked out on plain numbers, by the arithmetic that the model uses, and read off
+afterwards: ``FAR - 1`` is the row before the one in question, ``WIDE - 1`` the first column.
+"""
+
+
+class Unbounded(AbcError):
+    """The model's field has no bound, or none that is known; the message says why."""
 
 
 class Place(NamedTuple):
@@ -92,6 +106,31 @@ class Case:
     def place(self) -> Place:
         return Place("near", 0) if self.row is None else Place("low", self.row)
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The row, and the width of the operands, as numbers."""
+        row = FAR if self.row is None else self.row
+        return row, WIDE if self.left is None else row + self.left
+
+    def number(self, place: Place) -> int:
+        """The row or column of a place."""
+        row, width = self.numbers
+        top = width - 1 - place.at
+        return {"low": place.at, "near": row + place.at, "top": top, "free": top - row}[place.kind]
+
+    def place_of(self, number: int) -> Place:
+        """The place of a row or column; ``Unbounded`` where it moves against its neighbours."""
+        width, row, at = read_off(number)
+        if (width, row) == (0, 0):
+            return Place("low", at)
+        if (width, row) == (0, 1):
+            return Place("near", at)
+        if (width, row) == (1, 0):
+            return Place("top", -1 - at)
+        if (width, row) == (1, -1):
+            return Place("free", -1 - at)
+        raise Unbounded(f"a line of {row} columns a row drifts through the digits")
+
     def label(self) -> str:
         """A name for people."""
         if self.width is not None:
@@ -104,39 +143,11 @@ class Case:
         return "inside a long number"
 
 
-@dataclass(frozen=True)
-class Segment:
-    """One part of a source: which operand each of its tokens belongs to, from its end on.
-
-    ``operands`` are repeated for every column; ``columns`` is 1 for an operand of one digit, 0
-    for a part without digits, and None for one as wide as the problem.
-    """
-
-    operands: tuple[int, ...]
-    columns: int | None = None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a source is written: ``$ segment [delimiter segment ...] &``.
-
-    ``symbols`` are the delimiters' token ids, SOS first and EOS last; ``constant`` the operand
-    that is one digit, if there is one.
-    """
-
-    segments: tuple[Segment, ...]
-    symbols: tuple[int, ...]
-    constant: int | None = None
-
-    def behind(self, delimiter: int) -> tuple[int, int]:
-        """Tokens behind a delimiter, to the end of the source: (a width, in any case)."""
-        wide, fixed = 0, len(self.segments) - delimiter
-        for segment in self.segments[delimiter:]:
-            if segment.columns is None:
-                wide += len(segment.operands)
-            else:
-                fixed += segment.columns * len(segment.operands)
-        return wide, fixed
+def read_off(number: int) -> tuple[int, int, int]:
+    """``number`` as so many widths, so many rows, and the rest."""
+    width = round(number / WIDE)
+    row = round((number - width * WIDE) / FAR)
+    return width, row, number - width * WIDE - row * FAR
 
 
 def atom_name(atom: Atom) -> str:
@@ -144,8 +155,8 @@ def atom_name(atom: Atom) -> str:
     if isinstance(atom, Phase):
         return f"{atom.of} mod period"
     if isinstance(atom, Constant):
-        return "abcdefgh"[atom.operand]
-    name = "y" if isinstance(atom, Written) else "abcdefgh"[atom.operand]
+        return digit_name(atom.operand, "")
+    name = "y" if isinstance(atom, Written) else digit_name(atom.operand, "")
     where, at = atom.column
     if where == "near":
         return f"{name}[t{at:+d}]" if at else f"{name}[t]"

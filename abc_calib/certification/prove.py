@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from abc_calib.certification.field import Field, Unbounded
+from abc_calib.certification.field import Field
 from abc_calib.certification.network import Network, in_chunks
-from abc_calib.certification.places import Case, Layout, Segment
+from abc_calib.certification.places import Case, Unbounded
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
-from abc_calib.data.digits import Source
+from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.geometry.lines import SITES
+from abc_calib.geometry import SITES
 from abc_calib.nn.positions import Scheme
-from abc_calib.nn.positions.randomized import Randomized
-from abc_calib.nn.transformer.model import AbcTransformer
 from tasks.columns import ColumnRule
 
 KEPT = 100
@@ -58,59 +56,49 @@ class Checked:
     failing: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
 
 
-def column_rule(source: Source) -> ColumnRule:
+def column_rule(data: Data) -> ColumnRule:
     """The task's automaton, or ``Undecided``."""
-    rule = source.task.column_rule()
+    rule = data.task.column_rule()
     if rule is None:
-        raise Undecided(f"{source.task.name} is not a rule on columns of digits")
+        raise Undecided(f"{data.task.name} is not a rule on columns of digits")
     return rule
 
 
-def receptive_field(model: Any, source: Source) -> Field:
+def receptive_field(model: Any, data: Data) -> Field:
     """The model's field on sources of this format; ``Unbounded`` where it has none."""
-    if not isinstance(model, AbcTransformer):
-        raise Unbounded("it is recurrent: its state may hold all that it has read")
-    config = model.config
-    if model.line_bias is None:
+    if model.no_lines:
+        raise Unbounded(model.no_lines)
+    options, lines = model.options, model.lines
+    if lines is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
-    if config.encoder_layers:
-        raise Unbounded(f"its encoder has {config.encoder_layers} layers that see the whole source")
-    if model.line_bias.closed is not None:
+    if options.encoder_layers:
+        layers = options.encoder_layers
+        raise Unbounded(f"its encoder has {layers} layers that see the whole source")
+    if lines.off_line_bias is not None:
         raise Unbounded(
-            f"keys off its lines are only penalised ({model.line_bias.closed:g}): it sees all"
+            f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
         )
     schemes = {site: model.scheme_of(site) for site in SITES}
-    if any(isinstance(scheme, Randomized) for scheme in schemes.values()):
+    if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
         raise Unbounded("its positions are drawn anew for every length")
     if any(schemes[site].has_value_term for site in ("self", "cross")):
-        raise Unbounded(f"its values depend on distances without bound ({config.scheme})")
+        raise Unbounded(f"its values depend on distances without bound ({options.scheme})")
     absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
-    if absolute and config.cyclic is None:
-        raise Unbounded(f"its positions ({config.scheme}) are absolute and grow with length")
-    lines = [model.line_bias.sites.get(site, ()) for site in ("self", "cross")]
-    single = all(len(head) == 1 for site in lines for layer in site for head in layer)
+    if absolute and options.cyclic is None:
+        raise Unbounded(f"its positions ({options.scheme}) are absolute and grow with length")
+    every = [layer for site in ("self", "cross") for layer in lines.sites.get(site, ())]
+    single = all(len(head) == 1 for layer in every for head in layer)
     scores = [type(schemes[site]) for site in ("self", "cross")]
     if not single and any(s.rotate is not Scheme.rotate or s.has_score_bias for s in scores):
         raise Unbounded(
-            f"its scores depend on positions ({config.scheme}) where a head has several lines"
+            f"its scores depend on positions ({options.scheme}) where a head has several lines"
         )
-    period = config.cyclic if absolute else None
-    return Field(model.line_bias, config.decoder_layers, layout(source), period or 1)
-
-
-def layout(source: Source) -> Layout:
-    """How the run's sources are written."""
-    vocabulary, task, rule = source.vocabulary, source.task, column_rule(source)
-    if source.layout.width is not None:
-        raise Unbounded(f"its format {source.layout.text} pads every operand to a fixed width")
-    operands = tuple(range(task.count))
-    delimiters = [vocabulary.ids[task.operator]] * (source.segments - 1) if task.operator else []
-    segments: tuple[Segment, ...]
-    if source.column > 1:
-        segments = (Segment((0,), columns=0), Segment(operands[::-1]))
-    else:
-        segments = tuple(Segment((k,), 1 if k == rule.constant else None) for k in operands)
-    return Layout(segments, (vocabulary.sos, *delimiters, vocabulary.eos), rule.constant)
+    rule, width = column_rule(data), data.layout_at(9)
+    if width.keys == data.layout_at(8).keys:
+        raise Unbounded(f"its format pads every operand to a fixed width, {width.widths[0]}")
+    period = (options.cyclic if absolute else None) or 1
+    ids = data.vocabulary.ids
+    return Field(lines, options.decoder_layers, data.layout_at, ids, rule.constant, period)
 
 
 @dataclass
@@ -118,7 +106,7 @@ class Proof:
     """The model, its field and the windows of all its cases."""
 
     model: Any
-    source: Source
+    data: Data
     rule: ColumnRule
     field: Field
     enumerations: list[Enumeration]
@@ -129,22 +117,22 @@ class Proof:
         return sum(len(w) for w in self.windows)
 
 
-def prepare(model: Any, source: Source, limit: int) -> Proof:
+def prepare(model: Any, data: Data, limit: int) -> Proof:
     """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
 
     ``limit``: most windows in all.
     """
     try:
-        seen = receptive_field(model, source)
-        rule = column_rule(source)
+        seen = receptive_field(model, data)
+        rule = column_rule(data)
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof = Proof(model, source, rule, seen, [], [])
+    proof = Proof(model, data, rule, seen, [], [])
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
-            one = Enumeration(rule, source.vocabulary.eos, case, atoms, seen.period)
+            one = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period)
             found = one.windows(limit)
             if proof.size + len(found) > limit:
                 raise TooMany(proof.size + len(found))
@@ -203,7 +191,7 @@ def windows_a_second(proof: Proof) -> float:
     windows = proof.windows[largest]
     few = Windows(windows.case, windows.atoms, windows.values[:4096], windows.expected[:4096])
     small = Proof(
-        proof.model, proof.source, proof.rule, proof.field, [proof.enumerations[largest]], [few]
+        proof.model, proof.data, proof.rule, proof.field, [proof.enumerations[largest]], [few]
     )
     started = time.perf_counter()
     check(small)

@@ -13,10 +13,12 @@ import numpy as np
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import Decision, decide, failing_sources
 from abc_calib.config import TrainOptions
-from abc_calib.data.digits import Source, concatenate
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
-from abc_calib.runs.run import Run, write_atomically
-from abc_calib.training.trainer import build_optimizer, learning_rate, optimise
+from abc_calib.files import write_atomically
+from abc_calib.nn.base import Model
+from abc_calib.runs import Run
+from abc_calib.training.step import fit_steps
 from tasks import Problems
 
 STEPS = 300
@@ -43,7 +45,7 @@ def repair(
     fail in longer numbers only.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
-    model, source = opened.load_model(), opened.arithmetic
+    model, data = opened.load_model(), opened.data
     decision = decide(opened, model, minutes)
     certificate = decision.certificate
     on_round(certificate)
@@ -66,7 +68,7 @@ def repair(
                 "longest": longest,
             }
         )
-        train_on(model, source, examples, number)
+        train_on(model, data, examples, number)
         made.save_model(model)
         decision = decide(made, model, minutes)
         certificate = decision.certificate
@@ -91,29 +93,26 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
     """Failing windows in numbers of the training length at most, from the training's side."""
     proof = decision.proof
     assert proof is not None
-    source = proof.source
-    found = failing_sources(decision, EACH, source.length, rng, near=True)
-    parsed = [source.task.parse(text) for text in dict.fromkeys(text for _, _, text in found)]
-    allowed = [one for one in parsed if source.split.allows(one, held_out=False)[0]]
+    data: Any = proof.data
+    found = failing_sources(decision, EACH, data.length, rng, near=True)
+    parsed = [data.task.parse(text) for text in dict.fromkeys(text for _, _, text in found)]
+    allowed = [one for one in parsed if data.split.allows(one, held_out=False)[0]]
     if not allowed:
         raise AbcError(
-            f"no training number of at most {source.length} digits has a failing window: "
+            f"no training number of at most {data.length} digits has a failing window: "
             "train again with another --seed"
         )
-    return concatenate(allowed)
+    return allowed[0].joined(*allowed[1:])
 
 
-def train_on(model: Any, source: Source, examples: Problems, number: int) -> None:
+def train_on(model: Model, data: Data, examples: Problems, number: int) -> None:
     """``STEPS`` steps on the usual batches with failing windows added."""
     options = TrainOptions(steps=STEPS, learning_rate=LEARNING_RATE, warmup=20)
     rng = np.random.default_rng([number, 8])
-    optimizer = build_optimizer(model)
-    model.train()
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(options, step)
-        usual: Any = source.training(number * STEPS + step, options.batch).problems
-        added = examples.take(rng.integers(0, len(examples), int(SHARE * options.batch)))
-        problems = concatenate([usual, added])
-        optimise(model, optimizer, source.layout.lay_out(source.task, source.vocabulary, problems))
-    model.eval()
+
+    def batch(step: int) -> Batch:
+        usual: Any = data.training(number * STEPS + step, options.batch).problems
+        added = rng.integers(0, len(examples), int(SHARE * options.batch))
+        return data.lay_out(usual.joined(examples.take(added)))
+
+    fit_steps(model, options, batch)

@@ -16,10 +16,10 @@ from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import MOST_WINDOWS
 from abc_calib.certification.prove import SAFETY, Proof, Undecided, prepare
 from abc_calib.certification.sources import Realiser
-from abc_calib.data.digits import Batch, Source
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from tasks import Problems
 
 LONG = (20, 50, 100, 200, 400)
@@ -41,12 +41,13 @@ def verify(
     certificate = Certificate.load(opened)
     if certificate.outcome != "certified" or certificate.margin is None:
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")
-    model, source = opened.load_model(), opened.arithmetic
+    model: Any = opened.load_model()
+    data = opened.data
     model.set_path("dense")
     least = min(
-        _margin_in_windows(model, source, samples, seed),
-        *(_margin_of(model, source, source.test(n, sources, "balanced", seed)) for n in LONG),
-        *(_margin_of(model, source, source.test(n, sources, "hard", seed)) for n in LONG),
+        _margin_in_windows(model, data, samples, seed),
+        *(_margin_of(model, data.test(n, sources, "random", seed)) for n in LONG),
+        *(_margin_of(model, data.test(n, sources, "hard", seed)) for n in LONG),
     )
     assert certificate.rounding is not None
     if least < certificate.margin - SAFETY * certificate.rounding - 1e-4:
@@ -66,21 +67,21 @@ def verify(
     return certificate
 
 
-def _margin_of(model: Any, source: Source, batch: Batch) -> float:
+def _margin_of(model: Any, batch: Batch) -> float:
     """The smallest margin of a batch, all rows."""
     rows = max(1, TOKENS // (batch.source.shape[1] + batch.target.shape[1]))
     parts = zip(batch.source.split(rows), batch.target.split(rows), strict=True)
-    return min(float(margins(model, source, Batch(s, t, batch.problems)).min()) for s, t in parts)
+    return min(float(margins(model, Batch(s, t, batch.problems)).min()) for s, t in parts)
 
 
-def _margin_in_windows(model: Any, source: Source, samples: int, seed: int) -> float:
+def _margin_in_windows(model: Any, data: Data, samples: int, seed: int) -> float:
     """The smallest margin in windows drawn at random, each in a source of its own."""
     rng = np.random.default_rng([seed, 6])
     try:
-        proof: Proof = prepare(model, source, MOST_WINDOWS)
+        proof: Proof = prepare(model, data, MOST_WINDOWS)
     except Undecided as error:
         raise AbcError(f"its windows cannot be listed any more: {error}") from None
-    realiser = Realiser(source.task, proof.rule, proof.field.reach, proof.field.period)
+    realiser = Realiser(data.task, proof.rule, proof.field.reach, proof.field.period)
     reach = proof.field.reach
     widest = 2 * (reach.rows + reach.columns) + proof.field.period
     least = float("inf")
@@ -92,12 +93,12 @@ def _margin_in_windows(model: Any, source: Source, samples: int, seed: int) -> f
             place -= len(windows)
         drawn = realiser.sources(windows.case, windows.atoms, windows.values[place], 1, widest, rng)
         for row, problems in drawn:
-            least = min(least, _margin_in_row(model, source, problems, row))
+            least = min(least, _margin_in_row(model, data, problems, row))
     return least
 
 
-def _margin_in_row(model: Any, source: Source, problems: Problems, row: int) -> float:
-    batch = source.layout.lay_out(source.task, source.vocabulary, problems)
+def _margin_in_row(model: Any, data: Data, problems: Problems, row: int) -> float:
+    batch = data.lay_out(problems)
     if row >= batch.target.shape[1]:
         raise AbcError(f"a window of row {row} is in no answer: the certificate is not sound")
-    return float(margins(model, source, batch)[0, row])
+    return float(margins(model, batch)[0, row])

@@ -1,0 +1,22 @@
+"""Data: problems as token ids, and where every token stands."""
+
+from __future__ import annotations
+
+from abc_calib.config import TrainOptions
+from abc_calib.data.base import Batch, Data
+from abc_calib.data.digits import DigitData
+from abc_calib.data.tokens import TokenData
+from tasks import Task
+
+__all__ = ["DATA", "Batch", "Data", "DigitData", "TokenData", "make_data"]
+
+DATA: dict[str, type[Data]] = {
+    "digits": DigitData,
+    "tokens": TokenData,
+}
+"""By the ``notation`` of a task."""
+
+
+def make_data(task: Task, options: TrainOptions) -> Data:
+    """The data of a task, as ``options`` draw it; ``UsageError`` for what it cannot have."""
+    return DATA[task.notation](task, options)

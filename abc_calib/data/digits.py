@@ -1,4 +1,4 @@
-"""Digits to token ids: formats, the split of the numbers, training batches and test sets.
+"""Data of tasks on digits: formats, the split of the numbers, training batches and test sets.
 
 A *format* is how a problem is laid out for the model. In all of them the source reads
 ``$ operand [operator operand] &`` and the target is the answer, least significant digit
@@ -7,99 +7,24 @@ first, then ``&``.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.errors import UsageError
-from tasks import Digits, Problems, Rows, TaskError
+from abc_calib.config import TrainOptions
+from abc_calib.data.base import Batch, Data
+from abc_calib.data.vocabulary import EOS, SOS
+from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import Layout
+from tasks import Digits, Problems, TaskError
 from tasks.arithmetic import Arithmetic
-from tasks.digits import stack
-from tasks.hard import hard
 
 PAPER_RANGE = 2**20 + 1
 """Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Token ids: ``source (b, s)`` and ``target (b, t)`` int64, each row closed by EOS, then PAD.
-
-    ``problems`` are the rows as the task drew them.
-    """
-
-    source: Tensor
-    target: Tensor
-    problems: Rows
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def hash(self) -> str:
-        """A short fingerprint of the sources and targets."""
-        digest = hashlib.sha256()
-        for part in (self.source, self.target):
-            digest.update(str(tuple(part.shape)).encode())
-            digest.update(part.to(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()[:16]
-
-
-class Data(Protocol):
-    """What training, calibration and evaluation need of data: batches of one task from one seed.
-
-    ``Source`` has it for arithmetic, ``abc_calib.data.tokens.TokenSource`` for tokens.
-    """
-
-    task: Any
-    vocabulary: Vocabulary
-    seed: int
-    length: int
-    #: sampling law of each test set, by its name
-    tests: dict[str, str]
-
-    @property
-    def segments(self) -> int:
-        """How many parts the delimiters cut a source into."""
-
-    @property
-    def column(self) -> int:
-        """How many tokens of a source stand in one column: more than 1 if they are aligned."""
-
-    def training(self, step: int, n: int, exact: bool = False) -> Batch:
-        """The training batch of a step: the same for the same seed, step and size."""
-
-    def validation(self, n: int) -> Batch:
-        """At most ``n`` held-out problems, by which training goes."""
-
-    def test(self, length: int, n: int, law: str = ..., seed: int = 0) -> Batch:
-        """At most ``n`` problems of exactly ``length``, none of them for training."""
-
-    def test_size(self, length: int) -> int:
-        """How many problems of a length are tested unless it is said."""
-
-    def extent(self, kind: str, length: int) -> tuple[int, int]:
-        """The length that a test of a kind is stored under, and how many problems it has."""
-
-    def source_tokens(self, length: int) -> int:
-        """The longest source of a problem of that length, roughly."""
-
-    def shortened(self, length: int) -> Data:
-        """The same data, trained on up to a shorter length."""
-
-    def lay_out(self, problems: Any) -> Batch:
-        """Token ids of problems as the task drew or parsed them."""
-
-    def read(self, output: Sequence[str]) -> str:
-        """What a person reads in the symbols that a model wrote, its end left out."""
-
-
+WIDEST = 100_000
+"""Digits of the format ``fixed:N`` at most."""
 MOST_SAMPLES = 10_000
 
 
@@ -123,29 +48,12 @@ class Format:
     def __init__(self, text: str = "free"):
         self.text = text
         kind, _, width = text.partition(":")
-        number = width.isascii() and width.isdigit() and int(width) > 0
-        valid = text in ("free", "aligned") or (kind == "fixed" and number)
-        if not valid:
-            raise UsageError(
-                f"unknown format {text!r}: choose free, aligned or fixed:N, as in fixed:60"
-            )
-        self.width = int(width) if width else None
+        number = width.isascii() and width.isdigit() and len(width) < 10
+        fixed = kind == "fixed" and number and 0 < int(width) <= WIDEST
+        if text not in ("free", "aligned") and not fixed:
+            raise OptionError("format", text, "choose free, aligned or fixed:N, as in fixed:60")
+        self.width = int(width) if fixed else None
         self.aligned = text == "aligned"
-
-    def lay_out(self, task: Arithmetic, vocabulary: Vocabulary, problems: Problems) -> Batch:
-        """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format."""
-        operands = task.padded(problems.operands, self.width)
-        answer = task.answer(*operands)
-        parts: list[Digits | int] = [vocabulary.sos]
-        if self.aligned and task.operator:
-            parts += [vocabulary.ids[task.operator], _interleaved(task.columns(operands))]
-        else:
-            for i, operand in enumerate(operands):
-                parts += [vocabulary.ids[task.operator or ""], operand] if i else [operand]
-        source = _join([*parts, vocabulary.eos], vocabulary.pad)
-        backwards = Digits(_left_to_right(answer), answer.lengths)
-        target = _join([backwards, vocabulary.eos], vocabulary.pad)
-        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
 
 def _interleaved(operands: tuple[Digits, ...]) -> Digits:
@@ -220,75 +128,61 @@ class Split:
         return fits | some if len(side) > 2 else fits
 
 
-class Source:
+class DigitData(Data):
     """Draws batches of one task in one format from one seed."""
 
-    def __init__(self, task: Arithmetic, layout: Format, seed: int, law: str, length: int):
-        self.task = task
-        self.layout = layout
-        self.vocabulary = Vocabulary(task)
-        self.seed = seed
-        self.law = law
-        self.length = length
-        self.split = Split(task.base, seed)
-        self.tests = {"random": "balanced", "carry": "carry", "hard": "hard"}
+    task: Arithmetic
+    laws = {"random": "balanced", "carry": "carry", "hard": "hard"}
+    """How each test set is drawn."""
+
+    def __init__(self, task: Arithmetic, options: TrainOptions):
+        super().__init__(task, options)
+        self.format = Format(options.format)
+        if options.sampling not in task.laws:
+            raise OptionError("sampling", options.sampling, f"choose {', '.join(task.laws)}")
+        self.sampling = options.sampling
+        self.split = Split(task.base, options.seed)
+        self.tests = tuple(self.laws)
 
     @property
-    def segments(self) -> int:
-        """How many parts the delimiters cut a source into."""
-        return min(self.task.count, 2) if self.layout.aligned else self.task.count
+    def aligned(self) -> bool:
+        """Do the digits of all operands stand column by column?"""
+        return self.format.aligned and self.task.operator is not None
 
-    @property
-    def column(self) -> int:
-        """How many digits of a source stand in one column: more than 1 if they are aligned."""
-        return self.task.count if self.layout.aligned else 1
+    # Batches
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
-        """The training batch of a step: the same for the same seed, step and size."""
         rng = np.random.default_rng([self.seed, 1, step])
-        return self.lay_out(self._draw(rng, n, self.length, self.law, exact, held_out=False))
+        return self.lay_out(self._draw(rng, n, self.length, self.sampling, exact, held_out=False))
 
     def validation(self, n: int) -> Batch:
         """Held-out numbers of exactly the training length."""
         rng = np.random.default_rng([self.seed, 2])
-        law = "balanced" if self.law == "mixed" else self.law
+        law = "balanced" if self.sampling == "mixed" else self.sampling
         return self.lay_out(self._draw(rng, n, self.length, law, True, held_out=True))
 
-    def test(self, length: int, n: int, law: str = "balanced", seed: int = 0) -> Batch:
+    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """``n`` problems of exactly ``length`` digits; never a training number of that length.
 
-        Depends on the task, ``length``, ``n``, ``law`` and ``seed`` and, up to the training
-        length, on the split of the training run. The law ``hard`` has inputs of every family of
+        Depends on the task, ``length``, ``n``, ``kind`` and ``seed`` and, up to the training
+        length, on the split of the training run. The set ``hard`` has inputs of every family of
         ``tasks.hard``: where they are short there are few, so training numbers stay in.
         """
+        law = self.laws[kind]
         if law == "hard":
             rng = np.random.default_rng([seed, 4, length])
-            return self.lay_out(hard(self.task, rng, n, length))
+            return self.lay_out(self.task.hard(rng, n, length))
         rng = np.random.default_rng([seed, 3, length, self.task.laws.index(law)])
         if length > self.length:
-            problems = self.task.sample(rng, n, length, law, exact=True)
-        else:
-            problems = self._draw(rng, n, length, law, True, held_out=True)
-        return self.lay_out(problems)
+            return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
+        return self.lay_out(self._draw(rng, n, length, law, True, held_out=True))
 
     def test_size(self, length: int) -> int:
         """min(base^L - base^(L-1), 10000), as in the paper (section 3.3)."""
         return default_samples(self.task.base, length)
 
-    def extent(self, kind: str, length: int) -> tuple[int, int]:
-        return length, self.test_size(length)
-
     def source_tokens(self, length: int) -> int:
         return length * self.task.count
-
-    def shortened(self, length: int) -> Source:
-        return Source(self.task, self.layout, self.seed, self.law, length)
-
-    def lay_out(self, problems: Problems) -> Batch:
-        return self.layout.lay_out(self.task, self.vocabulary, problems)
-
-    def read(self, output: Sequence[str]) -> str:
-        return self.task.read("".join(reversed(output)))
 
     def _draw(
         self,
@@ -312,10 +206,62 @@ class Source:
             attempts += 1
             if attempts > 200:
                 raise TaskError(f"no {'held-out ' if held_out else ''}numbers of {length} digits")
-        return concatenate(parts)
+        return parts[0].joined(*parts[1:])
 
+    # Tokens
 
-def concatenate(parts: list[Problems]) -> Problems:
-    """The rows of all parts, one below the other."""
-    operands = zip(*(part.operands for part in parts), strict=True)
-    return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))
+    def lay_out(self, problems: Problems) -> Batch:
+        """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format."""
+        task, ids, width = self.task, self.vocabulary.ids, self.format.width
+        operands = task.padded(problems.operands, width)
+        answer = problems.answer if width is None else task.answer(*operands)
+        parts: list[Digits | int] = [self.vocabulary.sos]
+        if self.aligned:
+            parts += [ids[task.operator or ""], _interleaved(task.columns(operands))]
+        else:
+            for i, operand in enumerate(operands):
+                parts += [ids[task.operator or ""], operand] if i else [operand]
+        source = _join([*parts, self.vocabulary.eos], self.vocabulary.pad)
+        backwards = Digits(_left_to_right(answer), answer.lengths)
+        target = _join([backwards, self.vocabulary.eos], self.vocabulary.pad)
+        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+
+    def layout(self, problems: Problems) -> Layout:
+        operands = self.task.padded(problems.operands, self.format.width)
+        return self._layout(tuple(int(operand.lengths[0]) for operand in operands))
+
+    def layout_at(self, length: int) -> Layout:
+        if length < 1:
+            raise UsageError(f"length {length} is not possible: give 1 or more")
+        return self._layout(self.task.widths(self.format.width or length))
+
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        operators = [self.task.operator or ""] * (1 if self.aligned else len(widths) - 1)
+        return Layout(widths, (SOS, *operators, EOS), self.aligned)
+
+    def output_steps(self, length: int) -> int:
+        return length + 2
+
+    def read(self, output: Sequence[str]) -> str:
+        return self.task.read("".join(reversed(output)))
+
+    def check_window(self, window: int) -> None:
+        """``UsageError`` for a window on operands that stand one after another."""
+        if len(self.layout_at(1).parts) > 1 and not self.aligned:
+            raise UsageError(
+                f"attention_window = {window} on {self.task.name} in format {self.format.text}: a "
+                "window follows one line, and the operands stand one after another; choose the "
+                "format aligned, which interleaves their digits"
+            )
+
+    def size_of(self, problems: Problems) -> int:
+        return int(max(operand.lengths[0] for operand in problems.operands))
+
+    def around(self, problems: Problems, step: int, reach: int = 2) -> tuple[str, ...]:
+        """The digits of each operand around the column of a step, first digit first."""
+        parts = []
+        for operand in self.task.padded(problems.operands):
+            first, last = (operand.width - 1 - step + by for by in (-reach, reach))
+            shown = operand.values[0, max(first, 0) : max(last + 1, 0)]
+            parts.append("".join(self.vocabulary.symbols[d] for d in shown))
+        return tuple(parts)

@@ -7,52 +7,43 @@ has the model's end sign twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from abc_calib.data.digits import Batch
-from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.errors import UsageError
+from abc_calib.config import TrainOptions
+from abc_calib.data.base import Batch, Data
+from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
+from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import Layout
 from tasks import Pairs, TaskError, Tokens, TokenTask
 
 TEST_SIZE = 5_000
 """Problems of a length that are tested by default: all of a published set."""
 
 
-class TokenSource:
+class TokenData(Data):
     """Draws batches of one task on tokens.
 
     Training goes through the task's training set again and again, in an order that follows from
-    ``seed`` and the pass. ``dev`` is what models are chosen by: ``same``, held-out problems of
+    the seed and the pass. ``dev`` is what models are chosen by: ``same``, held-out problems of
     the training lengths, or ``longer``, the papers' own set, which is somewhat longer.
     """
 
-    def __init__(self, task: TokenTask, seed: int, length: int, dev: str = "same"):
-        if length < task.shortest:
-            raise UsageError(
-                f"length {length} is not possible for {task.name}: give {task.shortest} or more"
-            )
-        self.task = task
+    task: TokenTask
+    decoded = True
+
+    def __init__(self, task: TokenTask, options: TrainOptions):
+        super().__init__(task, options)
+        if options.format != "free":
+            raise OptionError("format", options.format, f"{task.name} has only the format free")
+        task.check(options.length, options.sampling, task.shortest)
         named = [name for name in task.splits if not name.endswith("N")]
-        self.tests = {"random": "uniform", **{name: name for name in named}}
-        self.vocabulary = Vocabulary(task)
-        self.seed = seed
-        self.length = length
-        self.dev = dev
+        self.tests = ("random", *named)
         self._order: tuple[int, np.ndarray] | None = None
-
-    @property
-    def segments(self) -> int:
-        """A source is one part: no delimiter stands inside it."""
-        return 1
-
-    @property
-    def column(self) -> int:
-        return 1
 
     @cached_property
     def everything(self) -> Batch:
@@ -89,30 +80,25 @@ class TokenSource:
 
     def validation(self, n: int) -> Batch:
         """What training goes by: see ``dev``."""
-        chosen = self.task.longer_set if self.dev == "longer" else self.task.held_out_set
+        longer = self.options.dev == "longer"
+        chosen = self.task.longer_set if longer else self.task.held_out_set
         pairs = chosen(self.length)
         if not len(pairs):
             raise UsageError(f"{self.task.name} has no held-out problems up to {self.length}")
         return self.lay_out(pairs.take(np.arange(min(n, len(pairs)))))
 
-    def test(self, length: int, n: int, law: str = "uniform", seed: int = 0) -> Batch:
-        """At most ``n`` problems of exactly ``length``; ``TaskError`` if there is none."""
-        return self.lay_out(self.task.test_set(length, n, seed))
-
-    def batches(
-        self, kind: str, lengths: Sequence[int], samples: int | None, seed: int
-    ) -> Iterator[tuple[int, Batch]]:
-        """The test sets of a kind, each with its length: one for each of ``lengths``, or one of
-        the papers' sets with its longest target's."""
+    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
+        """At most ``n`` problems of a set: of exactly ``length`` if they are ``random``, else of
+        one of the papers' sets, whatever the length. ``TaskError`` if there is none."""
         if kind == "random":
-            for length in lengths:
-                yield length, self.test(length, samples or TEST_SIZE, seed=seed)
-            return
+            return self.lay_out(self.task.test_set(length, n, seed))
         pairs = self.task.split(kind)
-        longest, _ = self.extent(kind, 1)
         order = np.random.default_rng([seed, 5]).permutation(len(pairs))
-        pairs = pairs.take(np.sort(order[:samples]))
-        yield longest, self.lay_out(pairs)
+        return self.lay_out(pairs.take(np.sort(order[:n])))
+
+    def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
+        """Of one of the papers' sets that of its longest target."""
+        return lengths if kind == "random" else [self.extent(kind, 1)[0]]
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         """For each row the word that each target token is read from; None if nothing says so."""
@@ -137,8 +123,8 @@ class TokenSource:
     def source_tokens(self, length: int) -> int:
         return len(self.test(length, 1).source[0])
 
-    def shortened(self, length: int) -> TokenSource:
-        return TokenSource(self.task, self.seed, max(length, self.task.shortest), self.dev)
+    def shortened(self, length: int) -> Data:
+        return super().shortened(max(length, self.task.shortest))
 
     def lay_out(self, problems: Pairs) -> Batch:
         vocabulary = self.vocabulary
@@ -147,6 +133,16 @@ class TokenSource:
         source[:, 0] = vocabulary.sos
         target = _filled(problems.target, vocabulary, 0, 1)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+
+    def layout(self, problems: Pairs) -> Layout:
+        return self.layout_at(int(problems.source.lengths[0]))
+
+    def layout_at(self, length: int) -> Layout:
+        return Layout((length,), (SOS, EOS), words=True)
+
+    def output_steps(self, length: int) -> int:
+        longest = self.everything
+        return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
     def read(self, output: Sequence[str]) -> str:
         return self.task.read(" ".join(output))

@@ -7,10 +7,25 @@ this is the paper's vocabulary of 15: ten digits, ``+ *``, SOS ``$``, EOS ``&``,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tasks import Task
 
 SOS, EOS, PAD = "$", "&", "@"
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """What a model knows of a vocabulary: its size, and the ids that mean something to it.
+
+    ``delimiters`` open or close a part of the source: SOS, operators, EOS.
+    """
+
+    size: int
+    pad: int
+    sos: int
+    eos: int
+    delimiters: tuple[int, ...] = ()
 
 
 class Vocabulary:
@@ -20,8 +35,11 @@ class Vocabulary:
         self.symbols = (*task.symbols, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         self.sos, self.eos, self.pad = (self.ids[s] for s in (SOS, EOS, PAD))
-        #: ids that open or close a segment of the source: SOS, operators, EOS
         self.delimiters = (self.sos, *(self.ids[s] for s in task.delimiters), self.eos)
+
+    @property
+    def tokens(self) -> TokenIds:
+        return TokenIds(len(self), self.pad, self.sos, self.eos, self.delimiters)
 
     def __len__(self) -> int:
         return len(self.symbols)

@@ -15,16 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from abc_calib.data.digits import Batch, Data
-from abc_calib.data.tokens import TokenSource
+from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.decoding import chunks, greedy_decode, written
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.evaluation.sequences import Sequences, compare
+from abc_calib.nn.base import Model
 
-ROWS_AT_ONCE = 4096
-"""Rows of one output scored at once, where lines bound what a row reads."""
 SCREEN_STEPS = 16
 
 
@@ -48,8 +45,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class TokenRow(Row):
-    """The same for a task on tokens, with the fields of ``sequences.Sequences``."""
+class SequenceRow(Row):
+    """The same where outputs are decoded: with the fields of ``sequences.Sequences``."""
 
     before_end: float
     too_early: float
@@ -60,8 +57,8 @@ class TokenRow(Row):
 
 
 def evaluate(
-    model: Any,
-    source: Data,
+    model: Model,
+    data: Data,
     lengths: Sequence[int],
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
@@ -71,39 +68,39 @@ def evaluate(
 ) -> list[Row]:
     """A row for every set and length.
 
-    ``samples`` a length, by default as many as ``source.test_size`` says. ``sets``: ``random``
+    ``samples`` a length, by default as many as ``data.test_size`` says. ``sets``: ``random``
     problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family; of a task on
     tokens, its papers' sets by name, each one row, whatever the lengths, with the longest target
-    as its length. Raises
-    ``UsageError`` for a length below 1 and ``AbcError`` for what would not fit the memory.
+    as its length. Raises ``UsageError`` for a length below 1 and ``AbcError`` for what would not
+    fit the memory.
     """
     if any(length < 1 for length in lengths):
         raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")
-    unknown = [kind for kind in sets if kind not in source.tests]
+    unknown = [kind for kind in sets if kind not in data.tests]
     if unknown:
-        raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(source.tests)}")
+        raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
     if seed < 0:
         raise UsageError(f"seed {seed} is not possible: give 0 or more")
+    wanted = [
+        (kind, length, samples or data.extent(kind, length)[1])
+        for kind in sets
+        for length in data.lengths_of(kind, lengths)
+    ]
+    if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in lengths]:
+        check_memory(model, 1, data.source_tokens(max(random)), SCREEN_STEPS)
+        for _, length, n in wanted:
+            check_samples(n, length)
     rows: list[Row] = []
-    if isinstance(source, TokenSource) and "random" not in sets:
-        lengths = ()  # its papers' sets have their own
-    if lengths:
-        check_memory(model, 1, source.source_tokens(max(lengths)), SCREEN_STEPS)
-    for length in lengths:
-        check_samples(samples or source.test_size(length), length)
-    for kind in sets:
-        if isinstance(source, TokenSource):
-            for length, batch in source.batches(kind, lengths, samples, seed):
-                rows.append(token_row(model, source, batch, length, kind, seed))
-                on_row(rows[-1])
-            continue
-        for length in lengths:
-            started = time.perf_counter()
-            asked = samples or source.test_size(length)
-            batch = source.test(length, asked, source.tests[kind], seed)
+    for kind, length, n in wanted:
+        started = time.perf_counter()
+        batch = data.test(length, n, kind, seed)
+        if data.decoded:
+            row = sequence_row(model, data, batch, length, kind, seed)
+        else:
             right = (greedy_matches if greedy else exact_matches)(model, batch)
-            rows.append(Row(**_counted(right, batch, length, kind, seed, started)))
-            on_row(rows[-1])
+            row = Row(**_counted(right, batch, length, kind, seed, started))
+        rows.append(row)
+        on_row(row)
     return rows
 
 
@@ -127,100 +124,95 @@ def _counted(
     }
 
 
-def token_row(
-    model: Any, source: TokenSource, batch: Batch, length: int, kind: str, seed: int
-) -> TokenRow:
-    """One row of a task on tokens: always decoded greedily, at most the longest gold's steps."""
+def sequence_row(
+    model: Model, data: Data, batch: Batch, length: int, kind: str, seed: int
+) -> SequenceRow:
+    """One row, decoded greedily, at most the longest gold's steps."""
     started = time.perf_counter()
-    found, right = measured(model, source, batch)
+    found, right = measured(model, data, batch)
     more: dict[str, Any] = {
         name: None if value is None else round(value, 4)
         for name, value in vars(found).items()
         if name != "exact"
     }
-    return TokenRow(**_counted(right, batch, length, kind, seed, started), **more)
+    return SequenceRow(**_counted(right, batch, length, kind, seed, started), **more)
 
 
-def measured(model: Any, source: TokenSource, batch: Batch) -> tuple[Sequences, Tensor]:
+def measured(model: Model, data: Data, batch: Batch) -> tuple[Sequences, Tensor]:
     """All metrics of a batch, and which rows are right ``(b,)``."""
-    output = written(model, batch.source, batch.target.shape[1])
-    eos = source.vocabulary.eos
+    ids, looked = written(model, batch.source, batch.target.shape[1])
+    eos = data.vocabulary.eos
     outputs, ended = [], []
-    for ids in output.ids.tolist():
-        ended.append(eos in ids)
-        outputs.append(ids[: ids.index(eos)] if eos in ids else ids)
-    golds = [ids[: ids.index(eos)] for ids in batch.target.tolist()]
-    looked = None if output.looked is None else output.looked.numpy()
-    places = source.gold_attention(batch) if looked is not None else None
+    for row in ids.tolist():
+        ended.append(eos in row)
+        outputs.append(row[: row.index(eos)] if eos in row else row)
+    golds = [row[: row.index(eos)] for row in batch.target.tolist()]
+    places = data.gold_attention(batch) if looked is not None else None
     pairs = zip(outputs, golds, ended, strict=True)
     right = torch.tensor([end and output == gold for output, gold, end in pairs])
-    return compare(outputs, golds, ended, looked, places), right
+    mean = None if looked is None else looked.numpy()
+    return compare(outputs, golds, ended, mean, places), right
 
 
 @torch.inference_mode()
-def exact_matches(model: Any, batch: Batch) -> Tensor:
+def written(model: Model, source: Tensor, steps: int) -> tuple[Tensor, Tensor | None]:
+    """What a model writes, ``(b, t)``, and where it looks.
+
+    Where each step has one row of attention, the mean place of it ``(b, t)``, counted in words of
+    the source from 0.
+    """
+    model.eval()
+    ids, looked = [], []
+    for rows in model.chunks(torch.arange(len(source)), source.shape[1] + steps):
+        part = source[rows].to(model.device)
+        output = model.decode(part, steps, attention=True)
+        ids.append(output.ids.cpu())
+        if output.attention is None:
+            continue
+        places = torch.arange(-1, part.shape[1] - 1, device=part.device)  # $ is before word 0
+        mean = output.attention @ places.to(output.attention.dtype)
+        missing = steps - mean.shape[1]
+        looked.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
+    return torch.cat(ids), torch.cat(looked) if looked else None
+
+
+@torch.inference_mode()
+def exact_matches(model: Model, batch: Batch) -> Tensor:
     """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output.
 
     Where a sample of the rows mostly fails within the first steps, all rows are screened on
     those steps first: a row that fails there is wrong whatever follows.
     """
     model.eval()
-    steps = batch.target.shape[1]
+    keys, steps = batch.source.shape[1], batch.target.shape[1]
+    every = torch.arange(len(batch))
     right = torch.ones(len(batch), dtype=torch.bool)
     if steps > 2 * SCREEN_STEPS:
-        probe = torch.arange(min(64, len(batch)))
+        probe = every[:64]
         if _right(model, batch, probe, SCREEN_STEPS).float().mean() < 0.5:
-            for rows in chunks(
-                model, torch.arange(len(batch)), batch.source.shape[1] + SCREEN_STEPS
-            ):
+            for rows in model.chunks(every, keys + SCREEN_STEPS):
                 right[rows] = _right(model, batch, rows, SCREEN_STEPS)
-    for rows in chunks(model, right.nonzero()[:, 0], batch.source.shape[1] + steps):
+    for rows in model.chunks(right.nonzero()[:, 0], keys + steps):
         right[rows] = _right(model, batch, rows, steps)
     return right
 
 
-def _right(model: Any, batch: Batch, rows: Tensor, steps: int) -> Tensor:
+def _right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
     """Which of ``rows`` are right in their first ``steps`` tokens."""
-    pad = model.config.pad_token_id
     source = batch.source[rows].to(model.device)
     target = batch.target[rows, :steps].to(model.device)
-    read = model.shifted(target)
-    if steps <= ROWS_AT_ONCE or getattr(model, "window", None) is None:
-        written = model(source, source != pad, decoder_input_ids=read).logits.argmax(-1)
-    else:
-        written = _written_in_parts(model, source, read)
-    return ((written == target) | (target == pad)).all(1).cpu()
-
-
-def _written_in_parts(model: Any, source: Tensor, read: Tensor) -> Tensor:
-    """The argmax of each row, ``ROWS_AT_ONCE`` at a time with the windowed cache between.
-
-    The states of a very long output then stay in the processor's cache and in little memory.
-    """
-    mask = source != model.config.pad_token_id
-    encoded, cache, written = model.get_encoder()(source, mask), None, []
-    for part in read.split(ROWS_AT_ONCE, dim=1):
-        out = model(
-            encoder_outputs=encoded,
-            attention_mask=mask,
-            decoder_input_ids=part,
-            past_key_values=cache,
-            use_cache=True,
-        )
-        cache = out.past_key_values
-        written.append(out.logits.argmax(-1))
-    return torch.cat(written, dim=1)
+    written = model(source, target).argmax(-1)
+    return ((written == target) | (target == model.pad)).all(1).cpu()
 
 
 @torch.inference_mode()
-def greedy_matches(model: Any, batch: Batch) -> Tensor:
+def greedy_matches(model: Model, batch: Batch) -> Tensor:
     """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?"""
     model.eval()
-    pad = model.config.pad_token_id
     steps = batch.target.shape[1]
-    right = []
-    for rows in chunks(model, torch.arange(len(batch)), batch.source.shape[1] + steps):
-        written = greedy_decode(model, batch.source[rows].to(model.device), steps).cpu()
+    right = torch.zeros(len(batch), dtype=torch.bool)
+    for rows in model.chunks(torch.arange(len(batch)), batch.source.shape[1] + steps):
+        ids = model.decode(batch.source[rows].to(model.device), steps).ids.cpu()
         target = batch.target[rows]
-        right.append(((written == target) | (target == pad)).all(1))
-    return torch.cat(right) if right else torch.zeros(0, dtype=torch.bool)
+        right[rows] = ((ids == target) | (target == model.pad)).all(1)
+    return right

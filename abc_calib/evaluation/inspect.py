@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.nn.recurrent.model import RecurrentModel
-from abc_calib.runs.run import Run
-from tasks import TaskError, TokenTask
+from abc_calib.nn.build import model_type
+from abc_calib.nn.recurrent.attenders import Attender
+from abc_calib.runs import Run
 
-VARIABLES = ("centre", "width", "step", "gate", "bias", "mix", "reference")
-"""Numbers that an attender may show, in units of places for the first three and the last."""
 FLAT_SCORES = 0.01
 """Variance of the scores of a source below which an attender does not tell places apart."""
 ALIKE_STATES = 0.95
@@ -53,9 +52,9 @@ class Inspection:
 
 
 def opened(run: Run | Path | str | None) -> Run:
-    """The run, if it is a recurrent model's; ``UsageError`` otherwise."""
+    """The run, if its model has an attender; ``UsageError`` otherwise."""
     found = run if isinstance(run, Run) else Run.open(run)
-    if found.config.recurrent is None:
+    if not model_type(found.config.kind).has_attender:
         raise UsageError(f"{found} is no recurrent model: abc heatmap shows a Transformer's heads")
     return found
 
@@ -64,62 +63,56 @@ def opened(run: Run | Path | str | None) -> Run:
 def inspect(run: Run | Path | str | None, source: str) -> Inspection:
     """Decode ``source`` and keep what the attender did. ``TaskError`` for a source of no sense."""
     run = opened(run)
-    task, vocabulary = run.task, run.source.vocabulary
-    batch = run.source.lay_out(task.parse(source))
-    model: RecurrentModel = run.load_model()
-    written = model.write(batch.source, batch.target.shape[1] + 2, show=True)
+    vocabulary = run.data.vocabulary
+    batch = run.data.lay_out(run.task.parse(source))
+    model: Any = run.load_model()
+    written = model.decode(batch.source, batch.target.shape[1] + 2, attention=True)
     ids = written.ids[0].tolist()
     if vocabulary.eos in ids:
         ids = ids[: ids.index(vocabulary.eos) + 1]
     output = [vocabulary.symbols[i] for i in ids]
-    assert written.weights is not None
     steps = len(output)
     gate = model.attender.forwards(model.encode(batch.source).memory)
+    gold = run.data.gold_attention(batch)
     return Inspection(
         source=source,
         tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
         output=output,
         correct=ids == batch.target[0].tolist(),
-        weights=written.weights[0, :steps].double().numpy(),
+        weights=written.attention[0, :steps].double().numpy(),
         variables=_variables(
             written.carried[:steps],
+            model.attender,
             tokens=batch.source.shape[1],
-            offset=model.body.offset,
+            offset=model.backbone.offset,
             forwards=1.0 if gate is None else float(gate),
         ),
-        gold=_gold(task, source),
+        gold=None if gold is None else gold[0],
     )
 
 
 def _variables(
-    carried: Sequence[dict[str, torch.Tensor]], tokens: int, offset: int, forwards: float
+    carried: Sequence[dict[str, torch.Tensor]],
+    attender: Attender,
+    tokens: int,
+    offset: int,
+    forwards: float,
 ) -> dict[str, list[float]]:
     """The attender's numbers by name; places and widths in words, not in shares of the source.
 
     A place of a turned source is ``forwards`` of one place and the rest of its mirror image.
     """
-    size = tokens - 2 + 2 * offset  # places that the attender sees
+    reach = max(1, tokens - 3 + 2 * offset)  # between the first and the last place that it sees
     found: dict[str, list[float]] = {}
-    for name in VARIABLES:
-        if not carried or name not in carried[0]:
-            continue
+    for name in [name for name, value in carried[0].items() if value.shape[1:] == (1,)]:
         values = [float(carry[name][0, 0]) for carry in carried]
-        if name in ("centre", "reference"):
+        if name in attender.places:
             given = [forwards * value + (1 - forwards) * (1 - value) for value in values]
-            values = [value * max(1, size - 1) - offset for value in given]
-        elif name == "width":
-            values = [value * max(1, size - 1) for value in values]
+            values = [value * reach - offset for value in given]
+        elif name in attender.shares:
+            values = [value * reach for value in values]
         found[name] = values
     return found
-
-
-def _gold(task: object, source: str) -> list[int] | None:
-    if not isinstance(task, TokenTask):
-        return None
-    try:
-        return task.gold_attention(source)
-    except TaskError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -145,14 +138,13 @@ class Diagnosis:
 def diagnose(run: Run | Path | str | None) -> Diagnosis:
     """Measure a run's attention; ``AbcError`` if there is no held-out problem to measure it on."""
     run = opened(run)
-    batch = run.source.validation(SAMPLES)
+    batch = run.data.validation(SAMPLES)
     if not len(batch):
         raise AbcError(f"{run} has no held-out problems")
-    model: RecurrentModel = run.load_model()
+    model: Any = run.load_model()
     memory = model.encode(batch.source).memory
-    written = model.write(batch.source, batch.target.shape[1], show=True)
-    assert written.weights is not None
-    counted = batch.target[:, : written.weights.shape[1]] != model.config.pad
+    written = model.decode(batch.source, batch.target.shape[1], attention=True)
+    counted = batch.target[:, : written.attention.shape[1]] != model.pad
     variances = []
     for step, carry in enumerate(written.carried):
         if "scores" in carry:
@@ -172,7 +164,7 @@ def diagnose(run: Run | Path | str | None) -> Diagnosis:
             f"the encoder has collapsed (median cosine {similarity:.3f} > {ALIKE_STATES}): use a "
             "larger --width or less --dropout"
         )
-    peak = float(written.weights.amax(2)[counted].mean())
+    peak = float(written.attention.amax(2)[counted].mean())
     gate = model.attender.forwards(memory)
     forwards = None if gate is None else float(gate.mean())
     return Diagnosis(len(batch), variance, similarity, peak, forwards, findings)

@@ -1,0 +1,17 @@
+"""Where every token stands, and which key a line names."""
+
+from abc_calib.geometry.layout import Coordinate, Layout, Part
+from abc_calib.geometry.lines import CORNER, DIRECTIONS, SITES, Heads, Line, LineBias, Site
+
+__all__ = [
+    "CORNER",
+    "DIRECTIONS",
+    "SITES",
+    "Coordinate",
+    "Heads",
+    "Layout",
+    "Line",
+    "LineBias",
+    "Part",
+    "Site",
+]

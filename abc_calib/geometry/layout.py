@@ -1,94 +1,119 @@
-"""Names of rows and keys: which token of a source or an output stands where.
+"""Where every token of a source and of an output stands.
 
-Digits are counted from the least significant, so that ``a1`` is the ones of the first operand
-whatever its length: ``$ a3 a2 a1 + b3 b2 b1 &`` is answered by ``y1 y2 y3 y4 &``.
+A token has coordinates: the part it belongs to (an operand, or a row of the output) and its
+column, counted from the part's last token, so that ``a0`` is the last digit of the first operand
+whatever its length: ``$ a2 a1 a0 + b2 b1 b0 &`` is answered by ``y0 y1 y2 y3 &``. Labels of
+figures, predictions, fits and certificates all come from here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from string import ascii_lowercase
+from typing import NamedTuple
 
-import numpy as np
 
-from abc_calib.data.vocabulary import EOS, SOS
-from abc_calib.errors import UsageError
-from tasks.arithmetic import Arithmetic
+class Coordinate(NamedTuple):
+    """A token of a source: the ``operand`` and its ``column``.
+
+    ``part`` of the source, from 1 on. A delimiter has no operand, and as its part the one that it
+    closes: 0 is SOS.
+    """
+
+    part: int
+    operand: int | None
+    column: int
+
+
+class Part(NamedTuple):
+    """One part of a source: whose token stands where, from its end on, in each of its columns."""
+
+    operands: tuple[int, ...]
+    columns: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.operands) * self.columns
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One source: the width of each operand, between SOS, operators and EOS.
+    """One source: the ``widths`` of its operands, between ``delimiters``, SOS first and EOS last.
 
-    ``aligned``: the operator first, then the digits of all operands column by column; an operand
-    of one digit stands in every column.
-    The ``words`` of a token task are one operand, and counted from its first, from 0.
+    ``aligned``: the operator first, then the digits of all operands column by column. ``words``:
+    one operand that is counted from its first word, as a person counts words.
+    Widths are plain integers of any size: nothing here is as long as a source.
     """
 
     widths: tuple[int, ...]
-    operator: str | None = None
+    delimiters: tuple[str, ...]
     aligned: bool = False
     words: bool = False
 
-    @classmethod
-    def of(
-        cls, task: Arithmetic, digits: int, width: int | None = None, aligned: bool = False
-    ) -> Layout:
-        """The source of a problem of ``digits`` digits; of ``width`` in a format ``fixed:N``.
-
-        A second operand that is always one digit stays one digit. ``UsageError`` for a length
-        below 1.
-        """
-        if digits < 1:
-            raise UsageError(f"length {digits} is not possible: give 1 or more")
-        problem = task.sample(np.random.default_rng(0), 1, width or digits, exact=True)
-        operands = task.padded(problem.operands, width)
-        widths = tuple(int(operand.lengths[0]) for operand in operands)
-        return cls(widths, task.operator, aligned and task.operator is not None)
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What stands between the delimiters."""
+        operands = range(len(self.widths))
+        if self.aligned:
+            return Part((), 0), Part(tuple(operands)[::-1], self.widths[0])
+        return tuple(Part((k,), self.widths[k]) for k in operands)
 
     @property
-    def digits(self) -> int:
-        """How long the problem is: the width of its first operand."""
-        return self.widths[0]
+    def stride(self) -> int:
+        """Tokens of one column in the part with the digits: more than 1 if they are aligned."""
+        return len(self.parts[-1].operands)
+
+    @cached_property
+    def closes(self) -> tuple[int, ...]:
+        """Positions of the delimiters: of SOS, and of what closes each part."""
+        return (0, *accumulate(part.tokens + 1 for part in self.parts))
 
     @property
     def keys(self) -> int:
         """The length of the source, in tokens."""
-        if self.aligned:
-            return self.digits * len(self.widths) + 3
-        return sum(self.widths) + len(self.widths) + 1
+        return self.closes[-1] + 1
 
     @property
-    def delimiters(self) -> tuple[int, ...]:
-        """Positions of SOS, every operator, and EOS."""
-        if self.aligned:
-            return (0, 1, self.keys - 1)
-        return (0, *accumulate(width + 1 for width in self.widths))
+    def anchors(self) -> tuple[int, ...]:
+        """What lines are counted from: see ``abc_calib.geometry.lines``."""
+        return (0, self.keys - 1, *self.closes)
 
-    def source_labels(self) -> list[str]:
-        """One label a key, such as ``$ a2 a1 + b2 b1 &``."""
+    def coordinate(self, position: int) -> Coordinate:
+        """Where the token at a position of the source stands."""
+        number = next(i for i, close in enumerate(self.closes) if position <= close)
+        behind = self.closes[number] - 1 - position
+        if behind < 0:
+            return Coordinate(number, None, -1)
+        operands = self.parts[number - 1].operands
+        column, which = divmod(behind, len(operands))
+        return Coordinate(number, operands[which], column)
+
+    def label(self, position: int) -> str:
+        """The name of a token: ``a0``, a word's number, or the delimiter itself."""
+        part, operand, column = self.coordinate(position)
+        if operand is None:
+            return self.delimiters[part]
         if self.words:
-            return [SOS, *map(str, range(self.digits)), EOS]
-        labels = [SOS]
-        if self.aligned:
-            labels.append(self.operator or "")
-            for digit in range(self.digits, 0, -1):
-                pairs = zip(ascii_lowercase, self.widths, strict=False)
-                labels += [f"{letter}{min(digit, width)}" for letter, width in pairs]
-            return [*labels, EOS]
-        for i, (letter, width) in enumerate(zip(ascii_lowercase, self.widths, strict=False)):
-            if i:
-                labels.append(self.operator or "")
-            labels += [f"{letter}{digit}" for digit in range(width, 0, -1)]
-        return [*labels, EOS]
+            return str(position - 1)
+        return digit_name(operand, column)
+
+    def labels(self) -> list[str]:
+        """One label a token, such as ``$ a1 a0 + b1 b0 &``."""
+        return [self.label(position) for position in range(self.keys)]
 
 
-def written_labels(steps: int) -> list[str]:
-    """What each of ``steps`` rows writes: ``y1 y2 ... &``."""
-    return [*(f"y{step}" for step in range(1, steps)), EOS]
+def digit_name(operand: int, column: int | str) -> str:
+    """``b0``: the last digit of the second operand."""
+    return f"{ascii_lowercase[operand % 26]}{column}"
 
 
-def read_labels(steps: int) -> list[str]:
-    """What the decoder reads at each of ``steps`` positions: ``$ y1 y2 ...``."""
-    return [SOS, *(f"y{step}" for step in range(1, steps))]
+def written_labels(steps: int, end: str) -> list[str]:
+    """What each of ``steps`` rows writes: ``y0 y1 ... &``."""
+    return [*(f"y{step}" for step in range(steps - 1)), end]
+
+
+def read_labels(steps: int, start: str) -> list[str]:
+    """What the decoder reads at each of ``steps`` positions: ``$ y0 y1 ...``."""
+    return [start, *(f"y{step}" for step in range(steps - 1))]

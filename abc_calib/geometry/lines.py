@@ -1,7 +1,7 @@
-"""Lines: the geometry that calibration finds in attention and extends to any size.
+"""Lines: what calibration finds in attention and extends to any size.
 
-A line names one key for every query row. Which key depends on its direction and on its
-*anchor*, the place it is counted from:
+A line names one key for every query, by integer arithmetic on where the query stands. Which key
+depends on its direction and on its *anchor*, the place it is counted from:
 
 ``corner``
     The matrix itself, as in the paper: diagonals and verticals from the top left,
@@ -23,22 +23,26 @@ direction   corner              segment
 ``vert``    ``j = l``           ``j = close - l``
 ==========  ==================  ==============================
 
-A slanted line goes on by ``step`` keys a row (1 as above): with ``step`` times ``i`` for ``i``.
-Where the digits of two operands are interleaved, the lines of columns have step 2.
+A slanted line goes on by ``stride`` keys a row (1 as above): with ``stride`` times ``i`` for
+``i``. Where the digits of two operands are interleaved, the lines of columns have stride 2.
 
-Outside cross-attention segment lines are simpler. In self-attention (segment 0) they are
-``diag``: ``j = i + l``, and ``vert``: ``j = l``, within ``0 .. i``; anti-diagonals have no
-meaning while the output's length is open. In the encoder they are ``diag``: ``j = i + l`` within
-the source, and ``vert``: the delimiter that closes the segment.
+Outside cross-attention segment lines are simpler, and of stride 1. In self-attention (segment 0)
+they are ``diag``: ``j = i + l``, and ``vert``: ``j = l``, within ``0 .. i``; anti-diagonals have
+no meaning while the output's length is open. In the encoder they are ``diag``: ``j = i + l``
+within the source, and ``vert``: the delimiter that closes the segment.
+
+All of it is ``formula``: the model's gather, the decoder's cache, the fits, the figures and the
+certificate ask it and nobody else, with tensors, arrays or plain integers.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -52,6 +56,10 @@ DIRECTIONS: tuple[Direction, ...] = ("diag", "anti", "vert")
 SITES: tuple[Site, ...] = ("encoder", "self", "cross")
 CORNER = -1
 """Value of ``Line.segment`` for a line counted from the corners of the matrix."""
+FARTHEST = 10_000
+"""Offsets, strides and segments are smaller than this."""
+LARGEST = 1e8
+"""The largest size of a value: beyond it a line could not be told from a masked key."""
 
 
 @dataclass(frozen=True, order=True)
@@ -59,7 +67,7 @@ class Line:
     """One line of one head: see the module for what its fields mean.
 
     ``segment`` is ``CORNER`` or the number of a segment; ``offset`` the paper's line index;
-    ``value`` what is added to the attention scores on it (0 is fully open); ``step`` how many
+    ``value`` what is added to the attention scores on it (0 is fully open); ``stride`` how many
     keys a slanted line goes on from one row to the next.
     """
 
@@ -67,12 +75,12 @@ class Line:
     segment: int
     offset: int
     value: float = 0.0
-    step: int = 1
+    stride: int = 1
 
     @property
     def slope(self) -> int:
         """How many keys to the right the line is in the next row."""
-        return {"diag": self.step, "anti": -self.step, "vert": 0}[self.direction]
+        return {"diag": self.stride, "anti": -self.stride, "vert": 0}[self.direction]
 
     @property
     def anchor(self) -> str:
@@ -81,29 +89,118 @@ class Line:
     def label(self, site: Site) -> str:
         """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"
-        step = f" step {self.step}" if self.step != 1 else ""
-        return f"{self.direction} {self.offset:+d}{step}" + (f" {place}" if site == "cross" else "")
+        stride = f" stride {self.stride}" if self.stride != 1 else ""
+        where = f" {place}" if site == "cross" else ""
+        return f"{self.direction} {self.offset:+d}{stride}{where}"
 
 
-def corner_key(direction: str, offset: int, row: Any, keys: Any, step: int = 1) -> Any:
-    """The key of a corner line in ``row`` (may lie outside ``0 .. keys-1``). Works on arrays."""
+# Anchors: the first key, the last one (in self-attention the row's own), then the delimiters.
+FIRST, LAST, DELIMITERS = 0, 1, 2
+
+
+class Formula(NamedTuple):
+    """The key of a line: ``anchors[origin] + slope * row + shift``.
+
+    Kept within ``anchors[low]`` and ``anchors[high]``; a ``leaves`` line is not, and names no key
+    where it is outside. (A line on a grid of rows differs in this alone: its anchors and its shift
+    are linear in the row of the grid.)
+    """
+
+    origin: int
+    slope: int
+    shift: int
+    low: int
+    high: int
+    leaves: bool
+
+    def key(self, anchors: Sequence[Any], row: Any) -> tuple[Any, Any]:
+        """The key named in ``row``, kept inside, and whether the line is outside there.
+
+        Plain integers, or arrays or tensors of one shape.
+        """
+        origin, low, high = (anchors[at] for at in (self.origin, self.low, self.high))
+        return located(origin, self.slope, self.shift, low, high, self.leaves, row)
+
+
+def located(
+    origin: Any, slope: Any, shift: Any, low: Any, high: Any, leaves: Any, row: Any
+) -> tuple[Any, Any]:
+    """``origin + slope * row + shift``, kept between ``low`` and ``high``.
+
+    And whether it is outside of them and of a line that ``leaves``.
+    """
+    key = origin + slope * row + shift
+    outside = leaves & ((key < low) | (key > high))
+    if isinstance(key, int):
+        return min(max(key, low), high), outside
+    if isinstance(key, np.ndarray):
+        return np.clip(key, low, high), outside
+    return key.maximum(low).minimum(high), outside
+
+
+def formula(line: Line, site: Site) -> Formula:
+    """How the key of a line at a site is computed: see the module."""
+    direction, segment, offset, slope = line.direction, line.segment, line.offset, line.slope
+    corner = segment == CORNER
+    if corner or site != "cross":
+        if direction == "anti":
+            return Formula(LAST, slope, -offset, FIRST, LAST, corner)
+        if not corner and direction == "vert" and site == "encoder":
+            delimiter = DELIMITERS + segment
+            return Formula(delimiter, 0, 0, delimiter, delimiter, False)
+        return Formula(FIRST, slope, offset, FIRST, LAST, corner)
+    opened, closed = DELIMITERS + max(segment - 1, 0), DELIMITERS + segment
     if direction == "diag":
-        return step * row + offset
-    if direction == "anti":
-        return keys - 1 - step * row - offset
-    return row * 0 + offset
+        return Formula(opened, slope, 1 + offset, opened, closed, False)
+    shift = -1 - offset if direction == "anti" else -offset
+    return Formula(closed, slope, shift, opened, closed, False)
 
 
 def _as_dict(line: Line) -> dict[str, Any]:
-    """The fields of a line; the usual step is left out, as in files from before there was one."""
+    """The fields of a line; the usual stride is left out, as in files from before there was one."""
     fields = asdict(line)
-    if line.step == 1:
-        del fields["step"]
+    if line.stride == 1:
+        del fields["stride"]
     return fields
+
+
+def _from_dict(fields: dict[str, Any]) -> Line:
+    """A line of a file, in which a stride may have its older name."""
+    return Line(**{"stride" if name == "step" else name: value for name, value in fields.items()})
 
 
 Heads = tuple[tuple[Line, ...], ...]
 """Lines of every head of one layer; an empty tuple is a transparent head."""
+
+
+def check_line(line: Line, site: Site) -> None:
+    """``UsageError`` for a line that names no keys at a site, or none that can be followed."""
+    what = f"{line.direction} line of {site}-attention"
+    if line.direction not in DIRECTIONS:
+        raise UsageError(f"unknown direction {line.direction!r}: choose {', '.join(DIRECTIONS)}")
+    for name in ("segment", "offset", "stride"):
+        number = getattr(line, name)
+        if type(number) is not int or abs(number) >= FARTHEST:
+            raise UsageError(
+                f"{name} {number!r} of a {what}: give a whole number within {FARTHEST:,}"
+            )
+    if line.segment < CORNER or (site == "self" and line.segment > 0):
+        allowed = "0" if site == "self" else "0 or more"
+        raise UsageError(
+            f"segment {line.segment} of a {what}: give {allowed}, or {CORNER} for the corner"
+        )
+    if line.stride < 1 or (line.stride != 1 and (line.direction == "vert" or site != "cross")):
+        raise UsageError(
+            f"stride {line.stride} of a {what}: give 1 or more keys a row in cross-attention, and "
+            "1 elsewhere and for a vertical, which has no slope"
+        )
+    if site == "encoder" and line.direction == "vert" and line.segment != CORNER and line.offset:
+        raise UsageError(
+            f"offset {line.offset} of a {what}: give 0, since it is the delimiter of its segment"
+        )
+    value = line.value
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+        raise UsageError(f"value {value!r} of a {what}: give a number within {LARGEST:g}")
 
 
 @dataclass(frozen=True)
@@ -111,28 +208,21 @@ class LineBias:
     """A calibrated bias: for each site and layer, the lines of every head.
 
     A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
-    derived from this. ``closed``: what is added to scores off the lines; None closes them.
+    derived from this. ``off_line_bias``: what is added to scores off the lines; None masks them.
     """
 
     sites: dict[Site, tuple[Heads, ...]]
-    closed: float | None = None
+    off_line_bias: float | None = None
 
     def __post_init__(self) -> None:
-        if self.closed is not None and not -math.inf < self.closed < 0:
-            raise UsageError(f"closed = {self.closed}: give a finite number below 0, or none")
+        off = self.off_line_bias
+        if off is not None and not -math.inf < off < 0:
+            raise UsageError(f"off_line_bias = {off}: give a finite number below 0, or none")
         for site, layers in self.sites.items():
             if site not in SITES:
                 raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
             for line in (line for layer in layers for head in layer for line in head):
-                if line.direction not in DIRECTIONS:
-                    raise UsageError(
-                        f"unknown direction {line.direction!r}: choose {', '.join(DIRECTIONS)}"
-                    )
-                if line.step < 1 or (line.step != 1 and line.direction == "vert"):
-                    raise UsageError(
-                        f"step {line.step} of a {line.direction} line: give 1 or more keys a row, "
-                        "and 1 for a vertical, which has no slope"
-                    )
+                check_line(line, site)
 
     def heads(self, site: Site, layer: int) -> Heads | None:
         layers = self.sites.get(site)
@@ -171,22 +261,23 @@ class LineBias:
             site: [[[_as_dict(line) for line in head] for head in layer] for layer in layers]
             for site, layers in self.sites.items()
         }
-        if self.closed is not None:
-            data["closed"] = self.closed
+        if self.off_line_bias is not None:
+            data["off_line_bias"] = self.off_line_bias
         return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LineBias:
+        data = dict(data)
+        off = data.pop("off_line_bias", data.pop("closed", None))  # "closed": an older name
         return cls(
             {
                 site: tuple(  # type: ignore[misc]
-                    tuple(tuple(Line(**line) for line in head) for head in layer)
+                    tuple(tuple(_from_dict(line) for line in head) for head in layer)
                     for layer in layers
                 )
                 for site, layers in data.items()
-                if site != "closed"
             },
-            data.get("closed"),
+            off,
         )
 
     def save(self, path: Path, **arrays: np.ndarray) -> None:

@@ -1,0 +1,1 @@
+"""Models: plain torch behind one contract, ``abc_calib.nn.base.Model``."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, Heads, Site
+from abc_calib.geometry.lines import CORNER, DELIMITERS, Formula, Heads, Site, formula, located
 
-CLOSED = -1e9
-"""Added where a row may not look. Finite: a row that is closed everywhere stays a number."""
+MASKED = -1e9
+"""Added where a row may not look. Finite: a row that is masked everywhere stays a number."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +97,20 @@ class LayerBias:
     which the model's configuration holds, and are never saved or loaded.
     """
 
-    def __init__(self, heads: Heads, site: Site, closed: float | None = None):
+    def __init__(self, heads: Heads, site: Site, off_line_bias: float | None = None):
         self.site = site
         self.heads = heads
         #: what is added to the scores of keys off the lines
-        self.closed = CLOSED if closed is None else closed
+        self.off_line_bias = MASKED if off_line_bias is None else off_line_bias
         #: every head has a line, so that each row looks at a few keys only
-        self.restricted = all(heads) and closed is None
+        self.restricted = all(heads) and off_line_bias is None
         #: a corner line may leave the matrix, and its row without a key
-        self.may_close_rows = closed is None and any(
+        self.may_mask_rows = off_line_bias is None and any(
             line.segment == CORNER for head in heads for line in head
         )
         #: every head has exactly one key in every row
         self.single = (
-            self.restricted and all(len(head) == 1 for head in heads) and not self.may_close_rows
+            self.restricted and all(len(head) == 1 for head in heads) and not self.may_mask_rows
         )
         self._tensors: _Tensors | None = None
 
@@ -126,42 +126,46 @@ class LayerBias:
         """
         lines = self.tensors(frame.rows.device)
         anchors = _anchors(frame)  # (b, i|1, a)
-        if lines.columns > anchors.shape[2]:
+        if lines.anchors > anchors.shape[2]:
             raise UsageError(
-                f"the bias counts from segment {lines.columns - _DELIMITERS - 1} of the source, "
-                f"which has {anchors.shape[2] - _DELIMITERS - 1}: use the bias of the same task"
+                f"the bias counts from segment {lines.anchors - DELIMITERS - 1} of the source, "
+                f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task"
             )
-        rows = frame.rows[:, None]  # (i, 1)
 
         def at(places: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
             return anchors[:, :, places].permute(0, 2, 1, 3)
 
-        key = at(lines.origin) + (lines.slope[:, None] * rows + lines.shift[:, None])
-        low, high = at(lines.low), at(lines.high)
-        outside = lines.corner[:, None] & ((key < low) | (key > high))
-        return torch.minimum(torch.maximum(key, low), high), outside
+        return located(
+            at(lines.origin),
+            lines.slope[:, None],
+            lines.shift[:, None],
+            at(lines.low),
+            at(lines.high),
+            lines.leaves[:, None],
+            frame.rows[:, None],
+        )
 
     def keys(self, frame: Frame) -> tuple[Tensor, Tensor]:
         """The key of each line in each row and the bias on it, ``(b, h, i, k)`` each.
 
         A line without a key in a row, and all but the highest of several lines that meet on
-        one key, have the bias ``CLOSED``.
+        one key, have the bias ``MASKED``.
         """
         key, outside = self.positions(frame)
         value = self.tensors(key.device).value
-        bias = value[:, None].expand(key.shape).masked_fill(outside, CLOSED)
+        bias = value[:, None].expand(key.shape).masked_fill(outside, MASKED)
         for k in range(1, key.shape[-1]):  # lines that meet: the highest counts, once
             for other in range(k):
                 same = key[..., k] == key[..., other]
                 lower = bias[..., k] <= bias[..., other]
-                bias[..., k].masked_fill_(same & lower, CLOSED)
-                bias[..., other].masked_fill_(same & ~lower, CLOSED)
+                bias[..., k].masked_fill_(same & lower, MASKED)
+                bias[..., other].masked_fill_(same & ~lower, MASKED)
         return key, bias
 
     def dense(self, frame: Frame) -> Tensor:
         """The bias as a matrix, ``(b, h, i, j)``; transparent heads are 0."""
         key, bias = self.keys(frame)
-        matrix = torch.full((*key.shape[:3], frame.keys), self.closed, device=key.device)
+        matrix = torch.full((*key.shape[:3], frame.keys), self.off_line_bias, device=key.device)
         matrix.scatter_reduce_(3, key, bias, "amax")
         return matrix.masked_fill_(self.tensors(key.device).transparent[:, None, None], 0.0)
 
@@ -174,52 +178,40 @@ class LayerBias:
 
 @dataclass(frozen=True)
 class _Tensors:
-    """A line's key is ``anchor[origin] + slope * row + shift``, within ``low`` and ``high``.
+    """The formulas of all lines, ``(h, k)`` each, and ``transparent (h,)``.
 
-    All but ``transparent (h,)`` are ``(h, k)``; ``origin``, ``low`` and ``high`` are columns of
-    the anchor table; a head with fewer lines than others is filled up with closed ones.
+    A head with fewer lines than others is filled up with masked ones. ``anchors``: how many the
+    lines count from.
     """
 
+    origin: Tensor
     slope: Tensor
     shift: Tensor
-    origin: Tensor
     low: Tensor
     high: Tensor
-    corner: Tensor
+    leaves: Tensor
     value: Tensor
     transparent: Tensor
-    columns: int
+    anchors: int
 
 
 def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
-    lines = max(1, *(len(head) for head in heads))
-    rows = []
-    for head in heads:
-        places = [_place(x.direction, x.segment, x.offset, site) for x in head]
-        filled = [
-            (line.slope, shift, origin, low, high)
-            for line, (origin, low, high, shift) in zip(head, places, strict=True)
-        ]
-        rows.append(filled + [(0, 0, 0, 0, 0)] * (lines - len(head)))
-    numbers = torch.tensor(rows, dtype=torch.long, device=device)
-    slope, shift, origin, low, high = numbers.unbind(-1)
-    corner = [[x.segment == CORNER for x in h] + [False] * (lines - len(h)) for h in heads]
-    value = [[x.value for x in h] + [CLOSED] * (lines - len(h)) for h in heads]
+    most = max(1, *(len(head) for head in heads))
+    formulas = [[formula(line, site) for line in head] for head in heads]
+    filled = [head + [_NOWHERE] * (most - len(head)) for head in formulas]
+    numbers = torch.tensor(filled, dtype=torch.long, device=device)
+    origin, slope, shift, low, high, leaves = numbers.unbind(-1)
+    value = [[x.value for x in h] + [MASKED] * (most - len(h)) for h in heads]
     return _Tensors(
-        slope,
-        shift,
-        origin,
-        low,
-        high,
-        corner=torch.tensor(corner, device=device),
+        *(origin, slope, shift, low, high),
+        leaves=leaves.bool(),
         value=torch.tensor(value, dtype=torch.float32, device=device),
         transparent=torch.tensor([not head for head in heads], device=device),
-        columns=1 + max(max(row[2:]) for head in rows for row in head),
+        anchors=1 + int(torch.stack([origin, low, high]).max()),
     )
 
 
-# Columns of the anchor table: the first key, the last key, then the delimiters.
-_FIRST, _LAST, _DELIMITERS = 0, 1, 2
+_NOWHERE = Formula(0, 0, 0, 0, 0, False)
 
 
 def _anchors(frame: Frame) -> Tensor:
@@ -232,21 +224,3 @@ def _anchors(frame: Frame) -> Tensor:
     if frame.delimiters is not None:
         places.append(frame.delimiters[:, None])
     return torch.cat(places, dim=2)
-
-
-def _place(direction: str, segment: int, offset: int, site: Site) -> tuple[int, int, int, int]:
-    """Columns of the anchor table for origin, low and high, and the shift of a line."""
-    whole = segment == CORNER or site != "cross"
-    if whole and direction == "anti":
-        return _LAST, _FIRST, _LAST, -offset
-    if whole:
-        if segment != CORNER and direction == "vert" and site == "encoder":
-            delimiter = _DELIMITERS + segment
-            return delimiter, delimiter, delimiter, 0
-        return _FIRST, _FIRST, _LAST, offset
-    low, high = _DELIMITERS + max(segment - 1, 0), _DELIMITERS + segment
-    if direction == "diag":
-        return low, low, high, 1 + offset
-    if direction == "anti":
-        return high, low, high, -1 - offset
-    return high, low, high, -offset

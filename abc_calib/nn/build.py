@@ -1,52 +1,35 @@
-"""From options to a model with fresh weights."""
+"""The kinds of models, and from a run's options to a model."""
 
 from __future__ import annotations
 
 import torch
 
-from abc_calib.config import ModelOptions, RecurrentOptions
-from abc_calib.data.vocabulary import Vocabulary
+from abc_calib.config import ModelOptions
+from abc_calib.data.base import Data
 from abc_calib.errors import UsageError
-from abc_calib.nn.positions import own_schemes
-from abc_calib.nn.recurrent.model import RecurrentModel
-from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
-from abc_calib.training.recipes import build_recurrent
+from abc_calib.nn.base import Model
+from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.nn.transformer.model import Transformer
 
-Model = AbcTransformer | RecurrentModel
-
-
-def check_heads(options: ModelOptions) -> None:
-    """Raise ``UsageError`` unless the heads can share the width."""
-    if options.width % options.heads:
-        raise UsageError(
-            f"width {options.width} is not divisible by {options.heads} heads: "
-            "choose a width that is a multiple of the heads"
-        )
+MODELS: dict[str, type[Model]] = {
+    "transformer": Transformer,
+    "gru": Recurrent,
+}
+"""By the name that ``--model`` takes. The options of each are in ``config.MODEL_OPTIONS``."""
 
 
-def build_model(
-    options: ModelOptions | RecurrentOptions, vocabulary: Vocabulary, seed: int
-) -> Model:
-    """A model with fresh weights drawn from ``seed``."""
-    if isinstance(options, RecurrentOptions):
-        return build_recurrent(options, vocabulary, seed)
-    check_heads(options)
-    config = AbcConfig(
-        vocab_size=len(vocabulary),
-        d_model=options.width,
-        encoder_layers=options.encoder_layers,
-        decoder_layers=options.decoder_layers,
-        heads=options.heads,
-        feedforward=options.feedforward,
-        dropout=options.dropout,
-        scheme=options.scheme,
-        own_schemes=own_schemes(options) or None,
-        cyclic=options.cyclic,
-        delimiter_ids=list(vocabulary.delimiters),
-        pad_token_id=vocabulary.pad,
-        bos_token_id=vocabulary.sos,
-        eos_token_id=vocabulary.eos,
-        decoder_start_token_id=vocabulary.sos,
-    )
+def model_type(kind: str) -> type[Model]:
+    """The class of a kind; ``UsageError`` names the known ones."""
+    if kind not in MODELS:
+        raise UsageError(f"unknown model {kind!r}: choose {' or '.join(MODELS)}")
+    return MODELS[kind]
+
+
+def build_model(kind: str, options: ModelOptions, data: Data, seed: int) -> Model:
+    """A model with fresh weights drawn from ``seed``, its own lines in place."""
+    made = model_type(kind)
+    settled = made.settled(options, data)
     torch.manual_seed(seed)
-    return AbcTransformer(config)
+    model = made(settled, data.vocabulary.tokens)
+    model.set_lines(model.own_lines(data))
+    return model

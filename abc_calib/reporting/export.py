@@ -11,15 +11,18 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from abc_calib.data.digits import Format
+from abc_calib.calibration.capture import average_attention
+from abc_calib.calibration.pipeline import full_length
+from abc_calib.config import CalibrationOptions
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry.layout import Layout, read_labels, written_labels
-from abc_calib.geometry.lines import SITES, Heads, LineBias, Site
-from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+from abc_calib.files import write_atomically
+from abc_calib.geometry import SITES, Heads, Layout, LineBias, Site
+from abc_calib.geometry.layout import read_labels, written_labels
+from abc_calib.nn.biases import MASKED, Frame, LayerBias
+from abc_calib.nn.build import model_type
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
 from abc_calib.reporting.style import check_formats, make_folder, save_figure
-from abc_calib.runs.run import Run, write_atomically
-from tasks import TokenTask
+from abc_calib.runs import Run
 
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
@@ -49,17 +52,24 @@ class Problem:
     source: Layout
     steps: int
 
+    @property
+    def digits(self) -> int:
+        """How long the problem is: the width of its first operand."""
+        return self.source.widths[0]
+
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """Names of the rows and of the keys at a site."""
+        source = self.source.labels()
         if site == "encoder":
-            return self.source.source_labels(), self.source.source_labels()
-        keys = read_labels(self.steps) if site == "self" else self.source.source_labels()
-        return written_labels(self.steps), keys
+            return source, source
+        start, end = self.source.delimiters[0], self.source.delimiters[-1]
+        keys = read_labels(self.steps, start) if site == "self" else source
+        return written_labels(self.steps, end), keys
 
     def frame(self, site: Site) -> Frame:
         """Where the rows and keys of a site stand."""
         rows, keys = (len(labels) for labels in self.labels(site))
-        places = None if site == "self" else torch.tensor([self.source.delimiters])
+        places = None if site == "self" else torch.tensor([self.source.closes])
         return Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places)
 
 
@@ -81,8 +91,8 @@ def draw_heatmaps(
     together.
     """
     run = run if isinstance(run, Run) else Run.open(run)
-    if run.config.recurrent:
-        raise UsageError(f"{run} is a recurrent model: abc inspect --input draws its attention")
+    if reason := model_type(run.config.kind).no_lines:
+        raise UsageError(f"{run} has no heads to draw ({reason}): abc inspect --input")
     check_formats(formats)
     for given in sites:
         if given not in SITES:
@@ -127,7 +137,7 @@ class View:
         for layer, matrices in enumerate(self.attention):
             figure = head_heatmaps(
                 self._visible(matrices),
-                title=f"{self._title(layer)}: averaged attention, {self.near.source.digits} digits",
+                title=f"{self._title(layer)}: averaged attention, {self.near.digits} digits",
                 row_labels=rows,
                 key_labels=keys,
             )
@@ -152,7 +162,7 @@ class View:
                 table.get((self.site, LAST if shared else layer, h), []) for h in range(len(heads))
             ]
             fits.append(line_sum(heads, kept, self.site, self.near.frame(self.site)))
-            biases.append(dense(heads, self.site, self.far.frame(self.site), bias.closed))
+            biases.append(dense(heads, self.site, self.far.frame(self.site), bias.off_line_bias))
             figure = bias_report(
                 self._visible(matrices),
                 self._visible(fits[-1]),
@@ -163,9 +173,9 @@ class View:
                 bias_row_labels=far_rows,
                 bias_key_labels=far_keys,
                 headings=(
-                    f"averaged attention, {self.near.source.digits} digits",
+                    f"averaged attention, {self.near.digits} digits",
                     "sum of the kept lines" + (", found in the last layer" if shared else ""),
-                    f"bias, {self.far.source.digits} digits",
+                    f"bias, {self.far.digits} digits",
                 ),
                 kept=[_note(lines) for lines in kept],
                 transparent=[not lines for lines in heads],
@@ -201,11 +211,11 @@ class View:
 # Lines as matrices
 
 
-def dense(heads: Heads, site: Site, frame: Frame, closed: float | None = None) -> np.ndarray:
+def dense(heads: Heads, site: Site, frame: Frame, off: float | None = None) -> np.ndarray:
     """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    matrix = LayerBias(heads, site, closed).dense(frame).masked_fill(~frame.mask(), CLOSED)
+    matrix = LayerBias(heads, site, off).dense(frame).masked_fill(~frame.mask(), MASKED)
     values = matrix[0].double().numpy()
-    return np.where(values <= CLOSED / 2, -np.inf, values)
+    return np.where(values <= MASKED / 2, -np.inf, values)
 
 
 def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], site: Site, frame: Frame) -> np.ndarray:
@@ -256,12 +266,8 @@ def _stored(path: Path) -> dict[Site, np.ndarray]:
 
 def _measured(run: Run) -> dict[Site, np.ndarray]:
     """The averaged attention of a trained model on training samples."""
-    from abc_calib.calibration.capture import average_attention
-    from abc_calib.calibration.pipeline import full_length
-    from abc_calib.config import CalibrationOptions
-
     model = run.load_model()
-    batch = full_length(run.source, CalibrationOptions.model_validate({}).samples, model)
+    batch = full_length(run.data, CalibrationOptions().samples, model)
     return average_attention(model, batch)
 
 
@@ -270,18 +276,18 @@ def _problems(
 ) -> tuple[Problem, Problem]:
     """The problem that was averaged over, and the one that the bias is drawn for."""
     steps, keys = attention["cross"].shape[-2:]
-    if isinstance(run.task, TokenTask):
-        near, far = (Layout((words,), words=True) for words in (keys - 2, extend_to))
-        return Problem(near, steps), Problem(far, 1 + (steps - 1) * extend_to // (keys - 2))
-    layout = Format(run.config.train.format)
-    near = Layout.of(run.task, run.source.length, layout.width, layout.aligned)
-    far = Layout.of(run.task, extend_to, layout.width, layout.aligned)
-    if keys != near.keys:
+    shape = run.data.layout_at
+    near = shape(run.data.length)
+    if near.words:
+        near = shape(keys - 2)
+    if near.keys != keys:
         raise AbcError(
             f"{run}: attention over {keys} source tokens, but {run.task.name} of "
-            f"{near.digits} digits has {near.keys}: calibrate again"
+            f"{run.data.length} {run.task.unit} has {near.keys}: calibrate again"
         )
-    return Problem(near, steps), Problem(far, steps + far.digits - near.digits)
+    far = shape(extend_to)
+    more = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
+    return Problem(near, steps), Problem(far, max(1, steps + more))
 
 
 def _table(path: Path) -> KeptLines:

@@ -12,7 +12,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.runs.run import write_atomically
+from abc_calib.files import write_atomically
 
 COLUMN_WIDTH = 3.25
 TEXT_WIDTH = 6.75

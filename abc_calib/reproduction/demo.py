@@ -13,11 +13,11 @@ import pandas as pd
 from abc_calib import stages
 from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
-from abc_calib.evaluation.exact import Row
-from abc_calib.evaluation.predict import predict
+from abc_calib.evaluation import Row
+from abc_calib.files import write_text
 from abc_calib.reporting import accuracy_curve, as_markdown, draw_heatmaps, save_figure
 from abc_calib.reporting.style import make_folder
-from abc_calib.runs.run import Run, write_text
+from abc_calib.runs import Run
 
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
 SETS = ("random", "carry")
@@ -76,7 +76,7 @@ def worked_example(run: Run, device: str = "auto") -> Example:
     problems = run.task.sample(rng, 1, EXAMPLE_DIGITS, "balanced", exact=True)
     problem = run.task.write(problems, 0)
     try:
-        found = predict(run, problem, device=device)
+        found = stages.predict(run, problem, device=device)
     except AbcError:  # it wrote no end
         return Example(problem, "no number", False)
     return Example(problem, found.answer, found.correct)

@@ -15,6 +15,7 @@ import pandas as pd
 
 import abc_calib
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.files import write_text
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import make_folder
 from abc_calib.reproduction.attenders import ATTENDER_TARGETS, Attenders
@@ -22,7 +23,6 @@ from abc_calib.reproduction.attenders_report import attenders_report
 from abc_calib.reproduction.report import Report, report
 from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
 from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
-from abc_calib.runs.run import write_text
 from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 

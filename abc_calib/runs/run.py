@@ -1,7 +1,7 @@
 """Run folders: everything that one training left behind, and nothing half-written.
 
     RUN/config.json          every option, enough to repeat the run
-        model/               the model as transformers saves it (safetensors)
+        model/               the weights (safetensors), and what transformers needs to read them
         bias.safetensors     calibrated runs: the lines, and the averaged attention
         history.jsonl        one line a validation
         result.json          how the training ended; there once it has
@@ -16,68 +16,30 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shlex
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from abc_calib.config import RunConfig, load_config
-from abc_calib.data.digits import Data, Format, Source
-from abc_calib.data.tokens import TokenSource
+from abc_calib.data import Data, make_data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry.lines import LineBias
-from tasks import TokenTask, get_task
+from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.geometry import LineBias
+from abc_calib.nn.base import Model
+from abc_calib.nn.build import model_type
+from tasks import get_task
 
 LATEST = "latest"
-
-
-def runs_root() -> Path:
-    """Where runs lie: the folder named by ``ABC_RUNS``, or ``runs``."""
-    return Path(os.environ.get("ABC_RUNS", "runs"))
-
-
-def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let ``write`` make a file or folder beside ``path``, then put it in its place.
-
-    Whatever goes wrong, ``path`` is either as it was or complete; ``AbcError`` if the disk
-    does not take it.
-    """
-    temporary = None
-    try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        made = temporary / path.name
-        write(made)
-        for file in [made, *made.rglob("*")]:
-            if file.is_file():  # safetensors files come out private to their owner
-                file.chmod(0o644)
-        if made.is_dir() and path.exists():
-            path.rename(temporary / "old")
-        os.replace(made, path)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise AbcError(
-            f"cannot write {path} ({reason}): free some space or choose another folder with "
-            "ABC_RUNS; what was there before is untouched"
-        ) from None
-    finally:
-        if temporary is not None:
-            if (temporary / "old").exists() and not path.exists():
-                (temporary / "old").rename(path)
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """``write_atomically`` for text."""
-    write_atomically(path, lambda made: made.write_text(text))
 
 
 class Run:
@@ -88,6 +50,20 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}: {self.summary})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(str(self.path))}</b><br>{escape(self.summary)}</p>"
+
+    @property
+    def summary(self) -> str:
+        """What it is and how far it got, in a few words."""
+        config, result = self.config, self.result
+        base = "" if config.base is None else f" in base {config.base}"
+        state = f"{result['validation_accuracy']} % held out" if result else "not finished"
+        return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"
 
     @classmethod
     def draft(cls, config: RunConfig) -> Run:
@@ -108,6 +84,14 @@ class Run:
         except OSError as error:
             raise AbcError(f"cannot make the folder {path} ({error.strerror})") from None
         run = cls(path)
+        made_with = {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        }
+        config = config.model_copy(
+            update={"versions": made_with, "threads": torch.get_num_threads()}
+        )
         write_text(path / "config.json", config.model_dump_json(indent=2) + "\n")
         run.make_latest()
         return run
@@ -152,22 +136,9 @@ class Run:
         return get_task(self.config.task, base=self.config.base, **self.config.task_options)
 
     @cached_property
-    def source(self) -> Data:
-        """The run's own data: its task, format, seed, law and split."""
-        train = self.config.train
-        if isinstance(self.task, TokenTask):
-            return TokenSource(self.task, train.seed, train.length, train.dev)
-        return Source(self.task, Format(train.format), train.seed, train.law, train.length)
-
-    @property
-    def arithmetic(self) -> Source:
-        """The data of a task on digits; ``UsageError`` if it is one on tokens."""
-        if not isinstance(self.source, Source):
-            raise UsageError(
-                f"{self} has the task {self.config.task}, which is not arithmetic: stress and "
-                "certificates know digits only"
-            )
-        return self.source
+    def data(self) -> Data:
+        """The run's own data: its task, format, seed, sampling and split."""
+        return make_data(self.task, self.config.train)
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -192,24 +163,37 @@ class Run:
 
     def lines(self) -> LineBias:
         """The lines that the run's model follows, found or given; ``UsageError`` if none."""
-        if self.config.stage == "calibrated":
-            return self.bias()
-        if not self.config.model.window:
+        lines = self.bias() if self.config.stage == "calibrated" else self.fresh_model().lines
+        if lines is None:
             raise UsageError(f"{self} has no lines: abc calibrate {shlex.quote(str(self))}")
-        return self.load_model().line_bias
+        return lines
 
     # The model
 
-    def save_model(self, model: Any) -> None:
-        with quiet_transformers():
-            write_atomically(self.path / "model", model.save_pretrained)
+    def fresh_model(self) -> Model:
+        """A model of the run's shape, with its lines; its weights are not the run's."""
+        kind = model_type(self.config.kind)
+        options = kind.settled(self.config.model, self.data)
+        with torch.random.fork_rng(devices=[]):
+            model = kind(options, self.data.vocabulary.tokens)
+        calibrated = self.config.stage == "calibrated"
+        model.set_lines(self.bias() if calibrated else model.own_lines(self.data))
+        return model
 
-    def load_model(self) -> Any:
+    def save_model(self, model: Model) -> None:
+        """Write the folder ``model``: the weights, and what ``from_pretrained`` needs."""
+
+        def write(made: Path) -> None:
+            made.mkdir()
+            weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+            save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
+            for name, content in hub_files(model).items():
+                (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+        write_atomically(self.path / "model", write)
+
+    def load_model(self) -> Model:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
-        from abc_calib.nn.recurrent.model import RecurrentModel
-        from abc_calib.nn.transformer.model import AbcTransformer
-
-        kind: Any = RecurrentModel if self.config.recurrent else AbcTransformer
         folder = self.path / "model"
         if not (folder / "model.safetensors").is_file():
             if (self.path / "checkpoint.safetensors").exists():
@@ -219,15 +203,21 @@ class Run:
                 )
             raise AbcError(f"{self} has no trained model: train again")
         try:
-            with quiet_transformers():
-                loaded: Any = kind.from_pretrained(folder, output_loading_info=True)
-            model, told = loaded
-            missing = sorted(told["missing_keys"])
-            if missing:
-                raise KeyError(f"{missing[0]} is missing")
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise AbcError(f"{folder} is damaged ({first}): train again") from None
+            weights = load_file(folder / "model.safetensors")
+            described = json.loads((folder / "config.json").read_text())
+        except (OSError, SafetensorError, ValueError) as error:
+            raise AbcError(f"{folder} is damaged ({error}): train again") from None
+        model = self.fresh_model()
+        if differing := _differing(model, described):
+            raise AbcError(
+                f"{folder / 'config.json'} says another {differing} than {self}/config.json: one "
+                "of them was changed; train again"
+            )
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            problem = " ".join(str(error).split()[:20])
+            raise AbcError(f"{folder} is damaged ({problem}): train again") from None
         return model.eval()
 
     # The checkpoint
@@ -271,20 +261,30 @@ def _free_name(stem: str) -> Path:
     return root / name
 
 
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """No progress bars and no advice from transformers meanwhile."""
-    from transformers.utils import logging
+def hub_files(model: Model) -> dict[str, dict[str, Any]]:
+    """What ``transformers`` reads beside the weights: ``abc_calib.nn.hub``."""
+    kind, name = model.hub_names
+    ids = {
+        "pad_token_id": model.pad,
+        "bos_token_id": model.sos,
+        "eos_token_id": model.eos,
+        "decoder_start_token_id": model.sos,
+    }
+    about = {"model_type": kind, "architectures": [name], "is_encoder_decoder": True}
+    return {
+        "config.json": {**about, "dtype": "float32", **ids, **model.hub_config()},
+        "generation_config.json": ids,
+    }
 
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
 
-
-def default_device() -> str:
-    """The fastest device that torch sees."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def _differing(model: Model, described: Any) -> str:
+    """What ``config.json`` beside the weights says otherwise than the model is, if anything."""
+    if not isinstance(described, dict):
+        return "kind of content"
+    for name, value in hub_files(model)["config.json"].items():
+        theirs = described.get(name, value)
+        if name == "line_bias" and isinstance(theirs, dict):
+            theirs = LineBias.from_dict(theirs).to_dict()
+        if name != "architectures" and theirs != value:
+            return name
+    return ""

@@ -21,38 +21,36 @@ import pandas as pd
 import torch
 from pydantic import Field
 
+from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import (
+    MODEL_OPTIONS,
     CalibrationOptions,
-    ModelOptions,
     Options,
-    RecurrentOptions,
     RunConfig,
     TrainOptions,
 )
-from abc_calib.data.digits import Data
-from abc_calib.data.tokens import TokenSource
+from abc_calib.config.options import about
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
-from abc_calib.runs.run import Run, runs_root
-from abc_calib.training.plan import plan_calibration, plan_training
+from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
 
-NOT_CONFIGURATION = {"code_version", "parent", "data_hash", "format_version"}
+NOT_CONFIGURATION = {
+    *("code_version", "versions", "threads", "parent", "data_hash", "format_version"),
+}
 """Fields of a run's configuration that say where it came from, not what it is."""
 
-OPTIONS = tuple(
-    dict.fromkeys(
-        [
-            "model",
-            "epochs",
-            *ModelOptions.model_fields,
-            *RecurrentOptions.model_fields,
-            *TrainOptions.model_fields,
-        ]
-    )
-)
-CALIBRATE = tuple(
-    dict.fromkeys([*CalibrationOptions.model_fields, "scheme", *TrainOptions.model_fields])
-)
+
+def _names(*kinds: type[Options]) -> list[str]:
+    """The options of ``kinds``, and their older names."""
+    fields = [(name, about(f, "was")) for kind in kinds for name, f in kind.model_fields.items()]
+    return [name for pair in fields for name in pair if name]
+
+
+OPTIONS = tuple(dict.fromkeys(["model", "epochs", *_names(*MODEL_OPTIONS.values(), TrainOptions)]))
+CALIBRATE = tuple(dict.fromkeys(["scheme", *_names(CalibrationOptions, TrainOptions)]))
 """Names that a job's ``options`` and ``calibrate`` may hold."""
 
 
@@ -109,17 +107,15 @@ class Job(Options):
     def key(self) -> str:
         """A readable name and a hash of the whole configuration.
 
-        Options at their defaults are left out of the hash, so that a new option of a later
-        version leaves the keys of earlier jobs as they are.
+        Every option counts, at its default too: a default that changes makes another job.
         """
-        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION, exclude_defaults=True)
+        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION)
         first = self.parent.key if self.parent else None
         digest = hashlib.sha256(json.dumps([mine, first], sort_keys=True).encode()).hexdigest()
         first_config = self.parent.config if self.parent else self.config
-        recurrent = first_config.recurrent
-        scheme = recurrent.attender if recurrent else first_config.model.scheme.partition(":")[0]
+        label = first_config.model.label.partition(":")[0]
         seed = self.config.train.seed
-        return f"{self.task}-{scheme}-{self.config.stage}-seed{seed}-{digest[:12]}"
+        return f"{self.task}-{label}-{self.config.stage}-seed{seed}-{digest[:12]}"
 
     def with_tests(self, tests: tuple[Test, ...]) -> Job:
         """The same job with these tests as well, the larger where both have one."""
@@ -141,32 +137,30 @@ class Job(Options):
         """
         found: dict[tuple[str, int], Test] = {}
         for test in self.tests:
-            length, size = self.source.extent(test.set, test.length)
+            length, size = self.data.extent(test.set, test.length)
             n = max(min(test.n, size), getattr(found.get((test.set, length)), "n", 0))
             found[test.set, length] = Test(set=test.set, length=length, n=n)
         return tuple(found.values())
 
     @cached_property
-    def source(self) -> Data:
+    def data(self) -> Data:
         """The data that it trains and is tested on."""
-        return Run.draft(self.config).source
+        return Run.draft(self.config).data
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
-        source = self.source
+        data = self.data
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            build_model(self.config.shape, source.vocabulary, 0)
-        source.training(0, 1)
+            build_model(self.config.kind, self.config.model, data, 0)
+        data.training(0, 1)
         longest: dict[str, int] = {}
         for test in self.tests:
-            if test.set not in source.tests:
-                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(source.tests)}")
-            if isinstance(source, TokenSource) and test.set != "random":
-                source.extent(test.set, test.length)
-            else:
-                longest[test.set] = max(test.length, longest.get(test.set, 1))
+            if test.set not in data.tests:
+                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(data.tests)}")
+            for length in data.lengths_of(test.set, [test.length]):
+                longest[test.set] = max(length, longest.get(test.set, 1))
         for kind, length in longest.items():
-            source.test(length, 1, source.tests[kind])
+            data.test(length, 1, kind)
 
     # Its folder
 

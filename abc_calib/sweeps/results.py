@@ -18,8 +18,8 @@ from typing import Any
 import pandas as pd
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.exact import TokenRow
-from abc_calib.runs.run import write_atomically
+from abc_calib.evaluation import SequenceRow
+from abc_calib.files import write_atomically
 from abc_calib.sweeps.engine import Outcome, with_parents
 from abc_calib.sweeps.jobs import Job
 
@@ -27,7 +27,7 @@ WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
 MEASURES = (
     "set", "length", "n", "correct", "accuracy", "low", "high", "test_seed", "test_hash", "seconds",
 )  # fmt: skip
-TOKEN_MEASURES = tuple(f.name for f in fields(TokenRow) if f.name not in MEASURES)
+SEQUENCE_MEASURES = tuple(f.name for f in fields(SequenceRow) if f.name not in MEASURES)
 
 
 def results_table(
@@ -47,7 +47,7 @@ def results_table(
 
 def _measures(row: dict[str, Any]) -> dict[str, Any]:
     """What was measured; of a task on tokens with the kinds of mistakes."""
-    names = [*MEASURES, *(name for name in TOKEN_MEASURES if name in row)]
+    names = [*MEASURES, *(name for name in SEQUENCE_MEASURES if name in row)]
     return {name: row[name] for name in names}
 
 
@@ -62,13 +62,13 @@ def describe(job: Job, root: Path) -> dict[str, Any]:
         "preset": first.preset,
     }
     about |= {f"task_{name}": value for name, value in first.task_options.items()}
-    groups = {**first.shape.model_dump(), **first.train.model_dump()}
+    groups = {**first.model.model_dump(), **first.train.model_dump()}
     for name, value in groups.items():  # the training's length is not the test's
         about[f"train_{name}" if name in MEASURES else name] = _plain(value)
     if job.config.calibration is not None:
         again = {
             **job.config.calibration.model_dump(),
-            "scheme": job.config.model.scheme,
+            "scheme": job.config.model.label,
             **job.config.train.model_dump(),
         }
         about |= {f"calibrate_{name}": _plain(value) for name, value in again.items()}

@@ -24,8 +24,7 @@
     calibrate = false
 
 The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is a field
-of ``ModelOptions`` or ``TrainOptions``, or ``model = "gru"``, ``epochs`` and the fields of
-``RecurrentOptions``; behind ``calibrate.`` one of ``CalibrationOptions``, or
+of ``TrainOptions`` or of the model's options, ``model``, its kind, or ``epochs``; behind ``calibrate.`` one of ``CalibrationOptions``, or
 of ``TrainOptions`` for the retraining, or its ``scheme``. All seed 0 jobs come first.
 """
 
@@ -68,7 +67,7 @@ class Section(Options):
     @property
     def tests(self) -> tuple[Test, ...]:
         return tuple(
-            build(Test, "[sweep]", set=kind, length=length, n=self.samples)
+            build(Test, set=kind, length=length, n=self.samples)
             for kind in self.sets
             for length in self.lengths
         )
@@ -97,7 +96,7 @@ def expand(data: Mapping[str, Any]) -> list[Job]:
     _known(data, ("sweep", "options", "grid", "jobs"), "the file")
     given = _table(data, "sweep")
     _known(given, tuple(Section.model_fields), "[sweep]")
-    section = build(Section, "[sweep]", **given)
+    section = build(Section, **given)
     fixed = _flat(_table(data, "options"), "[options]")
     extra = data.get("jobs", [])
     if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
@@ -178,7 +177,6 @@ def _job(section: Section, calibrate: bool, given: Flat) -> Job:
     options = {k: v for k, v in given.items() if not k.startswith(CALIBRATION) and k != "task"}
     return build(
         Job,
-        "a job",
         task=given["task"],
         base=section.base,
         task_options=section.task_options,

@@ -17,7 +17,7 @@ import torch
 
 from abc_calib import stages
 from abc_calib.errors import AbcError, Interrupted, UsageError
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from abc_calib.sweeps.jobs import Job
 from tasks import TaskError
 

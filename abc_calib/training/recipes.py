@@ -1,18 +1,18 @@
-"""From options to a recurrent model and its schedule."""
+"""How each kind of model trains unless told otherwise: its shape and options by preset.
+
+A recipe gives the options of the model and of its first training for a task. It is named in
+``RECIPES`` by the kind of model; the options that a user gives change what it says.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
-from abc_calib.config import RecurrentOptions, TrainOptions
-from abc_calib.data.vocabulary import Vocabulary
+from abc_calib.config import PRESETS, ModelOptions, RecurrentOptions, TrainOptions
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import attender_type
-from abc_calib.nn.recurrent.backbones import BODIES
-from abc_calib.nn.recurrent.model import RecurrentConfig, RecurrentModel
-from tasks import Task, TokenTask
+from tasks import Task
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
@@ -20,90 +20,76 @@ FEW = 20
 """Passes at most with the preset ``small``."""
 PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
-ENOUGH = 5
-"""Validations in a row without a mistake after which the preset ``small`` ends."""
+CLEAN = 5
+"""Validations at 99.9 % in a row after which the preset ``small`` ends."""
 HALVINGS = 3
 """Halvings of the learning rate after which the preset ``small`` ends: it is at an eighth."""
-PASS = 10_001
-"""Problems that count as one pass where they are drawn without end, as in the copy family."""
+
+Recipe = Callable[[Task, str, Mapping[str, Any]], tuple[ModelOptions, TrainOptions]]
+"""Options of the model and of its training, from a task, a preset and what was given."""
 
 
-def training_options(
-    task: Task, body: str, preset: str, overrides: dict[str, Any], epochs: int | None
-) -> TrainOptions:
-    """How a recurrent model trains unless told otherwise: one validation a pass.
+def check_preset(preset: str) -> None:
+    """``UsageError`` for a preset that is none."""
+    if preset not in PRESETS:
+        raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
 
-    ``paper``: the schedule of the body's paper, to its end. ``small``: that of Ray Chowdhury &
-    Caragea, which ends once the development set has been right long enough, once the rate has been
-    halved so often that nothing moves any more, or after ``FEW`` passes. ``overrides`` may change
-    the batch, and with it the steps of a pass.
+
+def transformer(
+    task: Task, preset: str, given: Mapping[str, Any]
+) -> tuple[ModelOptions, TrainOptions]:
+    """A preset. A window's lines are given, as a retraining's are, but each row sees more."""
+    if given.get("epochs") is not None:
+        raise UsageError("epochs are for recurrent models (model gru): give steps")
+    shape, training, retraining = PRESETS[preset]
+    if given.get("attention_window") or shape.attention_window:
+        training = retraining.model_copy(update={"steps": 2 * retraining.steps})
+    return shape, training
+
+
+def recurrent(
+    task: Task, preset: str, given: Mapping[str, Any]
+) -> tuple[ModelOptions, TrainOptions]:
+    """One validation a pass.
+
+    ``paper``: the schedule of the backbone's paper, to its end. ``small``: that of Ray Chowdhury
+    & Caragea, which ends once the development set has been right long enough, once the rate has
+    been halved so often that nothing moves any more, or after ``FEW`` passes. What is given may
+    change the batch, and with it the steps of a pass; ``epochs`` are passes, in place of steps.
     """
-    if preset not in ("small", "paper"):
-        raise UsageError(f"unknown preset {preset!r}: choose one of small, paper")
-    batch = overrides.get("batch") or 32
-    length = overrides.get("length") or task.train_length
-    size = len(task.training_set(length)) if isinstance(task, TokenTask) else PASS
-    a_pass = -(-size // batch)
+    shape = RecurrentOptions()
+    attender = attender_type(given.get("attender") or shape.attender)
+    backbone = given.get("backbone") or attender.backbone
+    epochs = given.get("epochs")
+    if epochs is not None and (epochs < 1 or given.get("steps")):
+        raise UsageError(f"epochs {epochs}: give 1 or more, and no steps beside them")
+    batch = given.get("batch") or 32
+    length = given.get("length") or task.train_length
+    steps = -(-task.pass_size(length) // batch)
     paper = preset == "paper"
-    by_loss = paper and body == "dubois"
-    return TrainOptions(
+    by_loss = paper and backbone == "dubois"
+    return shape, TrainOptions(
         batch=batch,
-        steps=(epochs or (EPOCHS[body] if paper else FEW)) * a_pass,
-        validate_every=a_pass,
+        steps=(epochs or (EPOCHS.get(backbone, FEW) if paper else FEW)) * steps,
+        validate_every=steps,
         learning_rate=1e-3,
         warmup=0,
         cooldown=0,
         stop_early=not paper,
-        enough=ENOUGH,
-        patience=PATIENCE[body],
+        early_stop_after=CLEAN,
+        patience=PATIENCE.get(backbone, 0),
         halvings=0 if paper else HALVINGS,
         schedule="plateau",
-        clip=5.0,
+        max_grad_norm=5.0,
         keep_best=True,
-        by="loss" if by_loss else "accuracy",
+        monitor="loss" if by_loss else "accuracy",
         teacher_forcing=0.2 if by_loss else 1.0,
-        dev="longer" if body == "ray_chowdhury" else "same",
-        law=task.laws[0] if isinstance(task, TokenTask) else "mixed",
+        dev="longer" if backbone == "ray_chowdhury" else "same",
     )
 
 
-def body_of(options: RecurrentOptions) -> str:
-    """The body of the options, or that of the attender's paper; ``UsageError`` for unknown ones."""
-    attender = attender_type(options.attender)
-    if options.body is None:
-        return attender.body
-    if options.body not in BODIES:
-        raise UsageError(f"unknown body {options.body!r}: choose one of {', '.join(BODIES)}")
-    return options.body
-
-
-def check_shape(options: RecurrentOptions) -> None:
-    """Raise ``UsageError`` for widths that cannot be."""
-    if options.width % 2 or options.head % 2:
-        raise UsageError(
-            f"width {options.width} and head {options.head}: choose even numbers, since the "
-            "encoder has two directions and positions turn pairs"
-        )
-
-
-def build_recurrent(options: RecurrentOptions, vocabulary: Vocabulary, seed: int) -> RecurrentModel:
-    """A model with fresh weights drawn from ``seed``."""
-    check_shape(options)
-    config = RecurrentConfig(
-        vocab_size=len(vocabulary),
-        body=body_of(options),
-        attender=options.attender,
-        d_embedding=options.embedding,
-        d_model=options.width,
-        d_head=options.head,
-        d_value=options.value,
-        layers=options.layers,
-        dropout=options.dropout,
-        legacy_normalisation=options.legacy_normalisation,
-        pad_token_id=vocabulary.pad,
-        bos_token_id=vocabulary.sos,
-        eos_token_id=vocabulary.eos,
-        decoder_start_token_id=vocabulary.sos,
-    )
-    torch.manual_seed(seed)
-    return RecurrentModel(config)
+RECIPES: dict[str, Recipe] = {
+    "transformer": transformer,
+    "gru": recurrent,
+}
+"""By kind of model."""

@@ -34,7 +34,7 @@ def learning_rate(options: TrainOptions, step: int, cooling_from: int | None = N
 
 
 @dataclass(frozen=True)
-class Standing:
+class PlateauState:
     """Where a training stands after its validations.
 
     ``factor`` of the learning rate; ``impatience``: validations since the best; ``best``: is the
@@ -46,7 +46,7 @@ class Standing:
     best: bool = True
 
 
-def standing(scores: Iterable[float], tie: float = 0.0) -> Standing:
+def plateau_state(scores: Iterable[float], tie: float = 0.0) -> PlateauState:
     """What follows from the ``scores`` of all validations so far, the higher the better.
 
     The same for the same scores, so that an interrupted training needs no memory of it. ``tie``:
@@ -64,4 +64,4 @@ def standing(scores: Iterable[float], tie: float = 0.0) -> Standing:
         best = score > top - tie if tie else score > top
         impatience = 0 if best else impatience + 1
         top = max(top, score)
-    return Standing(factor, impatience, best)
+    return PlateauState(factor, impatience, best)

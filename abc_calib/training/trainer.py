@@ -18,17 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from abc_calib.config import RETRAIN
-from abc_calib.data.digits import Batch, Data
-from abc_calib.errors import AbcError, Interrupted, UsageError
-from abc_calib.evaluation.exact import exact_matches
-from abc_calib.nn.build import Model
-from abc_calib.nn.recurrent.model import RecurrentModel
-from abc_calib.nn.transformer.model import AbcTransformer
-from abc_calib.runs.run import Run, default_device, write_text
-from abc_calib.training.schedule import TIE, Standing, learning_rate, standing
+from abc_calib.data import Batch
+from abc_calib.errors import AbcError, Interrupted
+from abc_calib.evaluation import exact_matches
+from abc_calib.files import write_text
+from abc_calib.nn.base import Model, resolve_device
+from abc_calib.runs import Run
+from abc_calib.training.schedule import TIE, PlateauState, learning_rate, plateau_state
+from abc_calib.training.step import optimise
 
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
@@ -51,70 +50,24 @@ class Progress:
 Callback = Callable[[Progress], None]
 
 
-def resolve_device(name: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda`` as a device; ``UsageError`` if it is not there."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown device {name!r}: choose auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda: this torch sees no CUDA device; choose auto or cpu")
-    return torch.device(default_device() if name == "auto" else name)
-
-
-def build_optimizer(model: Model) -> torch.optim.Optimizer:
-    """AdamW, for recurrent models Adam; the learning rate is set at each step."""
-    if isinstance(model, RecurrentModel):
-        return torch.optim.Adam(model.parameters(), fused=True)
-    return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), fused=True)
-
-
-def optimise(
-    model: Model,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    clip: float = 1.0,
-    teacher_forcing: bool = True,
-) -> Tensor:
-    """One step on one batch; gives the loss."""
-    source, target = batch.source.to(model.device), batch.target.to(model.device)
-    free = {} if teacher_forcing else {"teacher_forcing": False}
-    loss = model(source, source != model.config.pad, labels=target, **free).loss
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    return loss.detach()
-
-
-def fit_briefly(model: AbcTransformer, source: Data, steps: int) -> None:
-    """Train in place for a few steps with the default retraining options, keeping no files."""
-    options = RETRAIN.model_copy(update={"steps": steps})
-    optimizer = build_optimizer(model)
-    model.train()
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(options, step)
-        optimise(model, optimizer, source.training(step, options.batch))
-    model.eval()
-
-
 class Trainer:
     """One training of one model in one run folder."""
 
     def __init__(self, run: Run, model: Model, device: str = "auto"):
         self.run = run
         self.options = run.config.train
-        self.source: Data = run.source
+        self.data = run.data
         self.device = resolve_device(device)
         self.model = model
-        self.model.to(device=self.device)  # type: ignore[call-arg]
-        self.optimizer = build_optimizer(model)
+        self.model.to(self.device)
+        self.optimizer = model.optimizer()
         self.step = 0
         self.seconds = 0.0
         self.good = 0
         self.cooling_from: int | None = None
         self.best: dict[str, Tensor] = {}
         self.history = run.history()
-        self.validation = self.source.validation(VALIDATION_SIZE)
+        self.validation = self.data.validation(VALIDATION_SIZE)
 
     def train(self, on_step: Callback = lambda _: None) -> dict[str, Any]:
         """Train to the end and save the model; gives what ``result.json`` holds.
@@ -146,17 +99,18 @@ class Trainer:
     @property
     def finished(self) -> bool:
         options = self.options
-        given_up = 0 < options.patience < self.standing.impatience
-        saturated = options.halvings > 0 and self.standing.factor <= 0.5**options.halvings
-        return given_up or saturated or (options.stop_early and self.good >= options.enough)
+        given_up = 0 < options.patience < self.plateau.impatience
+        saturated = options.halvings > 0 and self.plateau.factor <= 0.5**options.halvings
+        there = options.stop_early and self.good >= options.early_stop_after
+        return given_up or saturated or there
 
     @property
-    def standing(self) -> Standing:
+    def plateau(self) -> PlateauState:
         """What follows from the validations so far."""
-        by_loss = self.options.by == "loss"
+        by_loss = self.options.monitor == "loss"
         name, sign = ("validation_loss", -1.0) if by_loss else ("validation_accuracy", 0.01)
         scores = [sign * entry[name] for entry in self.history]
-        return standing(scores, 0.0 if by_loss else TIE)
+        return plateau_state(scores, 0.0 if by_loss else TIE)
 
     def one_step(self) -> Tensor:
         """One optimiser step; gives the loss."""
@@ -164,15 +118,13 @@ class Trainer:
         options = self.options
         rate = learning_rate(options, self.step, self.cooling_from)
         if options.schedule == "plateau":
-            rate *= self.standing.factor
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        batch = self.source.training(self.step, options.batch)
+            rate *= self.plateau.factor
+        batch = self.data.training(self.step, options.batch)
         forced = True
         if options.teacher_forcing < 1:
             coin = np.random.default_rng([options.seed, 4, self.step])
             forced = bool(coin.random() < options.teacher_forcing)
-        loss = optimise(self.model, self.optimizer, batch, options.clip, forced)
+        loss = optimise(self.model, self.optimizer, batch, rate, options.max_grad_norm, forced)
         self.step += 1
         return loss
 
@@ -188,10 +140,10 @@ class Trainer:
             "validation_accuracy": round(100 * accuracy, 3),
             "seconds": round(self.seconds, 2),
         }
-        if self.options.by == "loss":
+        if self.options.monitor == "loss":
             entry["validation_loss"] = round(loss_of(self.model, self.validation), 6)
         self.history.append(entry)
-        if self.options.keep_best and self.standing.best:
+        if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
         write_text(
             self.run.path / "history.jsonl",
@@ -301,8 +253,7 @@ def uninterrupted() -> Iterator[None]:
 def loss_of(model: Model, batch: Batch) -> float:
     """Mean loss of a token of a batch, the right tokens before it given."""
     model.eval()
-    source, target = batch.source.to(model.device), batch.target.to(model.device)
-    return float(model(source, source != model.config.pad, labels=target).loss)
+    return float(model.loss(batch.source.to(model.device), batch.target.to(model.device)))
 
 
 def accuracy_of(model: Model, batch: Batch) -> float:

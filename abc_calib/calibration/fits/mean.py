@@ -3,18 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
+from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled, name_of
+from abc_calib.calibration.fits.nnls import candidates
+from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import (
-    CORNER,
-    DIRECTIONS,
-    Direction,
-    Heads,
-    Line,
-    corner_key,
-)
+from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
+from abc_calib.geometry.lines import Direction, formula
+from abc_calib.nn.biases import Frame, LayerBias
+
+
+class MeanOptions(CalibrationOptions):
+    """A calibration as in the paper: from the corners, the last layer's lines in all layers."""
+
+    layer: Literal["own", "first", "last"] = "last"
+    anchors: Literal["segment", "corner"] = "corner"
+    values: Literal["hard", "soft"] = "soft"
+    empty: Literal["transparent", "sink"] = "transparent"
+
+
+Means = list[dict[tuple[Any, ...], float]]
+"""For every head, the mean along each line by its name."""
+
+
+class Mean(Fit):
+    """Lines whose mean stands out in the averaged attention."""
+
+    options_type = MeanOptions
+    thresholds = (4.0,)
+
+    def __init__(self, evidence: Evidence, options: CalibrationOptions):
+        super().__init__(evidence, options)
+        self.attention = {s: a for s, a in evidence.averaged.items() if s in options.sites}
+        self.rows: list[LineRow] = []
+
+    def bias(self, threshold: float) -> LineBias:
+        self.rows = []
+        sites = {site: self._site(site, threshold) for site in self.attention}
+        return LineBias(sites, self.options.off_line_bias)
+
+    def table(self, bias: LineBias) -> list[LineRow]:
+        return self.rows
+
+    def _site(self, site: Site, threshold: float) -> tuple[Heads, ...]:
+        """The lines of every layer of a site; adds them to the table."""
+        layers, last = self.attention[site], self.options.layer == "last"
+        made = []
+        for layer, origin in enumerate(self.origins(len(layers))):
+            found, means = self._stand_out(layers[origin], site, threshold)
+            if self.options.values == "hard":
+                found = tuple(tuple(replace(x, value=0.0) for x in head) for head in found)
+            heads = filled(found, self.sinks[site])
+            made.append(heads)
+            if not (last and layer):
+                self.rows += _rows(site, LAST if last else layer, heads, found, means)
+        return tuple(made)
+
+    def _stand_out(self, matrices: np.ndarray, site: Site, threshold: float) -> tuple[Heads, Means]:
+        """The lines of one layer's heads, and the mean along each line by its name."""
+        # anti-diagonals of self-attention have no meaning while the output's length is open
+        dirs = [d for d in self.options.dirs if not (site == "self" and d == "anti")]
+        if not dirs:
+            return ((),) * len(matrices), [{} for _ in matrices]
+        if self.options.anchors == "segment":
+            evidence = self.evidence
+            frame = evidence.frames[site]
+            closes = frame.delimiters
+            one = replace(
+                frame,
+                lengths=frame.lengths[:1].cpu(),
+                rows=frame.rows.cpu(),
+                delimiters=None if closes is None else closes[:1].cpu(),
+            )
+            lines = candidates(site, dirs, evidence.parts, evidence.data.length)
+            heads, along = segment_mean_lines(matrices, lines, one, threshold)
+            return heads, [{name_of(line): m for line, m in each.items()} for each in along]
+        return mean_lines(matrices, dirs, threshold), [
+            {
+                (direction, CORNER, index): mean
+                for direction in dirs
+                for index, mean in line_means(matrix, direction).items()
+            }
+            for matrix in matrices
+        ]
+
+
+def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> list[LineRow]:
+    """The table of a layer; ``found`` is what it has without sinks."""
+    rows = []
+    for head, lines in enumerate(heads):
+        for line in lines:
+            weight = means[head].get(name_of(line), 0.0) if found[head] else 0.0
+            note = "" if found[head] else "sink"
+            rows.append(LineRow.of(site, layer, head, line, weight, note))
+        if not lines:
+            rows.append(LineRow.transparent(site, layer, head))
+    return rows
 
 
 def line_means(matrix: np.ndarray, direction: Direction) -> dict[int, float]:
@@ -90,10 +178,39 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
     bias = np.full((len(heads), rows, keys), -np.inf)
     for matrix, lines in zip(bias, heads, strict=True):
         for line in lines:
-            key = corner_key(line.direction, line.offset, row, keys, line.step)
-            inside = (key >= 0) & (key < keys)
-            at = row[inside], key[inside]
+            key, outside = formula(line, "cross").key((0, keys - 1), row)
+            at = row[~outside], key[~outside]
             matrix[at] = np.maximum(matrix[at], line.value)
         if np.isneginf(matrix).all():
             matrix[:] = 0.0
     return bias
+
+
+def segment_mean_lines(
+    matrices: np.ndarray, lines: Sequence[Line], frame: Frame, threshold: float
+) -> tuple[Heads, list[dict[Line, float]]]:
+    """``mean_lines`` among given lines of any anchor, and the mean along each for every head.
+
+    ``matrices (h, m, n)`` are of one sample's shape, which ``frame`` describes. As there, a
+    line has to stand out among those of its direction.
+    """
+    heads, all_means = [], []
+    key, outside = (
+        x[0, 0].numpy() for x in LayerBias((tuple(lines),), frame.site).positions(frame)
+    )
+    row = np.arange(matrices.shape[1])[:, None]
+    inside = ~np.broadcast_to(outside, (len(row), len(lines)))
+    key = np.broadcast_to(key, inside.shape)
+    for matrix in matrices.astype(np.float64):
+        sums = np.where(inside, matrix[row, key], 0.0).sum(0)
+        means = dict(zip(lines, sums / np.maximum(inside.sum(0), 1), strict=True))
+        kept: list[Line] = []
+        for direction in dict.fromkeys(line.direction for line in lines):
+            mine = {line: m for line, m in means.items() if line.direction == direction}
+            values = np.array(list(mine.values()))
+            limit = values.mean() + threshold * values.std() + 1e-12 * np.abs(values).max()
+            top = float(values.max())
+            kept += [replace(line, value=m - top) for line, m in mine.items() if m > limit]
+        heads.append(tuple(kept))
+        all_means.append(means)
+    return tuple(heads), all_means

@@ -11,14 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment, nnls
 
-from abc_calib.calibration.capture import Captured
-from abc_calib.geometry.lines import CORNER, Direction, Heads, Line, Site
+from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, sinks
+from abc_calib.config import CalibrationOptions
+from abc_calib.config.options import option
+from abc_calib.errors import UsageError
+from abc_calib.geometry import CORNER, Heads, Line, LineBias, Site
+from abc_calib.geometry.lines import Direction
+from abc_calib.nn.base import Attention
 from abc_calib.nn.biases import LayerBias
+
+
+class NnlsOptions(CalibrationOptions):
+    """A calibration by this fit: lines from the delimiters, each layer's own, one a head."""
+
+    threshold: float | None = option(
+        None, "Least share of a head's attention on a line.", gt=0, le=1
+    )
+    layer: Literal["own", "first", "last"] = "own"
+    anchors: Literal["segment", "corner"] = "segment"
+    values: Literal["hard", "soft"] = "hard"
+    empty: Literal["transparent", "sink"] = "sink"
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,53 @@ class Fitted:
 
     lines: tuple[Line, ...]
     weights: np.ndarray
+
+
+class Nnls(Fit):
+    """Non-negative least squares over the candidate lines of every head."""
+
+    options_type = NnlsOptions
+    thresholds = (0.4, 0.3, 0.2, 0.1)  # from the fewest lines to the most
+
+    def __init__(self, evidence: Evidence, options: CalibrationOptions):
+        super().__init__(evidence, options)
+        anchors = options.anchors or ""
+        wanted: dict[Site, tuple[Line, ...]] = {
+            site: candidates(site, options.dirs, evidence.parts, evidence.data.length, anchors)
+            for site in options.sites
+        }
+        if not any(wanted.values()):
+            raise UsageError("there is no line in these directions at these sites: name others")
+        self.fitted: dict[Site, Fitted] = {}
+        for site, found in fit(evidence.captured(), wanted).items():
+            origins = self.origins(len(found.weights))
+            self.fitted[site] = replace(found, weights=found.weights[origins])
+
+    def bias(self, threshold: float) -> LineBias:
+        keep = soften if self.options.values == "soft" else select
+        closing = self.sinks
+        sites = {site: keep(f, threshold, closing[site]) for site, f in self.fitted.items()}
+        return LineBias(sites, self.options.off_line_bias)
+
+    def table(self, bias: LineBias) -> list[LineRow]:
+        closing = sinks(self.evidence.parts)
+        table = []
+        for site, layers in bias.sites.items():
+            found = self.fitted[site]
+            index = {name_of(line): k for k, line in enumerate(found.lines)}
+            for layer, heads in enumerate(layers):
+                for head, lines in enumerate(heads):
+                    weights = found.weights[layer, head]
+                    for line in lines:
+                        at = index.get(name_of(line))
+                        weight = 0.0 if at is None else float(weights[at])
+                        strongest = weight == float(weights.max()) or len(lines) > 1
+                        note = "sink" if line == closing[site] else "assigned"
+                        note = "" if weight > 0 and strongest else note
+                        table.append(LineRow.of(site, layer, head, line, weight, note))
+                    if not lines:
+                        table.append(LineRow.transparent(site, layer, head))
+        return table
 
 
 def candidates(
@@ -68,14 +133,14 @@ def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
     return [line for line in lines if line.direction in dirs]
 
 
-def fit(parts: Iterable[Captured], lines: dict[Site, tuple[Line, ...]]) -> dict[Site, Fitted]:
+def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> dict[Site, Fitted]:
     """Non-negative least squares for every site, layer and head.
 
     The normal equations are summed over the parts, so memory does not grow with the samples.
     """
     overlap: dict[Site, np.ndarray] = {}
     along: dict[Site, np.ndarray] = {}
-    for part in parts:
+    for part in captured:
         for site, wanted in lines.items():
             if not wanted or not part.weights[site]:
                 continue

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import torch
 
-from abc_calib.config import ModelOptions, Options, build
-from abc_calib.errors import UsageError
+from abc_calib.config import Options, TransformerOptions, build
+from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry.lines import SITES, Site
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
@@ -33,7 +33,6 @@ __all__ = [
     "build_scheme",
     "check_positions",
     "check_scheme",
-    "own_schemes",
 ]
 
 SCHEMES: dict[str, type[Scheme]] = {
@@ -55,20 +54,10 @@ def check_scheme(text: str, width: int, heads: int) -> Scheme:
         return build_scheme(text, width, heads)
 
 
-def own_schemes(options: ModelOptions) -> dict[str, str]:
-    """The schemes of the sites that have one of their own."""
-    own = {
-        "encoder": options.encoder_scheme,
-        "self": options.decoder_scheme,
-        "cross": options.cross_scheme,
-    }
-    return {site: name for site, name in own.items() if name is not None}
-
-
-def check_positions(options: ModelOptions) -> None:
+def check_positions(options: TransformerOptions) -> None:
     """``UsageError`` unless the schemes exist, and act where they are asked to."""
     check_scheme(options.scheme, options.width, options.heads)
-    own = own_schemes(options)
+    own = options.own_schemes
     names = {site: own.get(site, options.scheme) for site in SITES}
     found = {s: check_scheme(name, options.width, options.heads) for s, name in names.items()}
     if "cross" in own and found["cross"].absolute:
@@ -115,4 +104,7 @@ def _options(text: str, kind: type[Options], items: list[str]) -> Options:
                 f"scheme {text!r}: {item!r} is no option; options, once each: {allowed}"
             )
         values[name] = value
-    return build(kind, f"scheme {text!r}", **values)
+    try:
+        return build(kind, **values)
+    except OptionError as error:
+        raise UsageError(f"scheme {text!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""The two recurrent bodies: what is around an attender in each line of papers.
+"""The two recurrent backbones: what is around an attender in each line of papers.
 
 ``ray_chowdhury``: Ray Chowdhury & Caragea (2023). One embedding for source, target and output;
 the source between a learned START and END; a bidirectional GRU whose two last states start the
@@ -8,7 +8,7 @@ decoder; values transformed twice.
 with a learned first state; values with the embeddings as residual; dropout on the state that
 starts the decoder, and nowhere else.
 
-A body gives the *contribution* of each source place to the gates of the decoder's GRU: values
+A backbone gives the *contribution* of each source place to the gates of the decoder's GRU: values
 and the input half of that GRU are linear, so both are applied once, before the steps.
 """
 
@@ -25,7 +25,7 @@ from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 
 @dataclass(frozen=True)
-class BodyShape:
+class BackboneShape:
     """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps."""
 
     vocabulary: int
@@ -57,7 +57,7 @@ class RayChowdhury(nn.Module):
     #: source places before the first word
     offset = 1
 
-    def __init__(self, shape: BodyShape):
+    def __init__(self, shape: BackboneShape):
         super().__init__()
         self.shape = shape
         d, e = shape.state, shape.embedding
@@ -114,7 +114,7 @@ class Dubois(nn.Module):
 
     offset = 0
 
-    def __init__(self, shape: BodyShape):
+    def __init__(self, shape: BackboneShape):
         super().__init__()
         self.shape = shape
         d, e = shape.state, shape.embedding
@@ -137,7 +137,7 @@ class Dubois(nn.Module):
         draw_closed(self.cell)
 
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
-        """As in the other body; START and END are cut off."""
+        """As in the other backbone; START and END are cut off."""
         lengths = lengths - 2
         x = self.embed(source[:, 1:-1])
         first = self.first.expand(-1, len(source), -1).contiguous()
@@ -156,7 +156,7 @@ class Dubois(nn.Module):
         return self.output(states)
 
 
-BODIES: dict[str, type[RayChowdhury] | type[Dubois]] = {
+BACKBONES: dict[str, type[RayChowdhury] | type[Dubois]] = {
     "ray_chowdhury": RayChowdhury,
     "dubois": Dubois,
 }

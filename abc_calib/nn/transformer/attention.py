@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from abc_calib.nn.biases import CLOSED, Frame, Gathered, LayerBias
+from abc_calib.nn.biases import MASKED, Frame, Gathered, LayerBias
 from abc_calib.nn.positions import Places, Scheme
 
 GATHER_FROM = 64
@@ -92,8 +92,8 @@ class Attention(nn.Module):
                 mixed = mixed + scheme.value_term(dropped, _places(frame))
         else:
             mixed = F.scaled_dot_product_attention(queries, keys, values, score_bias, dropout)
-        if bias is not None and bias.may_close_rows:
-            mixed = mixed * (score_bias > CLOSED / 2).any(-1, keepdim=True)
+        if bias is not None and bias.may_mask_rows:
+            mixed = mixed * (score_bias > MASKED / 2).any(-1, keepdim=True)
         return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen if weights else None
 
     def _picked(self, values: Tensor, key: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
         closed = ~frame.mask()
-        total = torch.zeros(closed.shape, device=queries.device).masked_fill_(closed, CLOSED)
+        total = torch.zeros(closed.shape, device=queries.device).masked_fill_(closed, MASKED)
         if bias is not None:
             total = total + bias.dense(frame)
         if scheme.has_score_bias:
@@ -146,7 +146,7 @@ class Attention(nn.Module):
         scores = torch.einsum("bhie,bhike->bhik", queries, pick(keys))
         scores = scores / math.sqrt(queries.shape[-1]) + bias.to(queries.dtype)
         weights = F.dropout(scores.softmax(-1), dropout, self.training)
-        open_ = bias > CLOSED / 2
+        open_ = bias > MASKED / 2
         weights = weights * open_
         return torch.einsum("bhik,bhike->bhie", weights, pick(values))
 

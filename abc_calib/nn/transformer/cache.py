@@ -1,98 +1,84 @@
-"""The decoder's cache where every head follows lines: only the rows that lines can reach."""
+"""What the decoder keeps between steps: keys and values of the source and of its own rows.
+
+Where every head follows lines, only of the rows that lines can reach.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import EncoderDecoderCache
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+from abc_calib.geometry.lines import formula
 from abc_calib.nn.biases import LayerBias
 
+FAR = 10**6
+"""A row far from the first: what a line reads from there, it reads from every later row."""
 
-class Window(NamedTuple):
+
+class KeptRows(NamedTuple):
     """The rows that later rows still read: the first ``pinned`` ones and the last ``recent``."""
 
     pinned: int
     recent: int
 
 
-def window(biases: list[LayerBias | None]) -> Window | None:
+def kept_rows(biases: list[LayerBias | None]) -> KeptRows | None:
     """What the self-attention of all layers together reads; None where a head may read any row."""
     pinned, recent = 0, 0
     for bias in biases:
-        if bias is None or not bias.restricted or bias.may_close_rows:
+        if bias is None or not bias.restricted or bias.may_mask_rows:
             return None
-        for line in (line for head in bias.heads for line in head):
-            if line.direction == "vert":
-                pinned = max(pinned, line.offset + 1)
-            elif line.direction == "diag":
-                pinned, recent = max(pinned, 1), max(recent, -line.offset)
-            else:
+        for line in {line for head in bias.heads for line in head}:
+            named = formula(line, "self")
+            if named.slope not in (0, 1):  # against the rows: from some row on the first one
                 return None
-    return Window(pinned, recent)
+            for row in (*range(abs(line.offset) + 2), FAR):
+                key, _ = named.key((0, row), row)
+                if row - key > FAR // 2:  # a fixed row
+                    pinned = max(pinned, key + 1)
+                elif named.slope:
+                    recent = max(recent, row - key)
+    return KeptRows(pinned, recent)
 
 
-class WindowLayer(DynamicLayer):
-    """Keys and values of one layer, ``(b, h, kept, e)``, with the rows between left out."""
+class Cache:
+    """Keys and values of each layer, of the source and of the rows so far.
 
-    is_croppable = False
+    ``kept``: which rows later ones read; None keeps all. ``seen``: rows so far.
+    """
 
-    def __init__(self, kept: Window):
-        super().__init__()
+    def __init__(self, kept: KeptRows | None = None):
         self.kept = kept
         self.seen = 0
+        self.rows: dict[int, tuple[Tensor, Tensor]] = {}
+        self.source: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """Add rows; gives the rows that were kept and the new ones, and keeps what is needed."""
-        keys, values = super().update(key_states, value_states)
-        self.seen += key_states.shape[-2]
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """From which row on, and how many, rows are not held."""
+        if self.kept is None:
+            return 0, 0
+        return self.kept.pinned, self.seen - min(self.seen, sum(self.kept))
+
+    def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows that were kept and the new ones ``(b, h, t, e)``; keeps what is needed."""
+        if layer in self.rows:
+            before = self.rows[layer]
+            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
+        held = keys.shape[2]
+        if self.kept is None or held <= sum(self.kept):
+            self.rows[layer] = keys, values
+            return keys, values
         pinned, recent = self.kept
-        held = keys.shape[-2]
-        if held > pinned + recent:
-            index = torch.arange(held, device=keys.device)
-            index = torch.cat([index[:pinned], index[held - recent :]])
-            self.keys, self.values = keys[..., index, :], values[..., index, :]
+        index = torch.arange(held, device=keys.device)
+        index = torch.cat([index[:pinned], index[held - recent :]])
+        self.rows[layer] = keys[:, :, index], values[:, :, index]
         return keys, values
 
-    def get_seq_length(self) -> int:
-        return self.seen
-
-    def reset(self) -> None:
-        super().reset()
-        self.seen = 0
-
-
-class SourceLayer(DynamicLayer):
-    """Keys and values of a source as they come, not copied: they do not grow."""
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        self.lazy_initialization(key_states, value_states)
-        self.keys, self.values = key_states, value_states
-        return key_states, value_states
-
-
-def use_window(cache: EncoderDecoderCache, kept: Window, layers: int) -> None:
-    """Make a cache that holds nothing yet one that keeps ``kept`` rows of the output."""
-    if isinstance(cache.self_attention_cache, DynamicCache) and cache.get_seq_length() == 0:
-        windowed: Any = Cache(layers=[WindowLayer(kept) for _ in range(layers)])
-        source: Any = Cache(layers=[SourceLayer() for _ in range(layers)])
-        cache.self_attention_cache, cache.cross_attention_cache = windowed, source
-
-
-def left_out(cache: EncoderDecoderCache | None) -> tuple[int, int]:
-    """From which row on, and how many, rows are left out of the cache."""
-    if cache is None or isinstance(cache.self_attention_cache, DynamicCache):
-        return 0, 0
-    layers = cache.self_attention_cache.layers
-    if not layers or not isinstance(layers[0], WindowLayer):
-        return 0, 0
-    first = layers[0]
-    held = min(first.seen, first.kept.pinned + first.kept.recent)
-    return first.kept.pinned, first.seen - held
+    def reordered(self, samples: Tensor) -> None:
+        """Take these samples of the batch, as a beam search does."""
+        for held in (self.rows, self.source):
+            for layer, (keys, values) in held.items():
+                held[layer] = keys[samples], values[samples]

@@ -1,139 +1,189 @@
-"""A small encoder-decoder Transformer with pluggable positions and calibrated biases.
+"""A small encoder-decoder Transformer with pluggable positions and calibrated lines.
 
-At the outside a ``transformers`` model: save and load through ``AutoModelForSeq2SeqLM``,
-``generate()`` with a cache, attention weights on request. Pre-norm layers; an encoder of 0
-layers passes the embeddings straight to cross-attention, as the public code of Duan & Shi does.
+Pre-norm layers; an encoder of 0 layers passes the embeddings straight to cross-attention, as the
+public code of Duan & Shi does.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    EncoderDecoderCache,
-    GenerationMixin,
-    PreTrainedModel,
-)
-from transformers.cache_utils import DynamicCache
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from abc_calib.geometry.lines import SITES, LineBias, Site
+from abc_calib.config import TransformerOptions
+from abc_calib.data.base import Data
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import UsageError
+from abc_calib.geometry import SITES, LineBias, Site
+from abc_calib.geometry.window import window_bias
+from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.nn.positions import Scheme, build_scheme
-from abc_calib.nn.transformer.cache import Window, left_out, use_window, window
-from abc_calib.nn.transformer.layers import AbcConfig, DecoderLayer, EncoderLayer
+from abc_calib.nn.positions import Scheme, build_scheme, check_positions
+from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
+from abc_calib.nn.transformer.layers import DecoderLayer, EncoderLayer
+
+ROWS_AT_ONCE = 4096
+"""Rows of one output scored at once, where lines bound what a row reads."""
 
 
-@dataclass
-class EncoderOutput(BaseModelOutput):
-    """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
+@dataclass(frozen=True)
+class Encoded:
+    """An encoded source ``memory (b, s, d)``, and where its tokens stand.
 
-    ``start``: from where cyclic positions count.
+    ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
+    positions count; ``attention``: of each layer, if asked for.
     """
 
-    lengths: Tensor | None = None
-    delimiters: Tensor | None = None
-    start: int | None = None
+    memory: Tensor
+    lengths: Tensor
+    delimiters: Tensor
+    start: int
+    attention: tuple[Tensor, ...] = ()
 
 
-class AbcEncoder(nn.Module):
-    """Embeds the source and runs the encoder layers, if there are any.
+@dataclass(frozen=True)
+class Outputs:
+    """Logits ``(b, t, v)`` and, if asked for, the weights ``(b, h, i, j)`` of each layer."""
+
+    logits: Tensor
+    own: tuple[Tensor, ...] = ()
+    crossed: tuple[Tensor, ...] = ()
+
+
+class Encoder(nn.Module):
+    """The encoder layers, if there are any, on embeddings with positions.
 
     Cyclic positions are all alike, but short problems do not show it: the fifth digit of six is
     the only one far from both ends, and would be seen in one phase alone. So in every step of
     training they start in a random phase, the same for source and output; else in phase 0.
     """
 
-    def __init__(self, config: AbcConfig, embed: nn.Embedding, scheme: Scheme):
+    def __init__(self, options: TransformerOptions, tokens: TokenIds, scheme: Scheme):
         super().__init__()
-        self.config, self.embed, self.scheme = config, embed, scheme
-        self.main_input_name = "input_ids"
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.encoder_layers else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
-        self.biases: list[LayerBias | None] = [None] * config.encoder_layers
-        self.path = "auto"
+        self.period, self.tokens, self.scheme = options.cyclic, tokens, scheme
+        self.layers = nn.ModuleList(EncoderLayer(options) for _ in range(options.encoder_layers))
+        layered = options.encoder_layers > 0
+        self.norm = nn.LayerNorm(options.width) if layered else nn.Identity()
+        self.dropout = nn.Dropout(options.dropout)
 
     def forward(
         self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        output_attentions: bool = False,
-        **_: Any,
-    ) -> EncoderOutput:
-        mask = input_ids.ne(self.config.pad) if attention_mask is None else attention_mask
+        source: Tensor,
+        mask: Tensor,
+        embed: nn.Embedding,
+        biases: list[LayerBias | None],
+        path: str,
+        weights: bool,
+    ) -> Encoded:
         lengths = mask.long().sum(1)
-        delimiters = delimiter_positions(input_ids, self.config.delimiter_ids or [])
-        rows = torch.arange(input_ids.shape[1], device=input_ids.device)
-        period = self.config.cyclic
-        start = int(torch.randint(period, ())) if self.training and period else 0
-        frame = Frame("encoder", rows, len(rows), lengths, delimiters, period, start)
+        delimiters = delimiter_positions(source, self.tokens.delimiters)
+        rows = torch.arange(source.shape[1], device=source.device)
+        start = int(torch.randint(self.period, ())) if self.training and self.period else 0
+        frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
         positions = self.scheme.renumber(frame.row_positions, lengths)
-        x = self.dropout(self.scheme.embed(self.embed(input_ids), positions))
-        weights = []
-        for layer, bias in zip(self.layers, self.biases, strict=True):
-            x, seen = layer(x, frame, self.scheme, bias, path=self.path, weights=output_attentions)
-            weights.append(seen)
-        return EncoderOutput(
-            last_hidden_state=self.norm(x),
-            attentions=tuple(weights) if output_attentions else None,
-            lengths=lengths,
-            delimiters=delimiters,
-            start=start,
-        )
+        x = self.dropout(self.scheme.embed(embed(source), positions))
+        seen = []
+        for layer, bias in zip(self.layers, biases, strict=True):
+            x, one = layer(x, frame, self.scheme, bias, path=path, weights=weights)
+            seen.append(one)
+        attention = tuple(seen) if weights else ()
+        return Encoded(self.norm(x), lengths, delimiters, start, attention)
 
 
-class AbcTransformer(PreTrainedModel, GenerationMixin):
-    """The model. ``forward`` takes the usual ``transformers`` arguments."""
+class Transformer(Model):
+    """The model."""
 
-    config_class = AbcConfig
-    config: AbcConfig
-    base_model_prefix = ""
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = False
-    _tied_weights_keys = {"encoder.embed.weight": "embed.weight"}
+    options_type = TransformerOptions
+    hub_names = ("abc_transformer", "AbcTransformer")
+    options: TransformerOptions
 
-    def __init__(self, config: AbcConfig):
-        super().__init__(config)
-        self.embed = nn.Embedding(config.vocab_size, config.d_model)
-        sites: tuple[Site, ...] = ("encoder", "self", "cross")
-        sites = sites if config.encoder_layers else sites[1:]
-        own = config.own_schemes or {}
-        names = {site: own.get(site, config.scheme) for site in SITES}
+    def __init__(self, options: TransformerOptions, tokens: TokenIds):
+        super().__init__(options, tokens)
+        self.embed = nn.Embedding(tokens.size, options.width)
+        sites = SITES if options.encoder_layers else SITES[1:]
+        own = options.own_schemes
+        names = {site: own.get(site, options.scheme) for site in SITES}
         same = tuple(site for site in sites if names[site] == names["encoder"])
-        scheme = build_scheme(names["encoder"], config.d_model, config.heads, same)
-        self.encoder = AbcEncoder(config, self.embed, scheme)
+        scheme = build_scheme(names["encoder"], options.width, options.heads, same)
+        self.encoder = Encoder(options, tokens, scheme)
         self.own_schemes = nn.ModuleDict(
             {
-                site: build_scheme(names[site], config.d_model, config.heads, (site,))
+                site: build_scheme(names[site], options.width, options.heads, (site,))
                 for site in sites
                 if names[site] != names["encoder"]
             }
         )
-        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(config.d_model, config.vocab_size)
+        self.layers = nn.ModuleList(DecoderLayer(options, i) for i in range(options.decoder_layers))
+        self.norm = nn.LayerNorm(options.width)
+        self.dropout = nn.Dropout(options.dropout)
+        self.head = nn.Linear(options.width, tokens.size)
         self.path = "auto"
-        self.post_init()
-        self.set_line_bias(LineBias.from_dict(config.line_bias) if config.line_bias else None)
+        self.apply(draw)
+        self.set_lines(None)
 
-    def _init_weights(self, module: nn.Module) -> None:
-        """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight)
-        elif isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, Scheme):
-            module.reset_parameters()
+    @classmethod
+    def settled(cls, options: Any, data: Data | None = None) -> Any:
+        if options.width % options.heads:
+            raise UsageError(
+                f"width {options.width} is not divisible by {options.heads} heads: "
+                "choose a width that is a multiple of the heads"
+            )
+        check_positions(options)
+        if options.attention_window and data is not None:
+            data.check_window(options.attention_window)
+        return options
+
+    # Lines
+
+    @property
+    def attention_layers(self) -> dict[Site, int]:
+        """How many layers of attention each site has."""
+        decoder = self.options.decoder_layers
+        return {"encoder": self.options.encoder_layers, "self": decoder, "cross": decoder}
+
+    def own_lines(self, data: Data) -> LineBias | None:
+        window = self.options.attention_window
+        if window is None:
+            return None
+        layout = data.layout_at(1)
+        layers = self.attention_layers
+        return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
+
+    @property
+    def lines(self) -> LineBias | None:
+        return self._lines
+
+    def set_lines(self, lines: LineBias | None) -> None:
+        layers = self.attention_layers
+        if lines is not None:
+            lines.check(layers, self.options.heads)
+        self._lines = lines
+
+        def built(site: Site) -> list[LayerBias | None]:
+            heads = [lines.heads(site, i) if lines else None for i in range(layers[site])]
+            off = lines.off_line_bias if lines else None
+            return [LayerBias(one, site, off) if one is not None else None for one in heads]
+
+        self.biases = {site: built(site) for site in layers}
+
+    def set_path(self, path: str) -> None:
+        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
+        self.path = path
+
+    @property
+    def kept_rows(self) -> KeptRows | None:
+        """The output rows that later ones still read, or None where any may be read."""
+        biases = self.biases["self"]
+        single = all(bias is not None and bias.single for bias in biases)
+        scheme = self.scheme_of("self")
+        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
+            return None
+        return kept_rows(biases)
+
+    # Positions
 
     @property
     def scheme(self) -> Scheme:
@@ -145,153 +195,172 @@ class AbcTransformer(PreTrainedModel, GenerationMixin):
         own: Any = self.own_schemes
         return own[site] if site in own else self.scheme  # noqa: SIM401 (a ModuleDict)
 
-    def set_line_bias(self, bias: LineBias | None) -> None:
-        """Use these calibrated lines from now on (``UsageError`` if they do not fit)."""
-        layers: dict[Site, int] = {
-            "encoder": self.config.encoder_layers,
-            "self": self.config.decoder_layers,
-            "cross": self.config.decoder_layers,
-        }
-        if bias is not None:
-            bias.check(layers, self.config.heads)
-        self.line_bias = bias
-        self.config.line_bias = bias.to_dict() if bias is not None else None
+    # The pass
 
-        def built(site: Site) -> list[LayerBias | None]:
-            lines = [bias.heads(site, i) if bias else None for i in range(layers[site])]
-            closed = bias.closed if bias else None
-            return [
-                LayerBias(heads, site, closed) if heads is not None else None for heads in lines
-            ]
+    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
+        """The source ``(b, s)``, read."""
+        mask = source.ne(self.pad) if mask is None else mask
+        return self.encoder(source, mask, self.embed, self.biases["encoder"], self.path, weights)
 
-        self.biases = {site: built(site) for site in layers}
-        self.encoder.biases = self.biases["encoder"]
-
-    def set_path(self, path: str) -> None:
-        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
-        self.path = self.encoder.path = path
-
-    @property
-    def window(self) -> Window | None:
-        """The output rows that later ones still read, or None where any may be read."""
-        biases = self.biases["self"]
-        single = all(bias is not None and bias.single for bias in biases)
-        scheme = self.scheme_of("self")
-        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
-            return None
-        return window(biases)
-
-    def get_encoder(self, *_: Any, **__: Any) -> AbcEncoder:
-        return self.encoder
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embed
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        encoder_outputs: EncoderOutput | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **_: Any,
-    ) -> Seq2SeqLMOutput:
-        """Logits ``(b, t, v)`` for ``input_ids (b, s)`` and ``decoder_input_ids (b, t)``.
-
-        ``labels`` (b, t), with -100 or the pad id where nothing counts, give a ``loss``, and
-        the decoder's input where that is left out.
-        """
-        weights = bool(output_attentions)
-        if encoder_outputs is None:
-            assert input_ids is not None, "give input_ids or encoder_outputs"
-            encoder_outputs = self.encoder(input_ids, attention_mask, output_attentions=weights)
-        if decoder_input_ids is None:
-            assert labels is not None, "give decoder_input_ids or labels"
-            decoder_input_ids = self.shifted(labels)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        kept = self.window
-        if past_key_values is not None and kept is not None and not weights:
-            use_window(past_key_values, kept, self.config.decoder_layers)
-        memory = encoder_outputs.last_hidden_state
-        assert memory is not None
-        frames = self._frames(
-            decoder_input_ids, memory, encoder_outputs, attention_mask, past_key_values
-        )
+    def run(
+        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+    ) -> Outputs:
+        """What is written after ``read (b, t)``, the rows in ``cache`` before it."""
+        frames = self._frames(encoded, read.shape[1], cache)
         schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
         positions = schemes["self"].renumber(frames["self"].row_positions, frames["self"].lengths)
-        x = self.dropout(schemes["self"].embed(self.embed(decoder_input_ids), positions))
+        x = self.dropout(schemes["self"].embed(self.embed(read), positions))
         own, crossed = [], []
         for i, layer in enumerate(self.layers):
             biases = {site: self.biases[site][i] for site in ("self", "cross")}
             x, seen, seen_across = layer(
-                x,
-                memory,
-                frames,
-                schemes,
-                biases,
-                past_key_values,
+                *(x, encoded.memory, frames, schemes, biases, cache),
                 path=self.path,
                 weights=weights,
             )
             own.append(seen)
             crossed.append(seen_across)
+        if cache is not None:
+            cache.seen += read.shape[1]
         logits = self.head(self.norm(x))
-        loss = None
-        if labels is not None:
-            wanted = labels.masked_fill(labels.eq(self.config.pad), -100)
-            loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=past_key_values,
-            decoder_attentions=tuple(own) if weights else None,
-            cross_attentions=tuple(crossed) if weights else None,
-            encoder_last_hidden_state=memory,
-            encoder_attentions=encoder_outputs.attentions,
+        return Outputs(logits, tuple(own), tuple(crossed)) if weights else Outputs(logits)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        encoded, read = self.encode(source), self.shifted(target)
+        kept = self.kept_rows if not self.training and read.shape[1] > ROWS_AT_ONCE else None
+        if kept is None:
+            return self.run(encoded, read).logits
+        # in parts, so that the states of a very long output stay in the processor's cache
+        cache = Cache(kept)
+        parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
+        return torch.cat(parts, dim=1)
+
+    @torch.inference_mode()
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        encoded, cache = self.encode(source), Cache(self.kept_rows)
+        tokens = source.new_full((len(source),), self.sos)
+        ended = torch.zeros_like(tokens, dtype=torch.bool)
+        ids = source.new_full((len(source), steps), self.pad)
+        for step in range(steps):
+            logits = self.run(encoded, tokens[:, None], cache).logits[:, -1]
+            tokens = logits.argmax(-1).masked_fill(ended, self.pad)
+            ids[:, step] = tokens
+            ended |= tokens.eq(self.eos)
+            if bool(ended.all()):
+                break
+        return Decoded(ids)
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        mask, written = source != self.pad, target != self.pad
+        encoded = self.encode(source, mask, weights=True)
+        outputs = self.run(encoded, self.shifted(target), weights=True)
+        keys = torch.arange(source.shape[1], device=source.device)
+        rows = torch.arange(target.shape[1], device=source.device)
+        lengths, closes = encoded.lengths, encoded.delimiters
+        return Attention(
+            weights={
+                "encoder": encoded.attention,
+                "self": outputs.own,
+                "cross": outputs.crossed,
+            },
+            frames={
+                "encoder": Frame("encoder", keys, len(keys), lengths, closes),
+                "self": Frame("self", rows, len(rows), lengths),
+                "cross": Frame("cross", rows, len(keys), lengths, closes),
+            },
+            rows={"encoder": mask, "self": written, "cross": written},
         )
 
-    def shifted(self, target: Tensor) -> Tensor:
-        """What the decoder reads to write ``target``: SOS, then the target but its last token."""
-        read = target.roll(1, dims=1)
-        read[:, 0] = self.config.sos
-        return read.masked_fill_(read.eq(-100), self.config.pad)
+    def _frames(self, encoded: Encoded, steps: int, cache: Cache | None) -> dict[Site, Frame]:
+        past = cache.seen if cache is not None else 0
+        memory, period, start = encoded.memory, self.options.cyclic, encoded.start
+        rows = torch.arange(past, past + steps, device=memory.device)
+        lengths, closes = encoded.lengths, encoded.delimiters
+        if self.lines is not None and alike(lengths) and alike(closes):
+            lengths, closes = lengths[:1], closes[:1]
+        left_out = cache.left_out if cache is not None else (0, 0)
+        own = Frame("self", rows, past + steps, lengths, None, period, start, left_out)
+        crossed = Frame("cross", rows, memory.shape[1], lengths, closes, period, start)
+        return {"self": own, "cross": crossed}
 
-    def _frames(
-        self,
-        decoder_input_ids: Tensor,
-        memory: Tensor,
-        encoded: EncoderOutput,
-        attention_mask: Tensor | None,
-        cache: EncoderDecoderCache | None,
-    ) -> dict[Site, Frame]:
-        past = cache.get_seq_length() if cache is not None else 0
-        device, steps = memory.device, decoder_input_ids.shape[1]
-        rows = torch.arange(past, past + steps, device=device)
-        lengths, delimiters, period = encoded.lengths, encoded.delimiters, self.config.cyclic
-        start = encoded.start or 0
-        assert lengths is not None, "encoder_outputs have to come from this model's encoder"
-        if self.line_bias is not None and alike(lengths) and alike(delimiters):
-            lengths = lengths[:1]
-            delimiters = delimiters[:1] if delimiters is not None else None
+    # What it takes
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), betas=(0.9, 0.98), fused=True)
+
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        options = self.options
+        activations = 40 * batch * (keys + steps) * (options.width + options.feedforward) * 4
+        layers = [bias for biases in self.biases.values() for bias in biases]
+        if all(bias is not None and bias.restricted for bias in layers):
+            return activations
+        scores = 3 * options.heads * batch * steps * max(keys, steps) * 4
+        if options.encoder_layers:
+            scores += 3 * options.heads * batch * keys * keys * 4
+        return activations + scores
+
+    # Beside the weights
+
+    def hub_config(self) -> dict[str, Any]:
+        options, tokens = self.options, self.tokens
         return {
-            "self": Frame(
-                "self", rows, past + steps, lengths, None, period, start, left_out(cache)
-            ),
-            "cross": Frame("cross", rows, memory.shape[1], lengths, delimiters, period, start),
+            "vocab_size": tokens.size,
+            "d_model": options.width,
+            "encoder_layers": options.encoder_layers,
+            "decoder_layers": options.decoder_layers,
+            "heads": options.heads,
+            "feedforward": options.feedforward,
+            "dropout": options.dropout,
+            "scheme": options.scheme,
+            "own_schemes": options.own_schemes or None,
+            "cyclic": options.cyclic,
+            "delimiter_ids": list(tokens.delimiters),
+            "line_bias": self.lines.to_dict() if self.lines else None,
         }
 
+    @classmethod
+    def from_hub_config(cls, config: Mapping[str, Any]) -> Transformer:
+        own = config["own_schemes"] or {}
+        names = ("encoder_layers", "decoder_layers", "heads", "feedforward", "dropout", "scheme")
+        options = TransformerOptions(
+            width=config["d_model"],
+            cyclic=config["cyclic"],
+            encoder_scheme=own.get("encoder"),
+            decoder_scheme=own.get("self"),
+            cross_scheme=own.get("cross"),
+            **{name: config[name] for name in names},
+        )
+        tokens = TokenIds(
+            config["vocab_size"],
+            *(config[f"{name}_token_id"] for name in ("pad", "bos", "eos")),
+            delimiters=tuple(config["delimiter_ids"] or ()),
+        )
+        model = cls(options, tokens)
+        if config["line_bias"]:
+            model.set_lines(LineBias.from_dict(config["line_bias"]))
+        return model
 
-def alike(rows: Tensor | None) -> bool:
+
+def draw(module: nn.Module) -> None:
+    """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight)
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, Scheme):
+        module.reset_parameters()
+
+
+def alike(rows: Tensor) -> bool:
     """Are all rows of a tensor the same?"""
-    return rows is None or bool((rows == rows[:1]).all())
+    return bool((rows == rows[:1]).all())
 
 
-def delimiter_positions(ids: Tensor, delimiters: list[int]) -> Tensor:
+def delimiter_positions(ids: Tensor, delimiters: tuple[int, ...]) -> Tensor:
     """Where the delimiters stand in each source: ``(b, c)``, ascending.
 
     A row with fewer delimiters than the others repeats its last one.
@@ -302,7 +371,3 @@ def delimiter_positions(ids: Tensor, delimiters: list[int]) -> Tensor:
     places = torch.where(found, places, ids.shape[1]).sort(1).values[:, :count]
     last = torch.where(found, torch.arange(ids.shape[1], device=ids.device), 0).amax(1)
     return torch.minimum(places, last[:, None])
-
-
-AutoConfig.register("abc_transformer", AbcConfig)
-AutoModelForSeq2SeqLM.register(AbcConfig, AbcTransformer)

@@ -86,8 +86,11 @@ class Attender(nn.Module):
 
     #: a gate may turn the source around before anything is read (RC, section 5.2)
     directed: ClassVar[bool] = False
-    #: the body that its paper uses it in
-    body: ClassVar[str] = "ray_chowdhury"
+    #: numbers of a step that are places of the source scaled to [0, 1], and shares of it
+    places: ClassVar[tuple[str, ...]] = ("centre", "reference")
+    shares: ClassVar[tuple[str, ...]] = ("width",)
+    #: the backbone that its paper uses it with
+    backbone: ClassVar[str] = "ray_chowdhury"
 
     def __init__(self, shape: AttenderShape):
         super().__init__()

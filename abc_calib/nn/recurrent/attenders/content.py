@@ -47,7 +47,7 @@ class Scored(Attender):
 class Dot(Scored):
     """The inner product of query and state (Luong et al. 2015, ``dot``)."""
 
-    body = "dubois"
+    backbone = "dubois"
     scale = False
 
     def prepare(self, memory: Memory, steps: int) -> Prepared:
@@ -64,7 +64,7 @@ class ScaledDot(Dot):
 class General(Scored):
     """A bilinear form ``h W e`` (Luong et al. 2015, ``general``)."""
 
-    body = "dubois"
+    backbone = "dubois"
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
@@ -78,7 +78,7 @@ class General(Scored):
 class Multiplicative(Scored):
     """``e (W h + b)``, DU, section 3."""
 
-    body = "dubois"
+    backbone = "dubois"
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
@@ -92,7 +92,7 @@ class Multiplicative(Scored):
 class Additive(Scored):
     """``u tanh(W [e; h] + b) + c`` with 32 hidden units (Bahdanau et al. 2015; DU, equation 3)."""
 
-    body = "dubois"
+    backbone = "dubois"
     hidden = 32
     biases = True
 
@@ -123,7 +123,7 @@ class Transformer(Scored):
     As in the public code: both sides are projected to half their width, with biases.
     """
 
-    body = "dubois"
+    backbone = "dubois"
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
@@ -196,7 +196,7 @@ class Distances:
 class TransformerXL(Relative):
     """``(W_k e + W_p p_(i-t)) (W_q h + b) / sqrt(d)``, DU, section 3."""
 
-    body = "dubois"
+    backbone = "dubois"
     shared_bias = True
 
 

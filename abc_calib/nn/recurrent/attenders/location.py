@@ -215,7 +215,7 @@ class DuboisLocation(Attender):
     off: with both half-way, the bias counts places as shares of the source and the steps undo it.
     """
 
-    body = "dubois"
+    backbone = "dubois"
     hidden = 64
     #: of width, step, gate and bias, before their activations
     start = (0.0, 0.0, 3.0, -3.0)

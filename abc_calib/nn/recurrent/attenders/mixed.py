@@ -71,7 +71,7 @@ class Mixed(Attender):
 class DuboisMix(Mixed):
     """DU, section 4: location and scaled dot."""
 
-    body = "dubois"
+    backbone = "dubois"
     location_type = DuboisLocation
     content_type = ScaledDot
 

@@ -1,0 +1,134 @@
+"""What a fit is: from the attention of a trained model to lines and their weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from abc_calib.calibration.capture import average_attention, capture
+from abc_calib.config import CalibrationOptions
+from abc_calib.data import Batch, Data
+from abc_calib.geometry import Heads, Line, LineBias, Site
+from abc_calib.nn.base import Attention, Model
+from abc_calib.nn.biases import Frame
+
+LAST = -1
+"""In the table, the layer of lines that were found in the last one and serve all."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a fit may look at: the attention of a model that is right, at training lengths.
+
+    ``correct``: training samples that it decodes correctly. ``longest``: those of one shape,
+    operands of the full training length.
+    """
+
+    model: Model
+    data: Data
+    correct: Batch
+    longest: Batch
+
+    def captured(self) -> Iterator[Attention]:
+        """The attention of ``correct``, in parts."""
+        return capture(self.model, self.correct)
+
+    @cached_property
+    def averaged(self) -> dict[Site, np.ndarray]:
+        """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
+        return average_attention(self.model, self.longest)
+
+    @cached_property
+    def frames(self) -> dict[Site, Frame]:
+        """Where the rows and keys of ``longest`` stand."""
+        return next(capture(self.model, self.longest)).frames
+
+    @property
+    def parts(self) -> int:
+        """How many parts the delimiters cut a source into."""
+        return len(self.data.layout_at(1).parts)
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """One kept line, for the table: ``weight`` is its share of the head's attention.
+
+    ``note``: ``sink`` for a head that follows no line and is closed onto a delimiter,
+    ``assigned`` for one that takes over a line of its layer, ``transparent`` for one left open.
+    """
+
+    site: str
+    layer: int
+    head: int
+    line: str
+    weight: float
+    value: float
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls, site: Site, layer: int, head: int, line: Line, weight: float, note: str = ""
+    ) -> LineRow:
+        """A row of the table, its weight rounded."""
+        return cls(site, layer, head, line.label(site), round(weight, 4), line.value, note)
+
+    @classmethod
+    def transparent(cls, site: Site, layer: int, head: int) -> LineRow:
+        return cls(site, layer, head, "-", 0.0, 0.0, "transparent")
+
+
+class Fit(ABC):
+    """Base of all fits: one a file, listed in ``abc_calib.calibration.fits.FITS``.
+
+    It is made from the evidence and its options, in which nothing is left open, and then asked for
+    the bias of a threshold. Of several ``thresholds`` the first is taken that carries over to
+    training lengths left out.
+    """
+
+    #: the options of a calibration, with this fit's own defaults
+    options_type: ClassVar[type[CalibrationOptions]]
+    thresholds: ClassVar[tuple[float, ...]]
+
+    def __init__(self, evidence: Evidence, options: CalibrationOptions):
+        self.evidence, self.options = evidence, options
+
+    @abstractmethod
+    def bias(self, threshold: float) -> LineBias:
+        """The lines kept at a threshold."""
+
+    @abstractmethod
+    def table(self, bias: LineBias) -> list[LineRow]:
+        """The kept lines, each with the share of attention that the fit gives it."""
+
+    @property
+    def sinks(self) -> Mapping[Site, Line | None]:
+        """The delimiter that a head without lines is closed onto; None where it stays open."""
+        if self.options.empty != "sink":
+            return {"encoder": None, "self": None, "cross": None}
+        return sinks(self.evidence.parts)
+
+    def origins(self, layers: int) -> list[int]:
+        """For each layer, the one whose attention gives its lines."""
+        same = {"first": [0] * layers, "last": [layers - 1] * layers}
+        return same.get(self.options.layer or "own", list(range(layers)))
+
+
+def sinks(parts: int) -> dict[Site, Line]:
+    """Each site's delimiter: the one that closes the source, in self-attention SOS."""
+    closing = Line("vert", parts, 0)
+    return {"encoder": closing, "self": Line("vert", 0, 0), "cross": closing}
+
+
+def name_of(line: Line) -> tuple[Any, ...]:
+    """What a line is, whatever its value."""
+    return line.direction, line.segment, line.offset
+
+
+def filled(heads: Heads, sink: Line | None) -> Heads:
+    """The lines of heads, with ``sink`` for those without any."""
+    return tuple(head or ((sink,) if sink else ()) for head in heads)

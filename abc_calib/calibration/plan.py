@@ -1,0 +1,75 @@
+"""From options to the configuration of a calibration and its retraining, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abc_calib.calibration.fits import fit_type
+from abc_calib.config import (
+    PRESETS,
+    CalibrationOptions,
+    Options,
+    RunConfig,
+    TrainOptions,
+    build,
+    changed,
+    refuse_unknown,
+)
+from abc_calib.config.options import current_names
+from abc_calib.errors import UsageError
+from abc_calib.nn.build import model_type
+from abc_calib.version import __version__
+
+
+def retrained_shape(options: Any, scheme: str = "none") -> Any:
+    """The model that is trained with the lines: the same, with other positions and no window."""
+    return options.model_copy(
+        update={
+            "scheme": scheme,
+            "encoder_scheme": None,
+            "decoder_scheme": None,
+            "cross_scheme": None,
+            "attention_window": None,
+            "cyclic": None if scheme == "none" else options.cyclic,
+        }
+    )
+
+
+def settled(options: CalibrationOptions) -> CalibrationOptions:
+    """The same with the fit's own choice wherever nothing was asked for."""
+    asked = {name: value for name, value in options.model_dump().items() if value is not None}
+    return build(fit_type(options.fit).options_type, **asked)
+
+
+def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -> RunConfig:
+    """The configuration of calibrating a run of ``config``, checked; nothing is written.
+
+    ``given``: options of the calibration and of the retraining.
+    """
+    made = model_type(config.kind)
+    if made.no_lines:
+        raise UsageError(f"no lines can be put into this model: {made.no_lines}")
+    kinds: tuple[type[Options], ...] = (CalibrationOptions, TrainOptions)
+    for kind in kinds:
+        given = current_names(kind, given)
+    named = {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
+    asked = {name: value for name, value in named.items() if value is not None}
+    options = build(CalibrationOptions, **asked)
+    settled(options)
+    shape = made.settled(retrained_shape(config.model, scheme))
+    _, _, retraining = PRESETS[config.preset]
+    kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
+    given = kept | {name: value for name, value in given.items() if value is not None}
+    training = changed(retraining, given)
+    refuse_unknown(given, *kinds)
+    if (training.length, training.format) != (config.train.length, config.train.format):
+        raise UsageError("length and format of the retraining are those of the first training")
+    return config.model_copy(
+        update={
+            "code_version": __version__,
+            "stage": "calibrated",
+            "model": shape,
+            "train": training,
+            "calibration": options,
+        }
+    )

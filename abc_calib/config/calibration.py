@@ -1,0 +1,71 @@
+"""How the lines of a trained model are found."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from abc_calib.config.options import Options, option
+
+
+class CalibrationOptions(Options):
+    """How lines are found. See ``abc_calib.calibration``.
+
+    None is what the fit does by itself: each fit has these options with its own defaults
+    (``abc_calib.calibration.fits``).
+    """
+
+    fit: str = option(
+        "nnls", "nnls (lines from the delimiters) or mean (the paper's).", max_length=200
+    )
+    dirs: tuple[Literal["diag", "anti", "vert"], ...] = option(
+        ("diag", "anti", "vert"),
+        "Directions of lines: diag, anti, vert, with commas between.",
+        min_length=1,
+    )
+    threshold: float | None = option(
+        None,
+        "nnls: least share of a head's attention on a line, by default the first of 0.4, 0.3, 0.2 "
+        "and 0.1 that carries over to training lengths left out; mean: k, for lines above mean + "
+        "k standard deviations, by default 4.",
+        ge=-(10**6),
+        le=10**6,
+    )
+    samples: int = option(2048, "Training samples to read attention from.", ge=1, le=10**7)
+    layer: Literal["own", "first", "last"] | None = option(
+        None, "Whose attention a layer's lines are from: own, first, last."
+    )
+    sites: tuple[Literal["encoder", "self", "cross"], ...] = option(
+        ("encoder", "self", "cross"),
+        "Where to put lines: self, cross, encoder, with commas, or all.",
+        min_length=1,
+    )
+    anchors: Literal["segment", "corner"] | None = option(
+        None, "Lines count from a segment's delimiters, or the corner."
+    )
+    off_line_bias: float | None = option(
+        None, "Added off the lines, such as -5; by default -inf.", was="closed", lt=0, ge=-(10**8)
+    )
+    values: Literal["hard", "soft"] | None = option(
+        None, "Lines fully open (hard), or as far as attention follows them (soft)."
+    )
+    empty: Literal["transparent", "sink"] | None = option(
+        None, "Heads without lines: transparent, or a sink, closed onto a delimiter."
+    )
+
+    @field_validator("dirs", "sites", mode="before")
+    @classmethod
+    def _once_each(cls, words: Any) -> Any:
+        """``"diag,anti"`` or a list of words, each kept once; ``all`` is every site."""
+        if isinstance(words, str):
+            words = [word.strip() for word in words.split(",") if word.strip()]
+        if isinstance(words, list | tuple):
+            words = ("encoder", "self", "cross") if list(words) == ["all"] else words
+            return tuple(dict.fromkeys(words))
+        return words
+
+    @field_validator("empty", mode="before")
+    @classmethod
+    def _older_word(cls, word: Any) -> Any:
+        return "sink" if word == "closed" else word

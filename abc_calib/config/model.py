@@ -1,0 +1,119 @@
+"""The shapes of the models, one group of options a kind."""
+
+from __future__ import annotations
+
+from abc_calib.config.options import Options, option
+
+TRANSFORMER = "Transformer"
+POSITIONS = "Positions"
+RECURRENT = "Recurrent models (--model gru)"
+"""Panels of the help."""
+
+
+class ModelOptions(Options):
+    """Base of the options of all kinds of models."""
+
+    @property
+    def label(self) -> str:
+        """What tells models of the kind apart, for names and tables."""
+        return ""
+
+
+class TransformerOptions(ModelOptions):
+    """The shape of the Transformer.
+
+    ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
+    ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this, from a random phase on in
+    training. ``attention_window``: attention only to so many keys beside the line that an answer
+    is read along (paper, appendix A.4).
+    """
+
+    encoder_layers: int = option(
+        0, "Encoder layers; 0: embeddings only.", panel=TRANSFORMER, ge=0, le=64
+    )
+    decoder_layers: int = option(3, "Decoder layers.", panel=TRANSFORMER, ge=1, le=64)
+    heads: int = option(8, "Attention heads.", panel=TRANSFORMER, ge=1, le=256)
+    width: int = option(64, "Model width.", ge=2, le=16384)
+    feedforward: int = option(256, "Feed-forward width.", panel=TRANSFORMER, ge=1, le=65536)
+    dropout: float = option(0.0, "Dropout.", ge=0, lt=1)
+    scheme: str = option(
+        "sinusoidal",
+        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; options "
+        "behind a colon, such as rpe:clip=8 or alibi:cross=end.",
+        panel=POSITIONS,
+        max_length=200,
+    )
+    encoder_scheme: str | None = option(
+        None, "Positions of the source; --scheme by default.", panel=POSITIONS, max_length=200
+    )
+    decoder_scheme: str | None = option(
+        None, "Positions of the output; --scheme by default.", panel=POSITIONS, max_length=200
+    )
+    cross_scheme: str | None = option(
+        None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS, max_length=200
+    )
+    cyclic: int | None = option(None, "Positions modulo this.", panel=POSITIONS, ge=1, le=10**6)
+    attention_window: int | None = option(
+        None,
+        "Attend to so many keys beside the answer's line; see --format aligned.",
+        panel=POSITIONS,
+        was="window",
+        ge=1,
+        le=1000,
+    )
+
+    @property
+    def label(self) -> str:
+        return self.scheme
+
+    @property
+    def own_schemes(self) -> dict[str, str]:
+        """The schemes of the sites that have one of their own."""
+        own = {
+            "encoder": self.encoder_scheme,
+            "self": self.decoder_scheme,
+            "cross": self.cross_scheme,
+        }
+        return {site: name for site, name in own.items() if name is not None}
+
+
+class RecurrentOptions(ModelOptions):
+    """The shape of a GRU encoder and decoder with an attender: ``abc_calib.nn.recurrent``.
+
+    ``backbone``: what is around the attender, by default as in the attender's own paper.
+    ``legacy_normalisation``: location weights as the public code of Ray Chowdhury & Caragea has
+    them, which wrap around to the start far beyond the end.
+    """
+
+    backbone: str | None = option(
+        None,
+        "What is around the attender: ray_chowdhury or dubois; as in the attender's paper.",
+        panel=RECURRENT,
+        was="body",
+        max_length=200,
+    )
+    attender: str = option(
+        "content", "How the decoder looks at its source.", panel=RECURRENT, max_length=200
+    )
+    embedding: int = option(64, "Width of the embeddings.", panel=RECURRENT, ge=1, le=16384)
+    width: int = option(128, "Model width.", ge=2, le=16384)
+    d_head: int = option(
+        128, "Width of queries and keys.", panel=RECURRENT, was="head", ge=2, le=16384
+    )
+    value: int = option(128, "Width of the values.", panel=RECURRENT, ge=1, le=16384)
+    layers: int = option(1, "Layers of encoder and decoder each.", panel=RECURRENT, ge=1, le=64)
+    dropout: float = option(0.5, "Dropout.", ge=0, lt=1)
+    legacy_normalisation: bool = option(
+        False, "Location weights as the public code has them.", panel=RECURRENT
+    )
+
+    @property
+    def label(self) -> str:
+        return self.attender
+
+
+MODEL_OPTIONS: dict[str, type[ModelOptions]] = {
+    "transformer": TransformerOptions,
+    "gru": RecurrentOptions,
+}
+"""The options of each kind of model, by the name of the kind."""

@@ -1,0 +1,84 @@
+"""The configuration of a run: every option, and what it was made with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SerializeAsAny, ValidationError, field_validator, model_validator
+
+from abc_calib.config.calibration import CalibrationOptions
+from abc_calib.config.model import MODEL_OPTIONS, ModelOptions
+from abc_calib.config.options import Options, refusal
+from abc_calib.config.training import TrainOptions
+from abc_calib.errors import AbcError, UsageError
+
+FORMAT_VERSION = 2
+"""Version of the run folder. Folders of version 1 are read too."""
+
+
+class RunConfig(Options):
+    """Everything that is needed to repeat a run: saved as ``config.json`` in its folder.
+
+    ``kind`` of model, and ``model``, its options. ``versions``: of Python, torch and numpy;
+    ``threads``: of torch. Both decide about the last bits of weights.
+    """
+
+    format_version: int = FORMAT_VERSION
+    code_version: str
+    versions: dict[str, str] = {}
+    threads: int | None = None
+    stage: Literal["vanilla", "calibrated"]
+    task: str
+    base: int | None = None
+    task_options: dict[str, int | str] = {}
+    preset: str = "small"
+    kind: str = "transformer"
+    model: SerializeAsAny[ModelOptions]
+    train: TrainOptions
+    calibration: CalibrationOptions | None = None
+    parent: str | None = None
+    data_hash: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_kind(cls, data: Any) -> Any:
+        """The model's options by its kind; those of version 1, which had a field for each."""
+        if not isinstance(data, Mapping):
+            return data
+        data = dict(data)
+        if recurrent := data.pop("recurrent", None):
+            data |= {"kind": "gru", "model": recurrent}
+        kind = MODEL_OPTIONS.get(data.get("kind", "transformer"))
+        if kind is None:
+            raise ValueError(f"unknown kind of model {data['kind']!r}")
+        if isinstance(data.get("model"), Mapping):
+            data["model"] = kind(**data["model"])
+        return data
+
+    @field_validator("format_version")
+    @classmethod
+    def _written_anew(cls, _: int) -> int:
+        return FORMAT_VERSION
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a run's ``config.json``; ``AbcError`` says what is wrong with it."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AbcError(f"{path} cannot be read ({error}): train again") from None
+    version = data.get("format_version") if isinstance(data, dict) else None
+    if version not in (1, FORMAT_VERSION):
+        raise AbcError(
+            f"{path} is a run folder of version {version}, and this program reads versions 1 and "
+            f"{FORMAT_VERSION}: train again, or use the program that wrote it"
+        )
+    try:
+        return RunConfig(**data)
+    except ValidationError as error:
+        raise AbcError(f"{path} is not valid ({refusal(RunConfig, error)}): train again") from None
+    except (UsageError, TypeError) as error:
+        raise AbcError(f"{path} is not valid ({error}): train again") from None

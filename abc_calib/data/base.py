@@ -1,0 +1,140 @@
+"""What data is: batches of one task from one seed, and where their tokens stand."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from abc_calib.config import TrainOptions
+from abc_calib.data.vocabulary import Vocabulary
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Layout
+from tasks import Rows, Task
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids: ``source (b, s)`` and ``target (b, t)`` int64, each row closed by EOS, then PAD.
+
+    ``problems`` are the rows as the task drew them.
+    """
+
+    source: Tensor
+    target: Tensor
+    problems: Rows
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def hash(self) -> str:
+        """A short fingerprint of the sources and targets."""
+        digest = hashlib.sha256()
+        for part in (self.source, self.target):
+            digest.update(str(tuple(part.shape)).encode())
+            digest.update(part.to(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def take(self, rows: Tensor) -> Batch:
+        """These rows alone, by their numbers or as ``(b,)`` bool."""
+        numbers = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+        return Batch(
+            self.source[numbers], self.target[numbers], self.problems.take(numbers.numpy())
+        )
+
+
+class Data(ABC):
+    """Batches of one task from one seed. Kinds are listed in ``abc_calib.data.DATA``.
+
+    ``length``: the longest training problem. ``tests``: names of the test sets.
+    """
+
+    task: Any
+    tests: tuple[str, ...]
+    #: are outputs decoded and compared token by token, or only judged as a whole?
+    decoded: ClassVar[bool] = False
+
+    def __init__(self, task: Task, options: TrainOptions):
+        self.task = task
+        self.options = options
+        self.seed, self.length = options.seed, options.length
+        self.vocabulary = Vocabulary(task)
+
+    @abstractmethod
+    def training(self, step: int, n: int, exact: bool = False) -> Batch:
+        """The training batch of a step: the same for the same seed, step and size.
+
+        ``exact``: problems of the longest training length alone.
+        """
+
+    @abstractmethod
+    def validation(self, n: int) -> Batch:
+        """At most ``n`` held-out problems, by which training goes."""
+
+    @abstractmethod
+    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
+        """At most ``n`` problems of exactly ``length`` of a test set, none of them for training."""
+
+    @abstractmethod
+    def test_size(self, length: int) -> int:
+        """How many problems of a length are tested unless it is said."""
+
+    def extent(self, kind: str, length: int) -> tuple[int, int]:
+        """The length that a test of a kind is stored under, and how many problems it has."""
+        return length, self.test_size(length)
+
+    def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
+        """The lengths that a test set has, where ``lengths`` are asked for."""
+        return lengths
+
+    @abstractmethod
+    def source_tokens(self, length: int) -> int:
+        """The longest source of a problem of that length, roughly."""
+
+    def shortened(self, length: int) -> Data:
+        """The same data, trained on up to a shorter length."""
+        return type(self)(self.task, self.options.model_copy(update={"length": length}))
+
+    @abstractmethod
+    def lay_out(self, problems: Any) -> Batch:
+        """Token ids of problems as the task drew or parsed them."""
+
+    @abstractmethod
+    def layout(self, problems: Any) -> Layout:
+        """Where the tokens of the first of ``problems`` stand."""
+
+    @abstractmethod
+    def layout_at(self, length: int) -> Layout:
+        """Where the tokens of a problem of exactly ``length`` stand."""
+
+    @abstractmethod
+    def output_steps(self, length: int) -> int:
+        """How many tokens an answer to a problem of that length has, its end too; roughly."""
+
+    @abstractmethod
+    def read(self, output: Sequence[str]) -> str:
+        """What a person reads in the symbols that a model wrote, its end left out."""
+
+    def check_window(self, window: int) -> None:
+        """``UsageError`` unless answers are read along one line, beside which a window lies."""
+        raise UsageError(
+            f"attention_window = {window}: a window follows an answer that is read from the last "
+            f"digit, and {self.task.name} has none; leave it out"
+        )
+
+    def gold_attention(self, batch: Batch) -> list[list[int]] | None:
+        """For each row the word that each target token is read from; None if nothing says so."""
+        return None
+
+    def size_of(self, problems: Any) -> int:
+        """The length of the first of ``problems``."""
+        return max(self.layout(problems).widths)
+
+    def around(self, problems: Any, step: int) -> tuple[str, ...]:
+        """What stands around the column of a step in each operand of the first of ``problems``."""
+        return ()

@@ -1,0 +1,163 @@
+"""The contract of a model: what training, calibration, evaluation and certificates need of one.
+
+A model is plain torch. Its kind is known in ``abc_calib.nn`` alone; elsewhere it is asked. What
+makes it a ``transformers`` model is ``abc_calib.nn.hub``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from abc_calib.config import ModelOptions
+from abc_calib.data.base import Data
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import UsageError
+from abc_calib.geometry import LineBias, Site
+from abc_calib.nn.biases import Frame
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a model wrote: ``ids (b, t)``, filled up with padding where a row has ended.
+
+    ``attention (b, t, s)``: over the tokens of the source, where each step has one such row, as
+    with an attender; None where many heads look in many ways. ``carried``: what an attender left
+    from each step to the next.
+    """
+
+    ids: Tensor
+    attention: Tensor | None = None
+    carried: list[dict[str, Tensor]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention of some samples: ``weights[site]`` has one ``(b, h, i, j)`` a layer.
+
+    ``frames[site]`` says where its rows and keys stand; ``rows[site]`` is ``(b, i)`` bool: the
+    rows that are not padding.
+    """
+
+    weights: dict[Site, tuple[Tensor, ...]]
+    frames: dict[Site, Frame]
+    rows: dict[Site, Tensor]
+
+
+class Model(nn.Module):
+    """Base of all models. Kinds are listed in ``abc_calib.nn.build.MODELS``.
+
+    ``source (b, s)`` is ``$ ... &`` and padding, ``target (b, t)`` the answer, ``&``, padding.
+    """
+
+    #: the options of the kind, a group in ``abc_calib.config.MODEL_OPTIONS``
+    options_type: ClassVar[type[ModelOptions]]
+    #: ``model_type`` and class name of its ``transformers`` face
+    hub_names: ClassVar[tuple[str, str]]
+    #: why no lines can be put into its attention; empty where they can
+    no_lines: ClassVar[str] = ""
+    #: does it look at its source by an attender, whose steps can be shown?
+    has_attender: ClassVar[bool] = False
+    #: tokens of source and output that are decoded at once: what bounds the memory
+    tokens_at_once: ClassVar[int] = 8192
+
+    def __init__(self, options: Any, tokens: TokenIds):
+        super().__init__()
+        self.options, self.tokens = options, tokens
+        self.pad, self.sos, self.eos = tokens.pad, tokens.sos, tokens.eos
+
+    @classmethod
+    def settled(cls, options: Any, data: Data | None = None) -> Any:
+        """``options`` with what follows from them; ``UsageError`` for what cannot be.
+
+        ``data``: that the model is to read, where it is known.
+        """
+        return options
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits ``(b, t, v)`` of each token of ``target``, the right ones before it given."""
+
+    def loss(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
+        """Mean loss of a token. Without ``teacher_forcing`` a step may read the model's own."""
+        return self.cross_entropy(self(source, target), target)
+
+    def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Mean loss of the tokens that are not padding."""
+        wanted = target.masked_fill(target.eq(self.pad), -100)
+        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """What the decoder reads to write ``target``: SOS, then the target but its last token."""
+        read = target.roll(1, dims=1)
+        read[:, 0] = self.sos
+        return read.masked_fill_(read.eq(-100), self.pad)
+
+    @abstractmethod
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        """Write greedily, at most ``steps`` tokens; with ``attention`` say what was looked at."""
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        """The weights of every head while ``target`` is written; ``UsageError`` without heads."""
+        raise UsageError(f"it has no attention heads: {self.no_lines}")
+
+    def set_lines(self, lines: LineBias | None) -> None:
+        """Attend along these lines from now on; ``UsageError`` if they do not fit."""
+        if lines is not None:
+            raise UsageError(f"it takes no lines: {self.no_lines}")
+
+    @property
+    def lines(self) -> LineBias | None:
+        """The lines that it attends along."""
+        return None
+
+    def own_lines(self, data: Data) -> LineBias | None:
+        """Lines that follow from its options, such as a window's; None without any."""
+        return None
+
+    @abstractmethod
+    def optimizer(self) -> torch.optim.Optimizer:
+        """What it is trained with; the learning rate is set at each step."""
+
+    @abstractmethod
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
+
+    def rows_per_chunk(self, tokens: int) -> int:
+        """How many rows of so many tokens are decoded at once."""
+        return max(1, self.tokens_at_once // tokens)
+
+    def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
+        """``rows`` in parts of ``rows_per_chunk``."""
+        yield from rows.split(self.rows_per_chunk(tokens)) if len(rows) else ()
+
+    # Beside the weights
+
+    @abstractmethod
+    def hub_config(self) -> dict[str, Any]:
+        """Everything that shapes it, as plain data: ``config.json`` beside its weights."""
+
+    @classmethod
+    @abstractmethod
+    def from_hub_config(cls, config: Mapping[str, Any]) -> Model:
+        """A model of that shape."""
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` as a device; ``UsageError`` if it is not there."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {name!r}: choose auto, cpu or cuda")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise UsageError("device cuda: this torch sees no CUDA device; choose auto or cpu")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
