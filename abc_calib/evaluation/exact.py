@@ -95,7 +95,7 @@ def evaluate(
         started = time.perf_counter()
         batch = data.test(length, n, kind, seed)
         if data.decoded:
-            row = sequence_row(model, data, batch, length, kind, seed)
+            row: Row = sequence_row(model, data, batch, length, kind, seed)
         else:
             right = (greedy_matches if greedy else exact_matches)(model, batch)
             row = Row(**_counted(right, batch, length, kind, seed, started))

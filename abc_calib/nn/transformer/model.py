@@ -330,11 +330,9 @@ class Transformer(Model):
             cross_scheme=own.get("cross"),
             **{name: config[name] for name in names},
         )
-        tokens = TokenIds(
-            config["vocab_size"],
-            *(config[f"{name}_token_id"] for name in ("pad", "bos", "eos")),
-            delimiters=tuple(config["delimiter_ids"] or ()),
-        )
+        pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
+        delimiters = tuple(config["delimiter_ids"] or ())
+        tokens = TokenIds(config["vocab_size"], pad, sos, eos, delimiters)
         model = cls(options, tokens)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))
