@@ -16,12 +16,12 @@ import torch
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
-from abc_calib.config import ModelOptions, RunConfig, TrainOptions
-from abc_calib.data.digits import Format, Source
-from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.geometry.lines import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.config import RunConfig, TrainOptions, TransformerOptions
+from abc_calib.data import DigitData, make_data
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
+from abc_calib.nn.transformer.model import Transformer
 from cli import console
 from cli.main import app
 from tasks import get_task
@@ -41,21 +41,19 @@ def runs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.fixture
-def make_source() -> Callable[..., Source]:
-    """Data of a task: ``make_source("addition", base=10, layout="free", length=6)``."""
-
-    def make(
-        task: str = "addition",
-        base: int | None = None,
-        layout: str = "free",
-        seed: int = 0,
-        law: str = "mixed",
-        length: int = 6,
-    ) -> Source:
-        return Source(get_task(task, base=base), Format(layout), seed, law, length)
-
-    return make
+def digit_data(
+    task: str = "addition",
+    base: int | None = None,
+    format: str = "free",
+    seed: int = 0,
+    sampling: str = "mixed",
+    length: int = 6,
+) -> DigitData:
+    """Data of a task on digits."""
+    options = TrainOptions(format=format, seed=seed, sampling=sampling, length=length)
+    data = make_data(get_task(task, base=base), options)
+    assert isinstance(data, DigitData)
+    return data
 
 
 @pytest.fixture
@@ -70,34 +68,38 @@ def make_config() -> Callable[..., RunConfig]:
             stage="vanilla",
             task=task,
             base=10,
-            model=ModelOptions(**{**small, **(model or {})}),
+            model=TransformerOptions(**{**small, **(model or {})}),
             train=TrainOptions(**{**quick, **train}),
         )
 
     return make
 
 
-@pytest.fixture
-def make_model() -> Callable[..., AbcTransformer]:
-    """A tiny model with random weights; arguments go to ``AbcConfig``."""
+TOKENS = TokenIds(15, pad=14, sos=12, eos=13, delimiters=(12, 10, 11, 13))
+"""The vocabulary of arithmetic in base 10."""
 
-    def make(seed: int = 0, **options: Any) -> AbcTransformer:
+
+@pytest.fixture
+def make_model() -> Callable[..., Transformer]:
+    """A tiny model with random weights; arguments go to ``TransformerOptions``."""
+
+    def make(seed: int = 0, **options: Any) -> Transformer:
         torch.manual_seed(seed)
-        small = {"d_model": 20, "heads": 2, "feedforward": 23, "decoder_layers": 2}
-        config = AbcConfig(**{**small, "delimiter_ids": [12, 10, 11, 13], **options})
-        return AbcTransformer(config).eval()
+        small = {"width": 20, "heads": 2, "feedforward": 23, "decoder_layers": 2}
+        return Transformer(TransformerOptions(**{**small, **options}), TOKENS).eval()
 
     return make
 
 
 @pytest.fixture
-def model_for() -> Callable[..., AbcTransformer]:
-    """A tiny model that fits the vocabulary of a source; arguments go to ``ModelOptions``."""
+def model_for() -> Callable[..., Transformer]:
+    """A tiny model that fits the vocabulary of data; arguments go to ``TransformerOptions``."""
 
-    def make(source: Source, seed: int = 0, **options: Any) -> AbcTransformer:
+    def make(data: DigitData, seed: int = 0, **options: Any) -> Transformer:
         small = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 32}
-        chosen = ModelOptions(**{**small, **options})
-        return build_model(chosen, Vocabulary(source.task), seed).eval()
+        model = build_model("transformer", TransformerOptions(**{**small, **options}), data, seed)
+        assert isinstance(model, Transformer)
+        return model.eval()
 
     return make
 
@@ -127,8 +129,9 @@ def random_bias() -> Callable[..., LineBias]:
             segment = rng.choice([*range(0 if single else CORNER, last + 1)])
             fixed = site == "encoder" and direction == "vert" and segment != CORNER
             offset = 0 if fixed else rng.randint(-3, 5)
-            step = 1 if direction == "vert" else rng.choice([1, 1, 2])
-            return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3), step)
+            slanted = site == "cross" and direction != "vert"
+            stride = rng.choice([1, 1, 2]) if slanted else 1
+            return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3), stride)
 
         def head(site: str) -> tuple[Line, ...]:
             if rng.random() < empty:
@@ -147,20 +150,20 @@ def random_bias() -> Callable[..., LineBias]:
 
 
 @pytest.fixture(scope="session")
-def half_trained() -> tuple[Source, AbcTransformer]:
+def half_trained() -> tuple[DigitData, Transformer]:
     """A model of base-3 successors, of whose outputs some are right and some are wrong."""
-    source = Source(get_task("successor", base=3), Format("free"), 0, "mixed", 5)
-    options = ModelOptions(decoder_layers=1, heads=2, width=16, feedforward=32)
-    model = build_model(options, source.vocabulary, 0)
+    data = digit_data("successor", base=3, length=5)
+    options = TransformerOptions(decoder_layers=1, heads=2, width=16, feedforward=32)
+    model = build_model("transformer", options, data, 0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(150):
-        batch = source.training(step, 64)
-        mask = batch.source != source.vocabulary.pad
-        loss = model(batch.source, mask, labels=batch.target).loss
+        batch = data.training(step, 64)
+        loss = model.loss(batch.source, batch.target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return source, model.eval()
+    assert isinstance(model, Transformer)
+    return data, model.eval()
 
 
 # The command line

@@ -15,9 +15,9 @@ from abc_calib.calibration.fits.segment_mean import segment_mean_lines
 from abc_calib.calibration.pipeline import calibrate
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, Line, LineBias
+from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_penalty_takes_the_place_of_minus_infinity(find):
     heads = soft.heads("cross", 0)
     frame = Frame("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
     layer = LayerBias(heads, "cross", soft.closed)
-    assert not layer.restricted and not layer.single and not layer.may_close_rows
+    assert not layer.restricted and not layer.single and not layer.may_mask_rows
     plain = LayerBias(heads, "cross").dense(frame)
     matrix = layer.dense(frame)
     assert torch.equal(matrix, torch.where(plain < -1e8, torch.tensor(-5.0), plain))
@@ -103,9 +103,9 @@ def test_a_penalty_is_saved_and_loaded_with_the_lines(find, tmp_path, make_model
     assert LineBias.load(tmp_path / "bias.safetensors") == bias
     model = make_model(decoder_layers=1, scheme="none")
     line = ((Line("diag", 0, 0),),) * 2
-    model.set_line_bias(LineBias({"self": (line,)}, -2.5))
+    model.set_lines(LineBias({"self": (line,)}, -2.5))
     model.save_pretrained(tmp_path)
-    assert type(model).from_pretrained(tmp_path).line_bias == model.line_bias
+    assert type(model).from_pretrained(tmp_path).line_bias == model.lines
 
 
 @torch.no_grad()
@@ -115,7 +115,7 @@ def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
     line = ((Line("vert", 1, 0),),) * 2
     seen = []
     for closed in (None, -50.0, -3.0):
-        model.set_line_bias(LineBias({"cross": (line,)}, closed))
+        model.set_lines(LineBias({"cross": (line,)}, closed))
         seen.append(
             model(source, decoder_input_ids=outputs, output_attentions=True).cross_attentions[0]
         )
@@ -220,5 +220,5 @@ def test_a_run_is_calibrated_with_options_of_every_kind(tiny, runs_root):
     options = made.config.calibration
     assert (options.layer, options.sites, options.closed) == ("first", ("cross",), -4.0)
     model = made.load_model()
-    assert model.line_bias.closed == -4 and model.biases["self"][0] is None
+    assert model.lines.closed == -4 and model.biases["self"][0] is None
     assert not model.biases["cross"][0].restricted

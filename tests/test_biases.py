@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_calib.geometry.lines import CORNER, DIRECTIONS, SITES, Line
-from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
+from abc_calib.nn.biases import MASKED, Frame, LayerBias
 from abc_calib.nn.positions import build_scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
 from abc_calib.nn.transformer.model import alike, delimiter_positions
@@ -48,7 +48,7 @@ def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int
 def slow_dense(heads: tuple, frame: Frame) -> np.ndarray:
     """``LayerBias.dense``, cell by cell."""
     b = max(len(frame.lengths), 1)
-    bias = np.full((b, len(heads), len(frame.rows), frame.keys), CLOSED, np.float32)
+    bias = np.full((b, len(heads), len(frame.rows), frame.keys), MASKED, np.float32)
     for s, h, i in np.ndindex(bias.shape[:3]):
         row = int(frame.rows[i])
         last = row if frame.site == "self" else int(frame.lengths[s]) - 1
@@ -116,11 +116,11 @@ def test_gathered_is_the_same_bias_as_a_list_of_keys(seed, site):
     heads = random_heads(rng, site, 5)
     gathered = LayerBias(heads, site).gathered(frame)
     index, bias = np.broadcast_arrays(gathered.index.numpy(), gathered.bias.numpy())
-    matrix = np.full((*index.shape[:3], frame.keys), CLOSED, np.float32)
+    matrix = np.full((*index.shape[:3], frame.keys), MASKED, np.float32)
     for s, h, i, k in np.ndindex(index.shape):
-        if bias[s, h, i, k] > CLOSED / 2:
+        if bias[s, h, i, k] > MASKED / 2:
             cell = matrix[s, h, i]
-            assert cell[index[s, h, i, k]] == np.float32(CLOSED), "a key is counted twice"
+            assert cell[index[s, h, i, k]] == np.float32(MASKED), "a key is counted twice"
             cell[index[s, h, i, k]] = bias[s, h, i, k]
     expected = slow_dense(heads, frame)
     assert np.array_equal(np.broadcast_to(matrix, expected.shape), expected)
@@ -134,8 +134,8 @@ def test_rows_decoded_with_a_cache_are_rows_of_the_whole_matrix(seed, site, past
     bias = LayerBias(heads, site)
     keys = past + 2 if site == "self" else whole.keys
     later = Frame(site, torch.arange(past, past + 2), keys, whole.lengths, whole.delimiters)
-    matrix = bias.dense(whole) + torch.where(whole.mask(), 0.0, CLOSED)
-    rows = bias.dense(later) + torch.where(later.mask(), 0.0, CLOSED)
+    matrix = bias.dense(whole) + torch.where(whole.mask(), 0.0, MASKED)
+    rows = bias.dense(later) + torch.where(later.mask(), 0.0, MASKED)
     assert torch.equal(rows, matrix[:, :, past : past + 2, :keys])
 
 
@@ -157,7 +157,7 @@ def test_no_line_opens_padding_or_the_future(seed, site):
     frame = random_frame(rng, site, 3, 0, 7)
     dense = LayerBias(random_heads(rng, site, 5), site).dense(frame).expand(3, -1, -1, -1)
     allowed = frame.mask().expand(len(frame.lengths), 1, len(frame.rows), -1).expand(dense.shape)
-    assert (dense[~allowed] == CLOSED).all()
+    assert (dense[~allowed] == MASKED).all()
 
 
 def test_a_source_by_hand():
@@ -179,33 +179,33 @@ def test_a_source_by_hand():
     assert opened[2] == [[7], [7], [7], [7]]
     assert opened[3] == [[4], [5], [6], [7]]
     assert opened[4] == [[], [5], [4], [3]]  # in row 0 both meet on key 6: the higher counts
-    assert dense[4, 0].tolist() == [CLOSED] * 6 + [0.0] + [CLOSED] * 2
+    assert dense[4, 0].tolist() == [MASKED] * 6 + [0.0] + [MASKED] * 2
 
 
 def test_lines_that_meet_count_once_with_the_highest_value():
     heads = ((Line("diag", 0, 0, -3.0), Line("vert", 0, 1, -1.0), Line("anti", 0, 0, -2.0)),)
     frame = Frame("self", torch.arange(3), 3, torch.tensor([3]))
     bias = LayerBias(heads, "self").dense(frame)[0, 0]
-    assert bias[0].tolist() == [-1.0, CLOSED, CLOSED]
-    assert bias[1].tolist() == [-2.0, -1.0, CLOSED]
+    assert bias[0].tolist() == [-1.0, MASKED, MASKED]
+    assert bias[1].tolist() == [-2.0, -1.0, MASKED]
     assert bias[2].tolist() == [-2.0, -1.0, -3.0]
-    open_ = LayerBias(heads, "self").gathered(frame).bias > CLOSED / 2
+    open_ = LayerBias(heads, "self").gathered(frame).bias > MASKED / 2
     assert open_.sum(-1)[0, 0].tolist() == [1, 2, 3]
 
 
 def test_equal_lines_count_once():
     heads = ((Line("diag", 0, 0, -1.0),) * 3,)
     frame = Frame("self", torch.arange(5), 5, torch.tensor([5]))
-    open_ = LayerBias(heads, "self").gathered(frame).bias > CLOSED / 2
+    open_ = LayerBias(heads, "self").gathered(frame).bias > MASKED / 2
     assert (open_.sum(-1) == 1).all()
 
 
 def test_a_corner_line_that_leaves_the_matrix_closes_its_row():
     frame = Frame("cross", torch.arange(5), 3, torch.tensor([3]))
     bias = LayerBias(((Line("diag", CORNER, 1),),), "cross")
-    assert bias.may_close_rows
+    assert bias.may_mask_rows
     assert (bias.dense(frame)[0, 0] == 0).nonzero().tolist() == [[0, 1], [1, 2]]
-    assert not LayerBias(((Line("diag", 1, 1),),), "cross").may_close_rows
+    assert not LayerBias(((Line("diag", 1, 1),),), "cross").may_mask_rows
 
 
 def test_layers_know_how_few_keys_their_rows_read():
@@ -321,7 +321,7 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
                 mixed = torch.zeros(15, dtype=torch.float64)
                 for h in range(5):
                     part = slice(3 * h, 3 * h + 3)
-                    opened = [j for j in range(frame.keys) if bias[s, h, i, j] > CLOSED / 2]
+                    opened = [j for j in range(frame.keys) if bias[s, h, i, j] > MASKED / 2]
                     if not opened:
                         continue
                     scores = torch.stack(

@@ -18,16 +18,17 @@ from abc_calib.certification.prove import Undecided, check, prepare
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
-from abc_calib.config import ModelOptions
-from abc_calib.data.digits import Format, Source
+from abc_calib.config import TransformerOptions
+from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.evaluation.predict import predict
-from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.window import window_bias
-from abc_calib.runs.run import Run
-from tasks import Problems, get_task
+from abc_calib.runs import Run
+from tasks import Problems
+from tests.conftest import digit_data
 
 ROOM = 3_000_000
 
@@ -58,25 +59,27 @@ def random_lines(seed: int, layers: int, heads: int, segments: int, most: int = 
 
 def calibrated(task: str, base: int, seed: int, most: int = 1):
     """A model with random weights and random lines, and its data."""
-    source = Source(get_task(task, base=base), Format("free"), 0, "mixed", 5)
-    options = ModelOptions(width=8, heads=2, feedforward=12, decoder_layers=2, scheme="none")
-    model = build_model(options, source.vocabulary, seed).eval()
-    model.set_line_bias(random_lines(seed, 2, 2, source.segments, most))
+    source = digit_data(task, base=base, format="free", seed=0, sampling="mixed", length=5)
+    options = TransformerOptions(width=8, heads=2, feedforward=12, decoder_layers=2, scheme="none")
+    model = build_model("transformer", options, source, seed).eval()
+    model.set_lines(random_lines(seed, 2, 2, source.segments, most))
     return model, source
 
 
 def windowed(task: str, base: int, seed: int, scheme: str = "sinusoidal", cyclic: int | None = 3):
     """A model with random weights and the scaffolding's window, and its data."""
-    source = Source(get_task(task, base=base), Format("aligned"), 0, "mixed", 5)
-    options = ModelOptions(
+    source = digit_data(task, base=base, format="aligned", seed=0, sampling="mixed", length=5)
+    options = TransformerOptions(
         width=8, heads=2, feedforward=12, decoder_layers=1, scheme=scheme, cyclic=cyclic, window=1
     )
-    model = build_model(options, source.vocabulary, seed).eval()
-    model.set_line_bias(window_bias(options, source))
+    model = build_model("transformer", options, source, seed).eval()
+    model.set_lines(window_bias(options, source))
     return model, source
 
 
-def atom_value(atom, problems: Problems, row: int, width: int, source: Source, period: int) -> int:
+def atom_value(
+    atom, problems: Problems, row: int, width: int, source: DigitData, period: int
+) -> int:
     """What an atom is in a source, read off its digits."""
     if isinstance(atom, Phase):
         return (row if atom.of == "row" else width) % period
@@ -94,7 +97,7 @@ def atom_value(atom, problems: Problems, row: int, width: int, source: Source, p
 
 def every_row(proof, problems: Problems):
     """Each row of one source: its number, its windows' index, and its values as a window."""
-    source, reach = proof.source, proof.field.reach
+    source, reach = proof.data, proof.field.reach
     width = int(max(o.lengths[0] for o in problems.operands))
     cases = {windows.case: i for i, windows in enumerate(proof.windows)}
     for row in range(int(problems.answer.lengths[0]) + 1):
@@ -307,17 +310,17 @@ def reason(model, source, limit: int = ROOM) -> str:
 def test_an_unbounded_field_is_named():
     model, source = calibrated("addition", 10, 0)
     assert "windows are too many" in reason(model, source, limit=50)
-    lines = model.line_bias.sites
+    lines = model.lines.sites
     heads = lines["cross"][0]
-    model.set_line_bias(LineBias({**lines, "cross": (((), heads[1]), lines["cross"][1])}))
+    model.set_lines(LineBias({**lines, "cross": (((), heads[1]), lines["cross"][1])}))
     assert "head 0 of layer 0 (cross-attention) is transparent" in reason(model, source)
     anti = ((Line("anti", 0, 0),), (Line("diag", 0, 0),))
-    model.set_line_bias(LineBias({**lines, "self": (anti, lines["self"][1])}))
+    model.set_lines(LineBias({**lines, "self": (anti, lines["self"][1])}))
     assert "anti-diagonal in self-attention" in reason(model, source)
     corner = ((Line("diag", -1, 0),), (Line("diag", 0, 0),))
-    model.set_line_bias(LineBias({**lines, "self": (corner, lines["self"][1])}))
+    model.set_lines(LineBias({**lines, "self": (corner, lines["self"][1])}))
     assert "corners of a matrix" in reason(model, source)
-    model.set_line_bias(LineBias({"cross": lines["cross"]}))
+    model.set_lines(LineBias({"cross": lines["cross"]}))
     assert "not restricted to lines" in reason(model, source)
 
 
@@ -326,17 +329,17 @@ def test_positions_and_paddings_that_grow_are_named(make_source, model_for):
     lines = random_lines(0, 1, 2, 1)
     for scheme in ("sinusoidal", "learned:size=64"):
         model = model_for(source, scheme=scheme)
-        model.set_line_bias(lines)
+        model.set_lines(lines)
         assert "absolute and grow with length" in reason(model, source)
     model = model_for(source, scheme="rope")
-    model.set_line_bias(random_lines(1, 1, 2, 1, most=3))
+    model.set_lines(random_lines(1, 1, 2, 1, most=3))
     assert "scores depend on positions" in reason(model, source)
     model = model_for(source, scheme="none", encoder_layers=1)
-    model.set_line_bias(lines)
+    model.set_lines(lines)
     assert "encoder has 1 layers" in reason(model, source)
     fixed = make_source("successor", layout="fixed:9")
     model = model_for(fixed, scheme="none")
-    model.set_line_bias(lines)
+    model.set_lines(lines)
     assert "pads every operand to a fixed width" in reason(model, fixed)
 
 
@@ -344,21 +347,21 @@ def test_what_the_windows_leave_out_is_never_certified(make_source, model_for):
     """Penalised keys, value terms and drawn positions are seen by the model and not by a window."""
     source, lines = make_source("successor"), random_lines(0, 1, 2, 1)
     model = model_for(source, scheme="none")
-    model.set_line_bias(LineBias(lines.sites, -5.0))
+    model.set_lines(LineBias(lines.sites, -5.0))
     assert "only penalised (-5)" in reason(model, source)
     model = model_for(source, scheme="rpe:values=true")
-    model.set_line_bias(lines)
+    model.set_lines(lines)
     assert "values depend on distances" in reason(model, source)
     assert model.window is None
     model = model_for(source, scheme="randomized", cyclic=3)
-    model.set_line_bias(lines)
+    model.set_lines(lines)
     assert "drawn anew" in reason(model, source)
 
 
 def test_what_is_no_number_is_wrong(make_source, model_for):
     source = make_source("successor", base=3)
     model = model_for(source, scheme="none")
-    model.set_line_bias(random_lines(0, 1, 2, 1))
+    model.set_lines(random_lines(0, 1, 2, 1))
     with torch.no_grad():
         model.head.bias[0] = torch.nan
     found = check(prepare(model, source, ROOM))
@@ -368,7 +371,7 @@ def test_what_is_no_number_is_wrong(make_source, model_for):
 def test_relative_positions_do_not_matter_on_single_lines(make_source, model_for):
     source = make_source("successor", base=3)
     model = model_for(source, scheme="rope")
-    model.set_line_bias(random_lines(0, 1, 2, 1))
+    model.set_lines(random_lines(0, 1, 2, 1))
     assert sum(c.windows for c in check(prepare(model, source, ROOM))) > 0
 
 

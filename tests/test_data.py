@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_calib.data.digits import Batch, Format, Source, Split
+from abc_calib.data import Batch, DigitData, Split
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from tasks import ARITHMETIC, Digits, get_task
@@ -147,7 +147,9 @@ def test_what_is_laid_out_reads_back_as_the_problem(name, base, layout, law, len
 
 
 @cache
-def source_of(name: str, base: int, seed: int, law: str = "mixed", layout: str = "free") -> Source:
+def source_of(
+    name: str, base: int, seed: int, law: str = "mixed", layout: str = "free"
+) -> DigitData:
     rule = get_task(name, base=base)
     return Source(rule, Format(layout), seed, law, rule.train_length)
 

@@ -12,7 +12,7 @@ from abc_calib.config import PRESETS
 from abc_calib.errors import AbcError
 from abc_calib.reproduction import demo
 from abc_calib.reproduction.demo import compare, demo_lengths, demo_samples, worked_example
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from tasks import TASKS, Successor
 
 

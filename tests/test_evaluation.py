@@ -13,7 +13,6 @@ from abc_calib.data.digits import Batch, default_samples
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import decoding
 from abc_calib.evaluation import exact as evaluation
-from abc_calib.evaluation.decoding import greedy_decode
 from abc_calib.evaluation.exact import (
     evaluate,
     exact_matches,
@@ -39,7 +38,7 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
     right = exact_matches(model, batch)
     assert 0.1 < right.float().mean() < 0.95
     assert torch.equal(right, greedy_matches(model, batch))
-    decoded = greedy_decode(model, batch.source, batch.target.shape[1])
+    decoded = model.decode(batch.source, batch.target.shape[1])
     for row in range(400):
         wanted = source.vocabulary.text(batch.target[row].tolist())
         assert right[row] == (source.vocabulary.text(decoded[row].tolist()) == wanted)
@@ -56,7 +55,7 @@ def test_exact_match_is_greedy_decoding_for_random_models(
         if biased:
             sites = {"self": 1, "cross": 1}
             bias = random_bias(sites, 2, seed, segments=1, single=biased == "single")
-            model.set_line_bias(bias)
+            model.set_lines(bias)
         batch = source.test(length, 30, seed=seed)
         assert torch.equal(exact_matches(model, batch), greedy_matches(model, batch))
 
@@ -64,7 +63,7 @@ def test_exact_match_is_greedy_decoding_for_random_models(
 def test_greedy_decoding_pads_what_the_model_left_unwritten(half_trained):
     source, model = half_trained
     batch = source.test(1, 2)
-    written = greedy_decode(model, batch.source, 13)
+    written = model.decode(batch.source, 13)
     assert written.shape == (2, 13)
     assert (written[:, -1] == source.vocabulary.pad).all()
 

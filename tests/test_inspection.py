@@ -11,7 +11,7 @@ import torch
 from abc_calib import stages
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.inspect import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from tasks import TaskError
 
 TINY = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry.lines import (
+from abc_calib.geometry import (
     CORNER,
     DIRECTIONS,
     SITES,

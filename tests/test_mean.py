@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from abc_calib.calibration import extend_bias
 from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.nn.biases import MASKED, Frame, LayerBias
 
 DELTA = {"diag": 1, "anti": -1, "vert": 0}
 DIRS = st.lists(st.sampled_from(DIRECTIONS), min_size=1, max_size=3, unique=True)
@@ -91,7 +91,7 @@ def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
     expected = extend_bias(attention, (rows, keys), dirs, threshold)
     frame = Frame("cross", torch.arange(rows), keys, torch.tensor([keys]))
     bias = LayerBias(mean_lines(attention, dirs, threshold), "cross").dense(frame)[0].numpy()
-    assert ((bias <= CLOSED) == np.isinf(expected)).all()
+    assert ((bias <= MASKED) == np.isinf(expected)).all()
     opened = np.isfinite(expected)
     np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)
 

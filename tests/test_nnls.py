@@ -15,7 +15,7 @@ from torch import Tensor
 
 from abc_calib.calibration.capture import Captured
 from abc_calib.calibration.fits.nnls import Fitted, candidates, fit, select
-from abc_calib.geometry.lines import DIRECTIONS, SITES, Line
+from abc_calib.geometry import DIRECTIONS, SITES, Line
 from abc_calib.nn.biases import Frame, LayerBias
 
 STEPS = 8

@@ -16,8 +16,8 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.data.digits import Source
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import exact_matches
-from abc_calib.geometry.lines import DIRECTIONS, LineBias
-from abc_calib.runs.run import Run
+from abc_calib.geometry import DIRECTIONS, LineBias
+from abc_calib.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def options(**given) -> CalibrationOptions:
     return CalibrationOptions(**{"threshold": 0.3, "samples": 500, **given})
 
 
-def longer(source: Source, length: int) -> Source:
+def longer(source: DigitData, length: int) -> DigitData:
     return Source(source.task, source.layout, source.seed, source.law, length)
 
 
@@ -266,8 +266,8 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
         judged_on.add(length)
         return test(self, length, *rest)
 
-    monkeypatch.setattr(Source, "training", watched_training)
-    monkeypatch.setattr(Source, "test", watched_test)
+    monkeypatch.setattr(DigitData, "training", watched_training)
+    monkeypatch.setattr(DigitData, "test", watched_test)
     calibrate(model, vanilla.source, options(threshold=None))
     assert trained_on == {1, 2, 3}
     assert judged_on == {4, 5}

@@ -17,7 +17,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from abc_calib import stages
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import SITES, Line, LineBias
+from abc_calib.geometry import SITES, Line, LineBias
 from abc_calib.nn.biases import Frame
 from abc_calib.nn.positions import SCHEMES, Places, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
@@ -224,7 +224,7 @@ def test_rpe_with_values_adds_the_value_term_of_shaw(site):
 def test_the_value_term_is_part_of_attention_along_single_lines_too(make_model):
     here = ((Line("diag", 0, 0),),) * 2
     model = make_model(scheme="rpe:values=true", decoder_layers=1)
-    model.set_line_bias(LineBias({"self": (here,)}))
+    model.set_lines(LineBias({"self": (here,)}))
     source, outputs = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[12, 3, 4]])
     before = model(source, decoder_input_ids=outputs).logits
     model.scheme.value_table.zero_()
@@ -407,7 +407,7 @@ def test_what_is_as_far_apart_modulo_the_period_scores_alike(make_model):
     for name in ("sinusoidal", "rope", "rpe", "xl"):
         model = make_model(scheme=name, cyclic=3, decoder_layers=1)
         here = Line("diag", 0, 0)
-        model.set_line_bias(LineBias({"self": (((here,), (here,)),)}))
+        model.set_lines(LineBias({"self": (((here,), (here,)),)}))
         logits = model(source, decoder_input_ids=outputs).logits[0]
         torch.testing.assert_close(logits[:3], logits[3:6], rtol=1e-4, atol=1e-5)
         assert not torch.allclose(logits[0], logits[1], atol=1e-4)

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.data.tokens import TokenSource
+from abc_calib.data import TokenData
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.decoding import greedy_decode, written
+from abc_calib.evaluation.decoding import written
 from abc_calib.evaluation.exact import exact_matches, measured
 from abc_calib.evaluation.predict import predict
 from abc_calib.evaluation.sequences import compare, edit_distance
 from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.model import RecurrentConfig, RecurrentModel
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from abc_calib.training.schedule import standing
 from abc_calib.training.trainer import Trainer
 from tasks import get_task
@@ -56,9 +56,9 @@ def test_a_padded_row_writes_what_it_writes_alone(body, attender, layers):
 @pytest.mark.parametrize(("body", "attender"), BODIES)
 def test_decoding_step_by_step_is_the_one_pass(body, attender):
     model = model_of(attender, body=body)
-    ids = greedy_decode(model, SOURCE, 9)
+    ids = model.decode(SOURCE, 9)
     logits = model(SOURCE, decoder_input_ids=model.shifted(ids)).logits
-    counted = ids != model.config.pad
+    counted = ids != model.pad
     assert (logits.argmax(-1) == ids)[counted].all()
     free = model(SOURCE, labels=ids, teacher_forcing=False).logits.argmax(-1)
     assert (free == ids)[counted].all()
@@ -134,10 +134,10 @@ def test_a_run_is_trained_evaluated_and_asked(trained):
 def test_a_resumed_training_ends_with_the_same_weights(trained, tmp_path):
     config = trained.config
     run = Run.create(config, tmp_path / "again")
-    first = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    first = Trainer(run, build_model(config.shape, run.data.vocabulary, config.train.seed))
     for _ in range(2):
         first.validate(float(first.one_step())) if first.step == 1 else first.one_step()
-    second = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    second = Trainer(run, build_model(config.shape, run.data.vocabulary, config.train.seed))
     second.train()
     one, two = (r.load_model().state_dict() for r in (trained, run))
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -148,7 +148,7 @@ def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch
     monkeypatch.setattr("abc_calib.training.trainer.accuracy_of", lambda *_: next(accuracies))
     config = trained.config
     run = Run.create(config, tmp_path / "best")
-    trainer = Trainer(run, build_model(config.shape, run.source.vocabulary, 1))
+    trainer = Trainer(run, build_model(config.shape, run.data.vocabulary, 1))
     trainer.validate(1.0)
     kept = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.one_step()
@@ -271,7 +271,7 @@ def test_attention_is_counted_in_words():
 
 def test_one_pass_and_decoding_find_the_same_rows_right(trained):
     source = trained.source
-    assert isinstance(source, TokenSource)
+    assert isinstance(source, TokenData)
     model = trained.load_model()
     batch = source.test(7, 30)
     _, right = measured(model, source, batch)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from abc_calib.calibration.relative import relative_tables
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, Line, LineBias
-from abc_calib.nn.biases import CLOSED, Frame, LayerBias
+from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.nn.biases import MASKED, Frame, LayerBias
 
 
 def dense(bias: LineBias, site: str, head: int, rows: int, keys: int) -> np.ndarray:
@@ -24,7 +24,7 @@ def dense(bias: LineBias, site: str, head: int, rows: int, keys: int) -> np.ndar
     places = None if site == "self" else torch.tensor([[0, keys - 1]])
     frame = Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places)  # type: ignore[arg-type]
     matrix = LayerBias(bias.sites[site][0], site, bias.closed).dense(frame)[0, head].double()  # type: ignore[index,arg-type]
-    return np.where(matrix <= CLOSED / 2, -np.inf, matrix)
+    return np.where(matrix <= MASKED / 2, -np.inf, matrix)
 
 
 @given(

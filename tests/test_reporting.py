@@ -18,10 +18,9 @@ from matplotlib.text import Text
 from rich.console import Console
 
 from abc_calib.config import RunConfig
-from abc_calib.data.digits import Source
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import Row
-from abc_calib.geometry.lines import CORNER, Line, LineBias
+from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.transformer.model import AbcTransformer
 from abc_calib.reporting import (
     Layout,
@@ -242,7 +241,7 @@ def test_labels_of_each_task(
     task: str,
     labels: str,
     delimiters: tuple[int, ...],
-    make_source: Callable[..., Source],
+    make_source: Callable[..., DigitData],
 ) -> None:
     layout = Layout.of(get_task(task), 3)
     assert layout.source_labels() == labels.split()
@@ -375,7 +374,7 @@ def test_a_run_without_a_bias_shows_its_attention(
     tmp_path: Path,
 ) -> None:
     run = Run.create(make_config("successor", {"width": 16, "feedforward": 32}))
-    run.save_model(model_for(run.source))
+    run.save_model(model_for(run.data))
     paths = draw_heatmaps(run, tmp_path / "out", ("png",), ("cross",))
     assert [path.name for path in paths] == ["attention-cross-layer0.png", "cross.npz"]
     with np.load(paths[-1]) as arrays:

@@ -10,7 +10,7 @@ import torch
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import failure, margins
 from abc_calib.evaluation.stress import smallest, smallest_margins, stress
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from tasks.hard import hard
 
 

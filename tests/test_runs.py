@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.geometry import Line, LineBias
 from abc_calib.runs import run as runs
 from abc_calib.runs.run import Run, list_runs, write_atomically, write_text
 
@@ -258,20 +258,20 @@ def test_an_unknown_option_in_a_configuration_is_named(make_config):
 def test_a_run_knows_its_task_and_its_data(make_config):
     run = Run.open(Run.create(make_config("multiplication", seed=5, length=4)).path)
     assert run.task.name == "multiplication"
-    batch = run.source.training(0, 7)
+    batch = run.data.training(0, 7)
     assert max(batch.problems.operands[0].lengths) <= 4
-    assert run.source.seed == 5
+    assert run.data.seed == 5
     assert (run.result, run.history(), run.load_checkpoint()) == (None, [], None)
 
 
 def test_a_model_comes_back_from_its_run(make_config, make_model, random_bias):
     run = Run.create(make_config())
     model = make_model(3)
-    model.set_line_bias(random_bias({"self": 2, "cross": 2}, 2))
+    model.set_lines(random_bias({"self": 2, "cross": 2}, 2))
     run.save_model(model)
     loaded = run.load_model()
     assert not loaded.training
-    assert loaded.line_bias == model.line_bias
+    assert loaded.lines == model.lines
     for name, value in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], value)
 

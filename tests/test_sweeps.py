@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, worker, write_table
 from abc_calib.sweeps.engine import Outcome, Progress, with_parents
 from abc_calib.sweeps.results import describe

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from abc_calib import stages
-from abc_calib.data.tokens import TokenSource
+from abc_calib.data import TokenData
 from abc_calib.errors import UsageError
 from tasks import TOKEN_TASKS, TaskError, get_task
 
 NAMES = [name for name in TOKEN_TASKS if name != "cfq"]
 
 
-def source_of(name: str, seed: int = 0, length: int | None = None, **more) -> TokenSource:
+def source_of(name: str, seed: int = 0, length: int | None = None, **more) -> TokenData:
     task = get_task(name)
-    return TokenSource(task, seed, length or task.train_length, **more)
+    return TokenData(task, seed, length or task.train_length, **more)
 
 
 @pytest.mark.parametrize("name", NAMES)

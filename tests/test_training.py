@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from abc_calib.config import ModelOptions, TrainOptions
+from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data.digits import Batch
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.build import build_model
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from abc_calib.training import trainer as training
 from abc_calib.training.trainer import (
     Interrupted,
@@ -43,8 +43,8 @@ def start(make_config, tmp_path):
 def trainer(run: Run, bias=None) -> Trainer:
     """What a command makes of a run folder, in a process of its own."""
     run = Run.open(run.path)
-    model = build_model(run.config.model, run.source.vocabulary, run.config.train.seed)
-    model.set_line_bias(bias)
+    model = build_model(run.config.model, run.data.vocabulary, run.config.train.seed)
+    model.set_lines(bias)
     return Trainer(run, model, "cpu")
 
 
@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_weights(start):
 
 def test_building_a_model_depends_on_the_seed_alone(make_source):
     vocabulary = make_source("addition").vocabulary
-    options = ModelOptions(heads=2, width=8, feedforward=16)
+    options = TransformerOptions(heads=2, width=8, feedforward=16)
     models = []
     for seed in (3, 3, 4):
         torch.rand(7)
@@ -99,12 +99,12 @@ def test_the_loss_falls(start):
 def test_a_step_is_adamw_on_the_batch_of_its_number(start):
     run = start("a")
     mine = trainer(run)
-    plain = build_model(run.config.model, run.source.vocabulary, 0).train()
+    plain = build_model(run.config.model, run.data.vocabulary, 0).train()
     optimizer = torch.optim.AdamW(plain.parameters(), betas=(0.9, 0.98), fused=True)
     for step in range(3):
         mine.one_step()
         optimizer.param_groups[0]["lr"] = learning_rate(run.config.train, step)
-        batch = run.source.training(step, 5)
+        batch = run.data.training(step, 5)
         optimizer.zero_grad()
         plain(batch.source, batch.source != 14, labels=batch.target).loss.backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
@@ -388,9 +388,9 @@ def test_accuracy_is_the_share_of_exact_matches(half_trained):
 def test_what_cannot_be_built_or_used_is_refused(make_source):
     vocabulary = make_source("addition").vocabulary
     with pytest.raises(UsageError, match="width 10 is not divisible by 4 heads: choose a width"):
-        build_model(ModelOptions(width=10, heads=4), vocabulary, 0)
+        build_model(TransformerOptions(width=10, heads=4), vocabulary, 0)
     with pytest.raises(UsageError, match="unknown scheme 'compass'"):
-        build_model(ModelOptions(scheme="compass"), vocabulary, 0)
+        build_model(TransformerOptions(scheme="compass"), vocabulary, 0)
     with pytest.raises(UsageError, match="unknown device 'tpu': choose auto, cpu or cuda"):
         resolve_device("tpu")
     assert resolve_device("cpu") == torch.device("cpu")

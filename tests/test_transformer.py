@@ -12,8 +12,8 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, Line, LineBias
-from abc_calib.nn.biases import CLOSED
+from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.nn.biases import MASKED
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.transformer.model import AbcConfig, AbcTransformer
 from abc_calib.nn.window import window_lines
@@ -81,11 +81,11 @@ def build(make_model, random_bias):
                 "cross": config.decoder_layers,
             }
             if biased == "window":
-                model.set_line_bias(windows(layers, config.heads))
+                model.set_lines(windows(layers, config.heads))
                 return model
             empty = 0.4 if biased == "some transparent" else 0.0
             single = biased == "one line a head"
-            model.set_line_bias(random_bias(layers, config.heads, seed, empty, single=single))
+            model.set_lines(random_bias(layers, config.heads, seed, empty, single=single))
         return model
 
     return make
@@ -120,8 +120,8 @@ def test_what_is_saved_comes_back_through_the_auto_class(
     )
     assert type(loaded) is AbcTransformer and not loaded.training
     assert not any(info.values()), info
-    assert loaded.line_bias == model.line_bias
-    assert (loaded.line_bias is None) == (biased == "none")
+    assert loaded.lines == model.lines
+    assert (loaded.lines is None) == (biased == "none")
     state = loaded.state_dict()
     assert list(state) == list(model.state_dict())
     for name, value in model.state_dict().items():
@@ -371,7 +371,7 @@ def test_a_restricted_model_reads_nothing_but_its_lines(make_model):
     """Without positions a step depends on a bounded window of the source, whatever the length."""
     model = make_model(decoder_layers=1, scheme="none")
     digit, end = Line("anti", 1, 0), Line("vert", 1, 0)
-    model.set_line_bias(
+    model.set_lines(
         LineBias({"cross": (((digit,), (end,)),), "self": (((Line("diag", 0, 0),),) * 2,)})
     )
     source = torch.tensor([[12, 1, 2, 3, 4, 5, 13]])
@@ -390,9 +390,9 @@ def test_a_restricted_model_reads_nothing_but_its_lines(make_model):
 def test_lines_can_be_set_and_taken_away(build, random_bias, sources, outputs):
     model = build({}, "none")
     before = model(sources, sources != 14, outputs).logits
-    model.set_line_bias(random_bias({"cross": 2}, 2))
+    model.set_lines(random_bias({"cross": 2}, 2))
     assert not torch.allclose(model(sources, sources != 14, outputs).logits, before)
-    model.set_line_bias(None)
+    model.set_lines(None)
     assert model.config.line_bias is None
     assert torch.equal(model(sources, sources != 14, outputs).logits, before)
 
@@ -401,7 +401,7 @@ def test_lines_can_be_set_and_taken_away(build, random_bias, sources, outputs):
 def test_transparent_heads_are_no_bias(build, sources, outputs):
     model = build({}, "none")
     before = model(sources, sources != 14, outputs).logits
-    model.set_line_bias(LineBias({"cross": (((), ()),) * 2, "self": (((), ()),) * 2}))
+    model.set_lines(LineBias({"cross": (((), ()),) * 2, "self": (((), ()),) * 2}))
     after = model(sources, sources != 14, outputs).logits
     torch.testing.assert_close(after, before)
 
@@ -411,7 +411,7 @@ def test_a_row_without_a_key_reads_nothing(make_model):
     """A corner line that has left the matrix leaves numbers, and no trace of the source."""
     model = make_model(decoder_layers=1)
     gone = ((Line("vert", CORNER, 50),),) * 2
-    model.set_line_bias(LineBias({"cross": (gone,)}))
+    model.set_lines(LineBias({"cross": (gone,)}))
     outputs = torch.tensor([[12, 3, 4]])
     one = model(torch.tensor([[12, 1, 2, 13]]), decoder_input_ids=outputs).logits
     other = model(torch.tensor([[12, 9, 8, 7, 13]]), decoder_input_ids=outputs).logits
@@ -422,10 +422,10 @@ def test_a_row_without_a_key_reads_nothing(make_model):
 def test_lines_that_do_not_fit_are_refused(make_model, random_bias):
     model = make_model()
     with pytest.raises(UsageError, match="3 cross-attention layers and the model 2"):
-        model.set_line_bias(random_bias({"cross": 3}, 2))
+        model.set_lines(random_bias({"cross": 3}, 2))
     with pytest.raises(UsageError, match="4 heads and the model 2"):
-        model.set_line_bias(random_bias({"cross": 2}, 4))
-    assert model.line_bias is None
+        model.set_lines(random_bias({"cross": 2}, 4))
+    assert model.lines is None
 
 
 # Training
@@ -466,5 +466,5 @@ def test_lines_hold_no_weights(build):
 
 
 def test_a_closed_key_weighs_nothing_in_single_precision():
-    assert torch.tensor([0.0, CLOSED]).softmax(0).tolist() == [1.0, 0.0]
-    assert torch.tensor([CLOSED, CLOSED]).softmax(0).isfinite().all()
+    assert torch.tensor([0.0, MASKED]).softmax(0).tolist() == [1.0, 0.0]
+    assert torch.tensor([MASKED, MASKED]).softmax(0).isfinite().all()

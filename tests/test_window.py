@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.config import RETRAIN, ModelOptions
-from abc_calib.data.digits import Format, Source
+from abc_calib.config import RETRAIN, TransformerOptions
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import LineBias
+from abc_calib.geometry import LineBias
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.window import window_bias, window_lines
-from abc_calib.runs.run import Run
+from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from tasks import get_task
 
@@ -26,7 +25,7 @@ def seen(task: str, problem: str, window: int = 1, layout: str = "aligned") -> l
     rule = get_task(task)
     source = Source(rule, Format(layout), 0, "mixed", 6)
     batch = source.layout.lay_out(rule, source.vocabulary, rule.parse(problem))
-    bias = window_bias(ModelOptions(window=window, heads=1, width=2), source)
+    bias = window_bias(TransformerOptions(window=window, heads=1, width=2), source)
     tokens = [source.vocabulary.symbols[i] for i in batch.source[0].tolist()]
     delimiters = set(source.vocabulary.delimiters)
     places = [i for i, t in enumerate(batch.source[0].tolist()) if t in delimiters]
@@ -93,20 +92,22 @@ def test_self_attention_looks_back_and_the_encoder_to_both_sides():
 
 
 def test_every_layer_and_head_has_the_window(make_source):
-    options = ModelOptions(window=3, encoder_layers=1, decoder_layers=2, heads=4)
+    options = TransformerOptions(window=3, encoder_layers=1, decoder_layers=2, heads=4)
     bias = window_bias(options, make_source("successor"))
     bias.check({"encoder": 1, "self": 2, "cross": 2}, 4)
     assert not bias.transparent()
     assert LineBias.from_dict(bias.to_dict()) == bias
-    assert "encoder" not in window_bias(ModelOptions(window=3), make_source("successor")).sites
+    assert (
+        "encoder" not in window_bias(TransformerOptions(window=3), make_source("successor")).sites
+    )
 
 
 def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
     run = stages.train("addition", format="aligned", window=1, cyclic=3, **SMALL)
     model = Run.open(run.path).load_model()
-    assert model.line_bias == window_bias(run.config.model, run.source)
+    assert model.lines == window_bias(run.config.model, run.data)
     assert model.config.cyclic == 3
-    steps = {line.step for line in model.line_bias.heads("cross", 0)[0]}
+    steps = {line.step for line in model.lines.heads("cross", 0)[0]}
     assert steps == {2}
 
 
@@ -125,7 +126,7 @@ def test_calibrated_lines_take_the_place_of_the_window(runs_root):
 
 
 def test_a_window_on_operands_one_after_another_is_refused(make_source):
-    options = ModelOptions(window=1)
+    options = TransformerOptions(window=1)
     for layout in ("free", "fixed:8"):
         with pytest.raises(UsageError, match=f"addition in format {layout}: .* choose the format"):
             window_bias(options, make_source("addition", layout=layout))
