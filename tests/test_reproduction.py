@@ -29,6 +29,7 @@ from abc_calib.sweeps.engine import with_parents
 from abc_calib.sweeps.worker import work
 
 RESULTS = Path(__file__).parent / "results"
+COMMITTED = Path(__file__).parents[1] / "reports" / "reproduction"
 
 
 def by_place(rows):
@@ -177,6 +178,15 @@ def test_results_are_collected_from_the_jobs_folders(tmp_path):
 
 
 # Rendering
+
+
+@pytest.mark.parametrize("name", sorted(p.stem[:-6] for p in COMMITTED.glob("*-seeds.csv")))
+def test_the_committed_pages_are_what_their_results_render_to(name):
+    made = make_report(get_target(name), load_results(name, COMMITTED))
+    table = pd.DataFrame(made.records).to_csv(index=False)
+    for suffix, text in (("md", made.markdown), ("tex", made.latex), ("csv", table)):
+        assert (COMMITTED / f"{name}.{suffix}").read_bytes() == text.encode()
+    assert all((COMMITTED / f"{figure}.png").is_file() for figure in made.figures)
 
 
 def test_cells_are_medians_and_minima_beside_the_paper():
