@@ -20,7 +20,7 @@ import torch
 from abc_calib.config import RecurrentOptions
 from abc_calib.data.tokens import TokenSource
 from abc_calib.evaluation.inspect import diagnose
-from abc_calib.reproduction.attenders import ATTENDER_TARGETS
+from abc_calib.reproduction import get_target
 from abc_calib.reproduction.cells import shown
 from abc_calib.sweeps import jobs_root
 from abc_calib.training.recipes import build_recurrent
@@ -60,7 +60,7 @@ def measure(name: str, attender: str, seed: int) -> dict[str, object]:
 def ends(known: set[tuple[object, ...]]) -> pd.DataFrame:
     """How the trained models of table 2 that are kept here read, and solve, held-out problems."""
     rows = []
-    for entry in ATTENDER_TARGETS["attenders-table2"].entries():
+    for entry in get_target("attenders-table2").entries():
         place = (entry.task, entry.row, entry.seed)
         run = entry.job.run(jobs_root()) if entry.row in ATTENDERS and place not in known else None
         if run and run.result:
