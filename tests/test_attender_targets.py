@@ -18,7 +18,12 @@ from abc_calib.sweeps.engine import with_parents
 from abc_calib.sweeps.worker import work
 from tasks import TASKS
 
-ATTENDER_TARGETS = {n: t for n, t in TARGETS.items() if n.startswith(("attenders", "location"))}
+NAMES = (
+    *("attenders-table2", "attenders-table3", "attenders-table4", "attenders-table7"),
+    *("attenders-table9", "attenders-abc"),
+    *("location-table3", "location-figure6", "location-figure8"),
+)
+ATTENDER_TARGETS = {name: TARGETS[name] for name in NAMES}
 EXTRA = ["key", "preset", "batch", "steps", "steps_taken", "train_seconds"]
 
 

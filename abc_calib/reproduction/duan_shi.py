@@ -75,7 +75,7 @@ class DuanShi(Comparison):
     def tests(self, task: str, row: str) -> tuple[Test, ...]:
         """The paper's lengths, and more for some tasks."""
         samples = dict.fromkeys(self.lengths, SAMPLES) | self.more_lengths.get(task, {})
-        if row == "abc" and 50 in samples:
+        if ROWS[row].calibrate is not None and 50 in samples:
             samples[50] = ABC_SAMPLES_AT_50
         return tuple(Test(length=length, n=n) for length, n in samples.items())
 
