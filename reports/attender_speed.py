@@ -22,6 +22,7 @@ import torch
 from abc_calib.config import RecurrentOptions
 from abc_calib.data.tokens import TokenSource
 from abc_calib.nn.recurrent.attenders import ATTENDERS
+from abc_calib.text import Markup, as_markdown
 from abc_calib.training.recipes import build_recurrent
 from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
@@ -85,44 +86,27 @@ def report(rows: pd.DataFrame) -> str:
     """Milliseconds of a step and seconds of a pass, a row for each attender, as Markdown."""
     shapes = list(dict.fromkeys(zip(rows["task"], rows["batch"], strict=True)))
     heads = [f"{task}, {batch}" for task, batch in shapes]
-    lines = [
-        "# What a training step of each attender costs",
-        "",
-        f"Made by `python reports/attender_speed.py`: one thread, batches of the sizes above the "
-        f"columns, median of {rows['steps'].min()} steps after {WARM_UP}; CPU milliseconds of a "
-        "step, and in brackets CPU seconds of a pass through the training set (10,001 problems of "
-        "the copy family, 9,081 of lookup).",
-        "",
-        "| attender | body | " + " | ".join(heads) + " |",
-        "| --- | --- |" + " ---: |" * len(heads),
-    ]
+    lines = []
     for (attender, body), mine in rows.groupby(["attender", "body"], sort=False):
         cells = {
             (r.task, r.batch): f"{r.ms:.1f} ({r.seconds_a_pass:.1f})" for r in mine.itertuples()
         }
-        lines.append(
-            f"| {attender} | {body} | " + " | ".join(cells.get(s, "–") for s in shapes) + " |"
-        )
-    if BATCHES.exists():
-        lines += batches(pd.read_csv(BATCHES), rows)
-    return "\n".join(lines) + "\n"
+        lines.append([Markup(attender), Markup(body), *(cells.get(s, "–") for s in shapes)])
+    text = (
+        "# What a training step of each attender costs\n\n"
+        f"Made by `python reports/attender_speed.py`: one thread, batches of the sizes above the "
+        f"columns, median of {rows['steps'].min()} steps after {WARM_UP}; CPU milliseconds of a "
+        "step, and in brackets CPU seconds of a pass through the training set (10,001 problems of "
+        "the copy family, 9,081 of lookup).\n\n"
+        + as_markdown(["attender", "body", *heads], lines, "ll" + "r" * len(heads))
+    )
+    return text + batches(pd.read_csv(BATCHES), rows) if BATCHES.exists() else text
 
 
-def batches(trained: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
+def batches(trained: pd.DataFrame, costs: pd.DataFrame) -> str:
     """What a larger batch gains: passes and seconds until done, and how long it stays right."""
     lengths = sorted(trained["length"].unique())
-    lines = [
-        "",
-        "## Larger batches",
-        "",
-        "Made by `abc sweep reports/batches.toml --out reports/batches.csv`: whole trainings of "
-        "one_step, until development accuracy was 100 % five times or after 20 passes. Seconds are "
-        "passes times what one costs above. Passes, seconds and exact match (%) of each seed, "
-        f"{trained['n'].min():,} samples a length or more.",
-        "",
-        "| task | batch | rate | passes | CPU seconds | " + " | ".join(map(str, lengths)) + " |",
-        "| --- | ---: | ---: | ---: | ---: |" + " ---: |" * len(lengths),
-    ]
+    rows = []
     for (task, batch, rate), group in trained.groupby(["task", "batch", "learning_rate"]):
         same = (costs["attender"] == "one_step") & (costs["task"] == task)
         cost = costs[same & (costs["batch"] == batch)].iloc[0]
@@ -133,8 +117,16 @@ def batches(trained: pd.DataFrame, costs: pd.DataFrame) -> list[str]:
         for length in lengths:
             seeds = group[group["length"] == length].sort_values("seed")["accuracy"]
             cells.append(", ".join(f"{value:g}" for value in seeds.round(1)))
-        lines.append(f"| {task} | {batch} | {rate:g} | " + " | ".join(cells) + " |")
-    return lines
+        rows.append([task, batch, rate, *cells])
+    columns = ["task", "batch", "rate", "passes", "CPU seconds", *map(str, lengths)]
+    return (
+        "\n## Larger batches\n\n"
+        "Made by `abc sweep reports/batches.toml --out reports/batches.csv`: whole trainings of "
+        "one_step, until development accuracy was 100 % five times or after 20 passes. Seconds are "
+        "passes times what one costs above. Passes, seconds and exact match (%) of each seed, "
+        f"{trained['n'].min():,} samples a length or more.\n\n"
+        + as_markdown(columns, rows, "lrrrr" + "r" * len(lengths))
+    )
 
 
 if __name__ == "__main__":

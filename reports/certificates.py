@@ -11,15 +11,22 @@ import argparse
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import abc_calib as abc
+from abc_calib.text import Markup, as_markdown
 from tasks import TASKS
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "certificates"
+COLUMNS = [
+    *("task", "seed", "digits", "verdict", "windows", "smallest margin", "float32 rounding"),
+    *("dense", "train", "retrain", "certify"),
+]
 
 
-def rows(root: Path) -> list[str]:
+def rows(root: Path) -> list[list[Any]]:
+    """Its run's numbers beside each certificate, task by task."""
     found = []
     for path in sorted(root.glob("*-seed*/certificate.json")):
         name = path.parent.name
@@ -33,39 +40,34 @@ def rows(root: Path) -> list[str]:
             shutil.copyfile(path.with_suffix(f".{kind}"), FOLDER / f"{name}.{kind}")
         seen = c["verified"] or {}
         trained, retrained = vanilla.result["seconds"], run.result["seconds"]
-        found.append(
-            (
-                list(TASKS).index(c["task"]),
-                f"| [{c['task']}](certificates/{name}.md) | {run.config.train.seed} | "
-                f"{c['train_length']} | {c['outcome']} | {c['windows']:,} | {c['margin']:.2f} | "
-                f"{c['rounding']:.1g} | {seen.get('smallest_margin', '–')} | {trained:.0f} | "
-                f"{retrained:.0f} | {c['seconds']:.0f} |",
-            )
-        )
-    return [row for _, row in sorted(found)]
+        row = [
+            Markup(f"[{c['task']}](certificates/{name}.md)"),
+            run.config.train.seed,
+            c["train_length"],
+            c["outcome"],
+            f"{c['windows']:,}",
+            f"{c['margin']:.2f}",
+            f"{c['rounding']:.1g}",
+            seen.get("smallest_margin", "–"),
+            f"{trained:.0f}",
+            f"{retrained:.0f}",
+            f"{c['seconds']:.0f}",
+        ]
+        found.append((list(TASKS).index(c["task"]), row))
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=Path)
     FOLDER.mkdir(exist_ok=True)
-    text = "\n".join(
-        [
-            "# Certificates",
-            "",
-            "Made by `abc certify --task TASK --seeds 3` for each task, `small` preset, then "
-            "`python reports/certificates.py runs/certified`. A row is one model, trained on "
-            "numbers of at most so many digits; *certified* means right for every source of "
-            "every length. Margins are logits; *dense* is the smallest margin that the second "
-            "look by dense attention saw; seconds are of the first training, the retraining and "
-            "the certificate.",
-            "",
-            "| task | seed | digits | verdict | windows | smallest margin | float32 rounding | "
-            "dense | train | retrain | certify |",
-            "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-            *rows(parser.parse_args().root),
-            "",
-        ]
+    text = (
+        "# Certificates\n\nMade by `abc certify --task TASK --seeds 3` for each task, `small` "
+        "preset, then `python reports/certificates.py runs/certified`. A row is one model, trained "
+        "on numbers of at most so many digits; *certified* means right for every source of every "
+        "length. Margins are logits; *dense* is the smallest margin that the second look by dense "
+        "attention saw; seconds are of the first training, the retraining and the certificate.\n\n"
+        + as_markdown(COLUMNS, rows(parser.parse_args().root), "lrrlrrrrrrr")
     )
     (HERE / "certificates.md").write_text(text)
     print(text)

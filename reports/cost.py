@@ -25,6 +25,7 @@ import abc_calib as abc
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import COLUMN_WIDTH, new_figure, styled
+from abc_calib.text import as_markdown
 
 HERE = Path(__file__).parent
 SCORED = {100: 100, 1000: 40, 10_000: 8, 100_000: 1}
@@ -119,34 +120,20 @@ def report(table: pd.DataFrame, memory: str) -> str:
     for (kind, path, length), value in medians.items():  # type: ignore[misc]
         base = medians[kind, "lines", 1000]
         part = table[(table.kind == kind) & (table.path == path) & (table.length == length)]
-        rows.append(
-            f"| {kind} | {path} | {length:,} | {value:.1f} | {value / base:.2f} | {len(part)} |"
-        )
+        cost = [f"{length:,}", f"{value:.1f}", f"{value / base:.2f}", len(part)]
+        rows.append([kind, path, *cost])
     ratio = {
         k: medians[k, "lines", 100_000] / medians[k, "lines", 1000] for k in ("scoring", "decoding")
     }
+    columns = ["work", "attention", "digits", "µs a digit", "relative", "rounds"]
     return (
-        "\n".join(
-            [
-                "# What length costs",
-                "",
-                f"Made by `python reports/cost.py` with {torch.get_num_threads()} threads; medians "
-                "over rounds of one run; the last column but one is relative to lines at 1,000 "
-                "digits.",
-                "",
-                "| work | attention | digits | µs a digit | relative | rounds |",
-                "| --- | --- | ---: | ---: | ---: | ---: |",
-                *rows,
-                "",
-                f"A digit at 100,000 costs {ratio['scoring']:.2f} times (scoring) and "
-                f"{ratio['decoding']:.2f} times (decoding) what it costs at 1,000.",
-                "",
-                memory,
-                "",
-                "![cost](figures/cost.png)",
-            ]
-        )
-        + "\n"
+        f"# What length costs\n\nMade by `python reports/cost.py` with {torch.get_num_threads()} "
+        "threads; medians over rounds of one run; the last column but one is relative to lines at "
+        "1,000 digits.\n\n"
+        + as_markdown(columns, rows, "llrrrr")
+        + f"\nA digit at 100,000 costs {ratio['scoring']:.2f} times (scoring) and "
+        f"{ratio['decoding']:.2f} times (decoding) what it costs at 1,000.\n\n{memory}\n\n"
+        "![cost](figures/cost.png)\n"
     )
 
 

@@ -20,9 +20,10 @@ import torch
 from abc_calib.config import RecurrentOptions
 from abc_calib.data.tokens import TokenSource
 from abc_calib.evaluation.inspect import diagnose
-from abc_calib.reproduction.attenders import ATTENDER_TARGETS
+from abc_calib.reproduction import get_target
 from abc_calib.reproduction.cells import shown
 from abc_calib.sweeps import jobs_root
+from abc_calib.text import Markup, as_markdown
 from abc_calib.training.recipes import build_recurrent
 from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
@@ -60,7 +61,7 @@ def measure(name: str, attender: str, seed: int) -> dict[str, object]:
 def ends(known: set[tuple[object, ...]]) -> pd.DataFrame:
     """How the trained models of table 2 that are kept here read, and solve, held-out problems."""
     rows = []
-    for entry in ATTENDER_TARGETS["attenders-table2"].entries():
+    for entry in get_target("attenders-table2").entries():
         place = (entry.task, entry.row, entry.seed)
         run = entry.job.run(jobs_root()) if entry.row in ATTENDERS and place not in known else None
         if run and run.result:
@@ -71,19 +72,7 @@ def ends(known: set[tuple[object, ...]]) -> pd.DataFrame:
 def report(rows: pd.DataFrame) -> str:
     """A row for each task and attender: in how many seeds the gate stands the right way."""
     measured = ", ".join(rows["attender"].unique())
-    lines = [
-        "# Which way a source comes to be read",
-        "",
-        f"Made by `python reports/direction.py`: the gate of {measured} "
-        f"after the first {STEPS} steps (batches of 32) of the training that "
-        "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
-        "forwards, below it where it is reversed; clear is within 0.1 of an end. The last column "
-        "is the gate of the trained model, for the seeds of the table, and in brackets how many "
-        "percent of its held-out problems are right, each token given the true ones before it.",
-        "",
-        f"| task | attender | seeds | right | clear | after {STEPS} steps | at the end |",
-        "| --- | --- | ---: | ---: | ---: | --- | --- |",
-    ]
+    lines = []
     by_task = rows.sort_values("task", key=lambda tasks: pd.factorize(tasks)[0], kind="stable")
     for (task, attender), group in by_task.groupby(["task", "attender"], sort=False):
         group = group.sort_values("seed")
@@ -96,10 +85,18 @@ def report(rows: pd.DataFrame) -> str:
             f"{gate:.2f} ({shown(solved)})"
             for gate, solved in zip(trained["end"], trained["held_out"], strict=True)
         )
-        lines.append(
-            f"| {task} | {attender} | {len(group)} | {right} | {clear} | {gates} | {end} |"
-        )
-    return "\n".join(lines) + "\n"
+        names = [Markup(task), Markup(attender)]
+        lines.append([*names, len(group), right, clear, gates, end])
+    columns = ["task", "attender", "seeds", "right", "clear", f"after {STEPS} steps", "at the end"]
+    return (
+        f"# Which way a source comes to be read\n\nMade by `python reports/direction.py`: the gate "
+        f"of {measured} after the first {STEPS} steps (batches of 32) of the training that "
+        "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
+        "forwards, below it where it is reversed; clear is within 0.1 of an end. The last column "
+        "is the gate of the trained model, for the seeds of the table, and in brackets how many "
+        "percent of its held-out problems are right, each token given the true ones before it.\n\n"
+        + as_markdown(columns, lines)
+    )
 
 
 def main() -> None:

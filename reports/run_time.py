@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
+from abc_calib.text import Markup, as_markdown
+
 HERE = Path(__file__).parent
 ORDER = ("table1", "table2", "table3", "figure1", "reviewers", "attenders-table2")
 """Counted first, in this order; then the rest by name."""
+COLUMNS = [
+    *("target", "trainings", "ended early", "hours of training", "longest training (minutes)"),
+    "hours of tests",
+]
 
 
 def main() -> None:
@@ -61,41 +67,30 @@ def summary(paths: list[Path]) -> pd.DataFrame:
 
 def page(table: pd.DataFrame) -> str:
     """The table as Markdown, with its sum."""
-    lines = [
-        "# How long the reproductions took",
-        "",
+    rows = []
+    for row in table.to_dict("records"):
+        longest = f"{row['longest']:.1f}" if row["trainings"] else "–"
+        hours = [f"{row['training']:.2f}", longest, f"{row['tests']:.2f}"]
+        rows.append([Markup(row["target"]), row["trainings"], row["early"], *hours])
+    total = table.sum(numeric_only=True)
+    hours = [f"{total.training:.2f}", f"{table['longest'].max():.1f}", f"{total.tests:.2f}"]
+    rows.append([Markup("**all**"), int(total.trainings), int(total.early), *hours])
+    both = total.training + total.tests
+    return (
+        "# How long the reproductions took\n\n"
         "Made by `python reports/run_time.py` from the seconds in the committed results: wall "
         "time of processes of one thread, two at a time on two cores that other work shared. A "
-        "training that several targets share counts for the first of them alone.",
-        "",
+        "training that several targets share counts for the first of them alone.\n\n"
         "It fits two cores because a model is trained once for all tables that name it; because a "
         "training saves itself as it goes, and `abc reproduce TARGET`, interrupted, goes on with "
         "what is missing; and because trainings end when nothing is left to learn, or nothing is "
         "learned any more. Recurrent models have the preset `small`, the same for all attenders of "
         "a table: at most 20 passes (the papers: 100 and 50, `--preset paper`), an end after five "
         "validations without a mistake, and another when the rate has been halved three times. "
-        "`paper_schedule` is four of them again on the papers' schedule.",
-        "",
-        "| target | trainings | ended early | hours of training | longest training (minutes) "
-        "| hours of tests |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in table.to_dict("records"):
-        longest = f"{row['longest']:.1f}" if row["trainings"] else "–"
-        lines.append(
-            f"| {row['target']} | {row['trainings']} | {row['early']} "
-            f"| {row['training']:.2f} | {longest} | {row['tests']:.2f} |"
-        )
-    hours = table["training"].sum() + table["tests"].sum()
-    lines += [
-        f"| **all** | {table['trainings'].sum()} | {table['early'].sum()} "
-        f"| {table['training'].sum():.2f} "
-        f"| {table['longest'].max():.1f} | {table['tests'].sum():.2f} |",
-        "",
-        f"Together {hours:.1f} hours of one core, {hours / 2:.1f} hours on two.",
-        "",
-    ]
-    return "\n".join(lines)
+        "`paper_schedule` is four of them again on the papers' schedule.\n\n"
+        + as_markdown(COLUMNS, rows, "lrrrrr")
+        + f"\nTogether {both:.1f} hours of one core, {both / 2:.1f} hours on two.\n"
+    )
 
 
 if __name__ == "__main__":

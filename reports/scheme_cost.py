@@ -25,6 +25,7 @@ from abc_calib.evaluation.exact import exact_matches
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.window import window_bias
+from abc_calib.text import as_markdown
 from abc_calib.training.trainer import build_optimizer, optimise
 from tasks import get_task
 
@@ -114,25 +115,19 @@ def report(rows: pd.DataFrame) -> str:
     times = rows.groupby("scheme", sort=False)[timed].median()
     ratio = ratios.groupby("scheme", sort=False)[timed].median()
     first = rows.iloc[0]
-    lines = [
-        "# What a position scheme costs",
-        "",
+    lines = []
+    for name in times.index:
+        pairs = zip(times.loc[name], ratio.loc[name], strict=True)
+        lines.append([name, *(text for t, r in pairs for text in (f"{t:.1f}", f"{r:.2f}"))])
+    columns = ["scheme", "CPU s / 1,000 steps", "ratio", "CPU s / 10,000 evaluations", "ratio"]
+    return (
+        "# What a position scheme costs\n\n"
         f"Made by `python reports/scheme_cost.py`: the small preset on addition, {first.threads} "
         f"CPU thread(s), {rows['round'].nunique()} interleaved rounds of {first.steps} training "
         f"steps and {first.samples} evaluations at {DIGITS} digits each. CPU "
         "seconds of the process, medians over rounds; ratios are to sinusoidal positions in the "
-        "same round.",
-        "",
-        "| scheme | CPU s / 1,000 steps | ratio | CPU s / 10,000 evaluations | ratio |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    for name in times.index:
-        train, evaluate = times.loc[name]
-        by_train, by_evaluate = ratio.loc[name]
-        lines.append(
-            f"| {name} | {train:.1f} | {by_train:.2f} | {evaluate:.1f} | {by_evaluate:.2f} |"
-        )
-    return "\n".join(lines) + "\n"
+        "same round.\n\n" + as_markdown(columns, lines, "lrrrr")
+    )
 
 
 if __name__ == "__main__":

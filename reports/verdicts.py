@@ -15,6 +15,7 @@ import pandas as pd
 
 import abc_calib as abc
 from abc_calib.runs.run import runs_root
+from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent
 ROWS = HERE / "verdicts.csv"
@@ -82,25 +83,23 @@ def judge(name: str) -> dict[str, Any]:
 
 def report(table: pd.DataFrame) -> str:
     rows = [
-        f"| {r.positions} | {r.held_out:.2f} | {int(r.longest) or '–'} | {r.verdict} | "
-        f"{f'`{r.counterexample}`' if r.counterexample else '–'} | {r.reason} |"
+        [
+            r.positions,
+            f"{r.held_out:.2f}",
+            int(r.longest) or "–",
+            r.verdict,
+            Markup(f"`{r.counterexample}`" if r.counterexample else "–"),
+            Markup(r.reason),
+        ]
         for r in table.fillna("").itertuples()
     ]
-    return "\n".join(
-        [
-            "# Verdicts",
-            "",
-            f"Addition, seed 0, `small` preset, made by `python reports/verdicts.py`. Tested at "
-            f"{', '.join(map(str, LENGTHS))} digits, {SAMPLES} random and {SAMPLES} hard inputs "
-            "each; the longest length up to which all are right. The verdict is that of "
-            "`abc certify` on sources of every length.",
-            "",
-            "| positions | held-out, 6 digits, % | longest at 100 % | verdict | a source that it "
-            "gets wrong | why |",
-            "| --- | ---: | ---: | --- | --- | --- |",
-            *rows,
-            "",
-        ]
+    columns = ["positions", "held-out, 6 digits, %", "longest at 100 %", "verdict"]
+    return (
+        f"# Verdicts\n\nAddition, seed 0, `small` preset, made by `python reports/verdicts.py`. "
+        f"Tested at {', '.join(map(str, LENGTHS))} digits, {SAMPLES} random and {SAMPLES} hard "
+        "inputs each; the longest length up to which all are right. The verdict is that of "
+        "`abc certify` on sources of every length.\n\n"
+        + as_markdown([*columns, "a source that it gets wrong", "why"], rows, "lrrlll")
     )
 
 

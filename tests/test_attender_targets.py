@@ -6,17 +6,24 @@ import pandas as pd
 import pytest
 
 from abc_calib.nn.recurrent.attenders import ATTENDERS
+from abc_calib.reproduction import TARGETS, get_target, load_results, make_report, write_report
 from abc_calib.reproduction import attenders_paper as paper
-from abc_calib.reproduction import get_target, load_results, make_report, write_report
-from abc_calib.reproduction.attenders import ATTENDER_TARGETS, LABELS, MEASURES, TITLES
-from abc_calib.reproduction.attenders_report import attender_verdict
+from abc_calib.reproduction.attenders import LABELS, ROWS
+from abc_calib.reproduction.base import Entry
+from abc_calib.reproduction.cells import MEAN, MEASURES, verdict
+from abc_calib.reproduction.comparison import TITLES
 from abc_calib.reproduction.pipeline import NEEDED, collect
-from abc_calib.reproduction.targets import Entry
 from abc_calib.sweeps import Job, Test
 from abc_calib.sweeps.engine import with_parents
 from abc_calib.sweeps.worker import work
 from tasks import TASKS
 
+NAMES = (
+    *("attenders-table2", "attenders-table3", "attenders-table4", "attenders-table7"),
+    *("attenders-table9", "attenders-abc"),
+    *("location-table3", "location-figure6", "location-figure8"),
+)
+ATTENDER_TARGETS = {name: TARGETS[name] for name in NAMES}
 EXTRA = ["key", "preset", "batch", "steps", "steps_taken", "train_seconds"]
 
 
@@ -43,14 +50,14 @@ def test_every_cell_of_the_tables_has_its_number():
     counts = {}
     for measure, task, row, _ in paper.NUMBERS:
         counts[measure, row] = counts.get((measure, row), 0) + 1
-        assert row in LABELS and row in ATTENDERS and task in (*TASKS, paper.MEAN)
+        assert row in LABELS and row in ATTENDERS and task in (*TASKS, MEAN)
     assert counts["edit_distance", "mono"] == 24 and counts["attention_loss", "additive"] == 6
     assert counts["accuracy", "one_step"] == 24 and counts["accuracy", "mix_one_step"] == 25
     assert paper.NUMBERS["accuracy", "lookup", "mono", 11] == 29.9
     assert paper.NUMBERS["accuracy", "inv_reverse_recopy", "mix_mono_pr", 100] == 42.1
     assert paper.NUMBERS["accuracy", "copy", "no_step2", 30] == 1.4
     assert paper.NUMBERS["edit_distance", "reverse_recopy", "content", 100] == 249.3
-    assert paper.NUMBERS["attention_loss", paper.MEAN, "mix", 11] == 6.7
+    assert paper.NUMBERS["attention_loss", MEAN, "mix", 11] == 6.7
 
 
 def test_every_number_of_a_paper_stands_in_a_target():
@@ -78,12 +85,16 @@ def test_every_number_of_a_paper_stands_in_a_target():
     ],
 )
 def test_verdicts_know_which_way_is_better(measure, row, theirs, ours, said):
-    assert attender_verdict(measure, "copy", row, theirs, ours) == said
+    assert verdict(theirs, ours, ROWS[row].own, MEASURES[measure]) == said
 
 
 def test_a_printed_deviation_is_room_to_agree():
-    assert attender_verdict("accuracy", "scan", "mix_one_step", 29.51, 38.0) == "agreement"
-    assert attender_verdict("accuracy", "scan", "bi_relative", 8.41, 12.0) == "improvement"
+    for row, theirs, ours, said in (
+        ("mix_one_step", 29.51, 38.0, "agreement"),
+        ("bi_relative", 8.41, 12.0, "improvement"),
+    ):
+        spread = get_target("attenders-table3").spread("scan", row)
+        assert verdict(theirs, ours, ROWS[row].own, spread=spread) == said
 
 
 # Jobs
@@ -137,7 +148,7 @@ def test_named_sets_and_all_measures_are_collected_from_the_jobs_folders(tmp_pat
     assert records["attention_loss", "lookup", "mix", 7]["n"] == 5
     assert records["attention_loss", "lookup", "mix", 7]["median"] >= 0
     assert records["before_end", "lookup", "mix", 6]["seeds"] == 1
-    assert records["attention_loss", paper.MEAN, "mix", 6]["median"] is None
+    assert records["attention_loss", MEAN, "mix", 6]["median"] is None
     write_report(made, found, tmp_path / "out")
     again = make_report(target, load_results("location-table3", tmp_path / "out"))
     assert again.records == made.records
@@ -208,7 +219,7 @@ def test_the_mean_over_tasks_needs_all_of_them():
     ]
     made = make_report(get_target("location-table3"), pd.concat(parts))
     found = by_place(made)
-    mean = found["attention_loss", paper.MEAN, "mix", 6]
+    mean = found["attention_loss", MEAN, "mix", 6]
     assert (mean["median"], mean["seeds"], mean["paper"]) == (3.0, 1, 2.1)
     assert found["attention_loss", "noisy_lookup_single", "mix", 6]["median"] == 7.5
     assert "Mean of the tasks | Mix | 1 | 3 / 3 (2.1) ≠" in made.markdown

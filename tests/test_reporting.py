@@ -26,8 +26,6 @@ from abc_calib.reporting import (
     Layout,
     accuracy_curve,
     accuracy_table,
-    as_latex,
-    as_markdown,
     bias_report,
     draw_heatmaps,
     head_heatmaps,
@@ -480,32 +478,3 @@ def test_the_table_has_a_line_a_length_and_a_column_a_series() -> None:
     assert lines.index(six) < lines.index(fifty)
     assert "100.00 % [90.00, 100.00] of 1000" in six and "12.50 % [90.00, 100.00] of 1000" in six
     assert "99.99 % [90.00, 100.00] of 1000" in fifty  # not rounded up to 100
-
-
-def test_markdown_escapes_and_aligns() -> None:
-    text = as_markdown(["task", "a|b", "%"], [["N*1_x", "two\nlines", 99.5], ["$ & `", None, 3]])
-    assert text.splitlines() == [
-        r"| task | a\|b | % |",
-        "| --- | --- | ---: |",
-        r"| N\*1\_x | two lines | 99.5 |",
-        r"| \$ & \` |  | 3 |",
-    ]
-
-
-def test_latex_escapes_and_aligns() -> None:
-    text = as_latex(["task", "%"], [[r"a_b & c\d ~^#${}", 1 / 3], ["[−1] ± 2", 100]])
-    assert text.splitlines() == [
-        r"\begin{tabular}{lr}",
-        r"\toprule",
-        r"task & \% \\",
-        r"\midrule",
-        r"a\_b \& c\textbackslash{}d \textasciitilde{}\textasciicircum{}\#\$\{\} & 0.333333 \\",
-        r"{[}$-$1{]} $\pm$ 2 & 100 \\",
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-
-
-def test_rows_of_another_width_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 cells and the table 1 columns"):
-        as_markdown(["a"], [["b", "c"]])

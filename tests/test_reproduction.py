@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -11,24 +12,26 @@ import pytest
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.reproduction import (
     TARGETS,
+    Report,
+    Target,
     get_target,
     load_results,
     make_report,
     reproduce,
     write_report,
 )
-from abc_calib.reproduction.attenders import Attenders
-from abc_calib.reproduction.cells import TOLERANCE, shown, verdict
+from abc_calib.reproduction.base import Entry, Row
+from abc_calib.reproduction.cells import ACCURACY, shown, verdict
+from abc_calib.reproduction.duan_shi import ROWS
 from abc_calib.reproduction.paper import LENGTHS, PAPER, number
 from abc_calib.reproduction.pipeline import NEEDED, collect, measured
-from abc_calib.reproduction.reviewers import LENGTHS as ASKED
-from abc_calib.reproduction.reviewers import VARIANTS, Variant, measure
-from abc_calib.reproduction.targets import ROWS, Entry
+from abc_calib.reproduction.report import Table
 from abc_calib.sweeps import Job, Test
 from abc_calib.sweeps.engine import with_parents
 from abc_calib.sweeps.worker import work
 
 RESULTS = Path(__file__).parent / "results"
+COMMITTED = Path(__file__).parents[1] / "reports" / "reproduction"
 
 
 def by_place(rows):
@@ -51,7 +54,7 @@ def test_the_paper_has_a_number_for_every_length_of_its_rows():
     ("theirs", "ours", "own", "said"),
     [
         (99.8, 100.0, True, "agreement"),
-        (100.0, 100.0 - TOLERANCE, True, "agreement"),
+        (100.0, 100.0 - ACCURACY.tolerance, True, "agreement"),
         (6.0, 100.0, True, "improvement"),
         (1.3, 100.0, False, "disagreement"),
         (100.0, 98.9, True, "disagreement"),
@@ -70,12 +73,61 @@ def test_accuracies_are_never_rounded_up():
     ]  # fmt: skip
 
 
+# Targets
+
+
+@dataclass(frozen=True)
+class Toy(Target):
+    """A third kind: how long trainings took, of one task and two sizes."""
+
+    def models(self) -> dict[tuple[str, str], Row]:
+        return {("copy", name): Row(name, {"width": size}) for name, size in SIZES.items()}
+
+    def tests(self, task: str, row: str) -> tuple[Test, ...]:
+        return (Test(length=6, n=10),)
+
+    def seeds_of(self, task: str, row: str) -> int:
+        return 2
+
+    def report(self, results: pd.DataFrame, seeds: int | None = None) -> Report:
+        rows = results.groupby("row")["seconds"].sum().reset_index().to_dict("records")
+        table = Table(["model", "seconds"], [list(row.values()) for row in rows])
+        return Report(self.name, self.title, [table], rows)
+
+
+SIZES = {"narrow": 16, "wide": 32}
+
+
+def test_another_kind_of_target_is_one_class_and_one_line(abc, tmp_path, monkeypatch):
+    toy = Toy("toy", "A toy")
+    monkeypatch.setitem(TARGETS, "toy", toy)
+    results, outcomes = reproduce(get_target("toy"), root=tmp_path / "jobs", budget=1e-9)
+    assert len(results) == 0 and [o.job.options for o in outcomes] == [
+        {"width": 16, "seed": 0}, {"width": 32, "seed": 0},
+        {"width": 16, "seed": 1}, {"width": 32, "seed": 1},
+    ]  # fmt: skip
+    known = pd.DataFrame(
+        [{"row": e.row, "task": e.task, "seed": e.seed, "seconds": 1.5} for e in toy.entries()],
+        columns=[*NEEDED, "seconds"],
+    )
+    assert make_report(toy, known, 1).records[0] == {"row": "narrow", "seconds": 1.5}
+    known.to_csv(tmp_path / "toy-seeds.csv", index=False)
+    given = ("reproduce", "toy", "--from-results", "--results", tmp_path)
+    said = abc(*given, "--out", tmp_path / "out")
+    assert said.out.startswith("# A toy") and "| wide | 3 |" in said.out
+    assert (tmp_path / "out" / "toy.csv").read_text() == "row,seconds\nnarrow,3.0\nwide,3.0\n"
+
+
+def test_targets_have_the_names_of_their_lines():
+    assert {name: target.name for name, target in TARGETS.items()} == {n: n for n in TARGETS}
+
+
 # Jobs
 
 
-def test_every_job_of_every_target_is_possible():
-    others = [one for one in TARGETS.values() if not isinstance(one, Attenders)]
-    entries = [entry for target in others for entry in target.entries(seeds=1)]
+def test_every_job_of_the_paper_and_its_reviewers_is_possible():
+    names = ("table1", "table2", "table3", "figure1", "reviewers")
+    entries = [entry for name in names for entry in get_target(name).entries(seeds=1)]
     for job in with_parents([entry.job for entry in entries]):
         job.check()
 
@@ -179,6 +231,15 @@ def test_results_are_collected_from_the_jobs_folders(tmp_path):
 # Rendering
 
 
+@pytest.mark.parametrize("name", sorted(p.stem[:-6] for p in COMMITTED.glob("*-seeds.csv")))
+def test_the_committed_pages_are_what_their_results_render_to(name):
+    made = make_report(get_target(name), load_results(name, COMMITTED))
+    table = pd.DataFrame(made.records).to_csv(index=False)
+    for suffix, text in (("md", made.markdown), ("tex", made.latex), ("csv", table)):
+        assert (COMMITTED / f"{name}.{suffix}").read_bytes() == text.encode()
+    assert all((COMMITTED / f"{figure}.png").is_file() for figure in made.figures)
+
+
 def test_cells_are_medians_and_minima_beside_the_paper():
     made = make_report(get_target("table1"), load_results("table1", RESULTS))
     found = by_place(made.records)
@@ -261,104 +322,3 @@ def test_bad_input(abc, tmp_path):
 def test_what_is_printed_as_json_is_valid_json(abc):
     said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
     assert "NaN" not in said.out and json.loads(said.out)
-
-
-# The reviewers' questions
-
-
-def results_of(variant, accuracies, held_out=99.9, seed=0, error=None, stage="calibrated"):
-    """Rows as a sweep gives them: those of the first training, then its calibrated model's."""
-    about = {"row": variant.name, "task": variant.task, "seed": seed, "n": 1000}
-    first = [
-        {**about, "stage": "vanilla", "length": 6, "accuracy": 99.0, "held_out": held_out}
-    ] if stage == "calibrated" else []  # fmt: skip
-    rows = [
-        {**about, "stage": stage, "length": length, "accuracy": accuracy, "held_out": held_out}
-        for length, accuracy in zip(ASKED, accuracies, strict=False)
-    ]
-    failed = [{**about, "stage": stage, "error": error}] if error else []
-    return pd.DataFrame([*first, *rows, *failed], columns=NEEDED)
-
-
-CALIBRATED = Variant("encoder layers", "2", options={"encoder_layers": 2})
-ALONE = Variant("RPE alone", "parity", "parity", {"scheme": "rpe"}, None)
-
-
-@pytest.mark.parametrize(
-    ("variant", "results", "answer"),
-    [
-        (CALIBRATED, ([],), "not measured"),
-        (
-            CALIBRATED, ([100, 100, 100, 100, 99.5],),
-            "goes to 50 digits: 99.5 % or more at every length",
-        ),
-        (CALIBRATED, ([100, 98, 70, 40, 3],), "fails from 10 digits on: 98 %, 3 % at 50"),
-        (CALIBRATED, ([100, 100, 100, 100, 20.55],), "fails from 50 digits on: 20.55 %"),
-        (
-            CALIBRATED, ([], 43.2, 0, "too low"),
-            "does not interpolate (43.2 % held out): not calibrated",
-        ),
-        (CALIBRATED, ([], 99.9, 0, "no line"), "cannot be calibrated: no line"),
-        (ALONE, ([0] * 5, 51.0, 0, None, "vanilla"), "does not interpolate (51 % held out)"),
-        (
-            ALONE, ([100, 0, 0, 0, 0], 100.0, 0, None, "vanilla"),
-            "fails from 10 digits on: 0 %, 0 % at 50",
-        ),
-    ],
-)  # fmt: skip
-def test_answers_are_made_from_the_numbers(variant, results, answer):
-    assert measure(variant, results_of(variant, *results)).answer == answer
-
-
-def test_an_answer_needs_every_seed():
-    good, bad = (
-        results_of(CALIBRATED, [100] * 5),
-        results_of(CALIBRATED, [100, 100, 100, 100, 50], seed=1),
-    )
-    one = measure(CALIBRATED, pd.concat([good, bad]))
-    assert (one.seeds, one.median[50], one.min[50], one.exact) == (2, 75.0, 50.0, False)
-
-
-def test_a_model_that_does_not_interpolate_counts_as_not_calibrated():
-    one = measure(CALIBRATED, results_of(CALIBRATED, [], 43.0))
-    assert (one.seeds, one.failed) == (1, 1)
-    assert one.answer == "does not interpolate (43 % held out): not calibrated"
-
-
-def test_an_answer_says_that_only_some_seeds_fail():
-    parts = [results_of(CALIBRATED, [100] * 5, seed=seed) for seed in (0, 1)]
-    parts.append(results_of(CALIBRATED, [100, 100, 98, 98, 93.7], seed=2))
-    assert measure(CALIBRATED, pd.concat(parts)).answer == (
-        "fails from 15 digits on in the worst seed: 98 %, 93.7 % at 50"
-    )
-
-
-def test_an_answer_says_how_many_seeds_were_not_calibrated():
-    good = results_of(CALIBRATED, [100] * 5)
-    bad = results_of(CALIBRATED, [], 90.0, seed=1, error="not interpolated")
-    one = measure(CALIBRATED, pd.concat([good, bad]))
-    assert (one.seeds, one.failed, one.exact) == (2, 1, False)
-    assert one.answer == (
-        "1 of 2 seeds not calibrated; the rest goes to 50 digits: 100 % at every length"
-    )
-
-
-def test_the_reviewers_table_is_rendered_from_results(abc, tmp_path):
-    entries = get_target("reviewers").entries(seeds=1)
-    names = [entry.row for entry in entries]
-    assert len(names) == len(set(names)) and {"encoder layers: 2", "RPE alone: parity"} <= set(
-        names
-    )
-    depths = [v for v in VARIANTS if v.question == "encoder layers"]
-    parts = [results_of(v, [100, 100, 100, 100, 100 - n]) for n, v in enumerate(depths)]
-    pd.concat(parts).to_csv(tmp_path / "reviewers-seeds.csv", index=False)
-    said = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path)
-    cells = "100 / 100 | 100 / 100 | 100 / 100 | 100 / 100 | 98 / 98 |"
-    assert f"| encoder layers | 2 | addition | ABC | 1 | 99.9 | {cells}" in said.out
-    assert "**Encoder layers**: to 50 digits with 0, 1; not with 2." in said.out
-    assert "- decoder layers: 3: 0 of 5 seeds" in said.out
-    found = abc("reproduce", "reviewers", "--from-results", "--results", tmp_path, "--json").json()
-    rows = [r for r in found["rows"] if r["change"] == "2" and r["question"] == "encoder layers"]
-    assert [(r["length"], r["min"], r["seeds"]) for r in rows] == [
-        (6, 100.0, 1), (10, 100.0, 1), (15, 100.0, 1), (20, 100.0, 1), (50, 98.0, 1),
-    ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from abc_calib.text import Markup, as_markdown
+
 INDUCTION = """## Why this covers every length
 
 The model writes the answer from its last digit on, one token a row. Each head of each layer reads
@@ -81,22 +83,21 @@ def _outright(c: dict[str, Any]) -> str:
 def _cases(c: dict[str, Any]) -> str:
     inner = max(c["cases"], key=lambda row: row["windows"])
     atoms = ", ".join(f"`{a}`" for a in inner["atoms"])
+    columns = ["where the row stands", "windows", "wrong", "smallest margin", "in float64"]
     rows = [
-        f"| {r['where']} | {r['windows']:,} | {r['wrong']:,} | {r['margin']:.3f} | "
-        f"{r['margin_float64']:.3f} |"
+        [
+            r["where"],
+            f"{r['windows']:,}",
+            f"{r['wrong']:,}",
+            f"{r['margin']:.3f}",
+            f"{r['margin_float64']:.3f}",
+        ]
         for r in c["cases"]
     ]
-    return "\n".join(
-        [
-            "## Windows",
-            "",
-            f"The largest kind of window ({inner['where']}) has {len(inner['atoms'])} places: "
-            f"{atoms}. `a`, `b` are operands, `y` is what was written.",
-            "",
-            "| where the row stands | windows | wrong | smallest margin | in float64 |",
-            "| --- | ---: | ---: | ---: | ---: |",
-            *rows,
-        ]
+    return (
+        f"## Windows\n\nThe largest kind of window ({inner['where']}) has {len(inner['atoms'])} "
+        f"places: {atoms}. `a`, `b` are operands, `y` is what was written.\n\n"
+        + as_markdown(columns, rows, "lrrrr").rstrip()
     )
 
 
@@ -119,32 +120,15 @@ def _counterexamples(c: dict[str, Any]) -> str:
 
 
 def _repair(c: dict[str, Any]) -> str:
-    rows = [
-        f"| {r['round']} | {r['wrong']:,} | {r['examples']} | {r['longest']} |" for r in c["repair"]
-    ]
-    return "\n".join(
-        [
-            "## Repair",
-            "",
-            "| round | failing windows before | training examples | longest, digits |",
-            "| ---: | ---: | ---: | ---: |",
-            *rows,
-        ]
-    )
+    columns = ["round", "failing windows before", "training examples", "longest, digits"]
+    rows = [[r["round"], f"{r['wrong']:,}", r["examples"], r["longest"]] for r in c["repair"]]
+    return "## Repair\n\n" + as_markdown(columns, rows, "rrrr").rstrip()
 
 
 def _lines(c: dict[str, Any]) -> str:
     rows = [
-        f"| {site} | {layer} | {', '.join(f'`{head}`' for head in heads)} |"
+        [site, layer, Markup(", ".join(f"`{head}`" for head in heads))]
         for site, layers in c["lines"].items()
         for layer, heads in enumerate(layers)
     ]
-    return "\n".join(
-        [
-            "## Lines of the heads",
-            "",
-            "| attention | layer | heads |",
-            "| --- | ---: | --- |",
-            *rows,
-        ]
-    )
+    return "## Lines of the heads\n\n" + as_markdown(["attention", "layer", "heads"], rows).rstrip()

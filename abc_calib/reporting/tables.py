@@ -1,4 +1,4 @@
-"""Tables: on the terminal, in Markdown and in LaTeX."""
+"""Tables on the terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from rich.table import Table
 from rich.text import Text
+
+from abc_calib.text import as_latex as as_latex
+from abc_calib.text import as_markdown as as_markdown
 
 
 class Measured(Protocol):
@@ -75,63 +78,3 @@ def _cell(row: Measured | None) -> str:
     # never rounded up to 100: one wrong answer in 30,000 is a wrong answer
     shown = math.floor(row.accuracy * 100 + 1e-6) / 100
     return f"{shown:.2f} % [{row.low:.2f}, {row.high:.2f}] of {row.n}"
-
-
-def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; columns of numbers are aligned at the right."""
-    marks = ["---:" if numeric else "---" for numeric in _numeric(columns, rows)]
-    lines = [[_markdown(column) for column in columns], marks]
-    lines += [[_markdown(value) for value in row] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def as_latex(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right."""
-    kinds = "".join("r" if numeric else "l" for numeric in _numeric(columns, rows))
-    head, *body = [" & ".join(map(_latex, line)) + r" \\" for line in (columns, *rows)]
-    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", head, r"\midrule", *body]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bool]:
-    """Which columns hold nothing but numbers (and at least one)."""
-    for row in rows:
-        if len(row) != len(columns):
-            raise ValueError(f"a row has {len(row)} cells and the table {len(columns)} columns")
-    values = [[row[i] for row in rows if row[i] is not None] for i in range(len(columns))]
-    return [bool(v) and all(isinstance(x, int | float) for x in v) for v in values]
-
-
-def _text(value: Any) -> str:
-    """One line: nothing for None, at most six digits of a float."""
-    if value is None:
-        return ""
-    return " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())
-
-
-_MARKDOWN = {ord(c): f"\\{c}" for c in r"\`*_[]<>|~$"}
-_LATEX = {
-    **{ord(c): f"\\{c}" for c in "&%$#_{}"},
-    ord("\\"): r"\textbackslash{}",
-    ord("~"): r"\textasciitilde{}",
-    ord("^"): r"\textasciicircum{}",
-    ord("<"): r"\textless{}",
-    ord(">"): r"\textgreater{}",
-    ord("|"): r"\textbar{}",
-    ord("["): "{[}",  # after \\ a bracket would be its argument
-    ord("]"): "{]}",
-    ord("−"): "$-$",
-    ord("–"): "--",
-    ord("±"): r"$\pm$",
-    ord("≠"): r"$\neq$",
-    ord("×"): r"$\times$",
-    ord("∞"): r"$\infty$",
-}
-
-
-def _markdown(value: Any) -> str:
-    return _text(value).translate(_MARKDOWN)
-
-
-def _latex(value: Any) -> str:
-    return _text(value).translate(_LATEX)

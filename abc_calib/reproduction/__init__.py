@@ -1,8 +1,7 @@
 """The papers' tables and figures, our numbers beside their own."""
 
+from abc_calib.reproduction.base import Target
 from abc_calib.reproduction.pipeline import (
-    TARGETS,
-    get_target,
     load_known,
     load_results,
     make_report,
@@ -10,7 +9,7 @@ from abc_calib.reproduction.pipeline import (
     write_report,
 )
 from abc_calib.reproduction.report import Report
-from abc_calib.reproduction.targets import Target
+from abc_calib.reproduction.targets import TARGETS, get_target
 
 __all__ = [
     "TARGETS",

@@ -1,14 +1,29 @@
-"""What each reproduction of the two location-attention papers runs, and what it measures."""
+"""The tables and figures of the two location-attention papers: what they run and measure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import pandas as pd
 
 from abc_calib.reproduction import attenders_paper as paper
-from abc_calib.reproduction.targets import Entry
-from abc_calib.sweeps import Job, Test
+from abc_calib.reproduction.base import Row
+from abc_calib.reproduction.cells import (
+    AGREES,
+    BETTER,
+    DIFFERS,
+    MARKS,
+    MEASURES,
+    Cell,
+    Place,
+)
+from abc_calib.reproduction.comparison import TITLES, Comparison
+from abc_calib.reproduction.report import Table
+from abc_calib.sweeps import Test
+from abc_calib.training.trainer import INTERPOLATED
+from tasks import get_task
 
 SEEDS = 5
 """Of Transformers and of the rows and tasks below, as many as the papers; one of the others."""
@@ -16,13 +31,6 @@ SEEDED_ROWS = frozenset({"one_step", "mono", "bi_relative", "relative"})
 SEEDED_TASKS = frozenset(
     {"copy", "reverse_copy", "lookup", "reverse_lookup", "recopy", "inv_recopy"}
 )
-
-TRANSFORMERS: dict[str, dict[str, Any] | None] = {"vanilla": None, "abc": {}}
-"""Rows that are Transformers, by their calibration."""
-
-COPY_SAMPLES = 2000
-LOOKUP_SAMPLES = 5000
-"""Of a length: as many as the papers have, or the whole published set."""
 
 LABELS = {
     "content": "Content",
@@ -53,10 +61,8 @@ LABELS = {
     "transformer_xl": "TransformerXL",
     "location": "Location",
     "mix": "Mix",
-    "vanilla": "Transformer",
-    "abc": "Transformer + ABC",
 }
-"""The papers' names of attenders, which are the rows of every table here; and Transformers."""
+"""The papers' names of attenders, which are the rows of every table here."""
 
 COMPARED = frozenset(
     {
@@ -66,262 +72,115 @@ COMPARED = frozenset(
 )
 """Rows that the papers set their own against."""
 
-TITLES = {
-    "copy": "Copy",
-    "reverse_copy": "Reverse copy",
-    "lookup": "Lookup",
-    "reverse_lookup": "Reverse lookup",
-    "noisy_lookup_single": "Noisy lookup",
-    "recopy": "ReCopy",
-    "reverse_recopy": "Reverse ReCopy",
-    "inv_recopy": "Inv ReCopy",
-    "inv_reverse_recopy": "Inv reverse ReCopy",
-    "scan": "SCAN (length)",
-    "addition": "Addition",
-    paper.MEAN: "Mean of the tasks",
+TRANSFORMERS = {"vanilla": Row("Transformer"), "abc": Row("Transformer + ABC", calibrate={})}
+ROWS: dict[str, Row] = {
+    **{
+        name: Row(label, {"model": "gru", "attender": name}, own=name not in COMPARED)
+        for name, label in LABELS.items()
+    },
+    **TRANSFORMERS,
 }
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A metric: ours agrees with a paper's number within ``tolerance`` or ``share`` of it.
+@dataclass(frozen=True, kw_only=True)
+class Attenders(Comparison):
+    """A table or figure: attenders as rows, and tasks with their tests."""
 
-    ``axis``: its name in a figure.
-    """
-
-    label: str
-    tolerance: float = 1.0
-    share: float = 0.0
-    lower_is_better: bool = False
-    axis: str = "exact match (%)"
-
-    @property
-    def percent(self) -> bool:
-        return not self.lower_is_better
-
-
-MEASURES = {
-    "accuracy": Measure("Exact match (%)"),
-    "before_end": Measure("Exact match before the end, seqAccBE (%)", axis="seqAccBE (%)"),
-    "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True, axis="edit distance"),
-    "attention_loss": Measure(
-        "Attention loss, attnLoss (squared words)",
-        0.5,
-        0.1,
-        lower_is_better=True,
-        axis="attnLoss (squared words)",
-    ),
-}
-"""By the column of an evaluation."""
-
-
-@dataclass(frozen=True)
-class Attenders:
-    """A table or figure: attenders as rows, tasks with their tests, and what is measured.
-
-    ``averaged``: a measure of which the paper has only the mean over the tasks. ``drawn``:
-    measures with a figure for each task.
-    """
-
-    name: str
-    title: str
     rows: tuple[str, ...]
     tasks: dict[str, tuple[Test, ...]]
-    measures: tuple[str, ...]
-    averaged: str | None = None
-    drawn: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    head: ClassVar = "attender"
+    columns: ClassVar = tuple(field.name for field in fields(Cell))
 
-    def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
-        """Its jobs, all rows of seed 0 first."""
-        found = [
-            Entry(task, row, seed, self._job(task, row, seed, preset))
-            for task in self.tasks
-            for row in self.rows
-            for seed in range(seeds or seeds_of(task, row))
+    def models(self) -> dict[tuple[str, str], Row]:
+        return {(task, row): ROWS[row] for task in self.tasks for row in self.rows}
+
+    def tests(self, task: str, row: str) -> tuple[Test, ...]:
+        return self.tasks[task]
+
+    def seeds_of(self, task: str, row: str) -> int:
+        seeded = row in TRANSFORMERS or (row in SEEDED_ROWS and task in SEEDED_TASKS)
+        return SEEDS if seeded else 1
+
+    def number(self, place: Place) -> float | None:
+        return paper.NUMBERS.get(place)
+
+    def spread(self, task: str, row: str) -> float:
+        return paper.spread(task, row)
+
+    def unit(self, task: str) -> str:
+        return f"length in {get_task(task).unit}"
+
+    def tables(self, found: Sequence[Cell]) -> list[Table]:
+        """A table for every measure and group of tasks with the same lengths."""
+        tables = []
+        for measure in self.measures:
+            mine = [one for one in found if one.measure == measure]
+            groups: dict[tuple[int, ...], list[str]] = {}
+            for task in dict.fromkeys(one.task for one in mine):
+                lengths = dict.fromkeys(one.length for one in mine if one.task == task)
+                groups.setdefault(tuple(lengths), []).append(task)
+            for columns, tasks in groups.items():
+                of = "" if len(groups) == 1 else f": {', '.join(TITLES[task] for task in tasks)}"
+                cells = [one for one in mine if one.task in tasks]
+                tests = self.tasks[tasks[-1]]
+                heads = [str(t.length) if t.set == "random" else t.set for t in tests]
+                tables.append(self.table(cells, columns, f"{MEASURES[measure].label}{of}", heads))
+        return tables
+
+    def remarks(self, found: Sequence[Cell], results: pd.DataFrame) -> list[str]:
+        learned = self.cells(results[results["held_out"] >= 100 * INTERPOLATED])
+        return [
+            self._how_to_read(),
+            *self.verdicts(found),
+            *perfect(found, learned),
+            *schedule(results),
         ]
-        return sorted(found, key=lambda entry: entry.seed)
 
-    def _job(self, task: str, row: str, seed: int, preset: str) -> Job:
-        recurrent = {} if row in TRANSFORMERS else {"model": "gru", "attender": row}
-        return Job(
-            task=task,
-            preset=preset,
-            options={**recurrent, "seed": seed},
-            calibrate=TRANSFORMERS.get(row),
-            tests=self.tasks[task],
+    def _how_to_read(self) -> str:
+        within = "; ".join(
+            f"{MEASURES[name].label}: {MEASURES[name].tolerance:g}"
+            + (f" or {100 * MEASURES[name].share:g} %" if MEASURES[name].share else "")
+            for name in self.measures
+        )
+        return (
+            "Each cell: median / worst over seeds, the paper's number in brackets. "
+            f"{MARKS[AGREES]} {AGREES}: our median is as near as this to the paper's number "
+            f"({within}). {MARKS[BETTER]} {BETTER}: it is better, in a row that the paper "
+            f"proposes. {MARKS[DIFFERS]} {DIFFERS}: it is worse, or better in a row that the "
+            "paper compares with. No mark where the paper has no number. Columns are lengths, "
+            "counted as the task counts them."
         )
 
 
-def seeds_of(task: str, row: str) -> int:
-    """Seeds by default."""
-    seeded = row in TRANSFORMERS or (row in SEEDED_ROWS and task in SEEDED_TASKS)
-    return SEEDS if seeded else 1
+def perfect(found: Sequence[Cell], learned: Sequence[Cell]) -> Iterator[str]:
+    """How the cells fare that the paper has at 100: over all seeds, and over those that learned."""
+    of = {
+        "all seeds": found,
+        f"the seeds that interpolate, at {100 * INTERPOLATED:g} % of the held-out problems of "
+        "their training": learned,
+    }
+    for seeds, cells in of.items():
+        perfect = [one for one in cells if (one.measure, one.paper) == ("accuracy", 100)]
+        ours = [one.median for one in perfect if one.median is not None]
+        if ours:
+            yield (
+                f"Of {len(ours)} cells that the paper has at 100, {ours.count(100)} are at 100 "
+                f"here and {sum(99 <= median < 100 for median in ours)} within a point, over "
+                f"{seeds}."
+            )
 
 
-def _tests(lengths: Sequence[int], n: int) -> tuple[Test, ...]:
-    return tuple(Test(length=length, n=n) for length in lengths)
-
-
-PROBING = {
-    task: _tests(lengths, COPY_SAMPLES if lengths == paper.COPYING else LOOKUP_SAMPLES)
-    for task, lengths in paper.TASKS.items()
-}
-"""The eight tasks of Ray Chowdhury & Caragea."""
-
-
-def _lookups(*tasks: str) -> dict[str, tuple[Test, ...]]:
-    """Tasks of Dubois et al., each at interpolation and long 1 to long 5."""
-    return dict.fromkeys(tasks, _tests(paper.LONGER, LOOKUP_SAMPLES))
-
-
-MAIN = ("content", "relative", "loc", "bi_relative", "one_step", "mono")
-MONO_NOTE = (
-    "MonoAttn is the one that the paper describes, with a gate that learns. In its public code "
-    "the gate is saturated from the start and has no gradient: that attender is RMonoAttn, a row "
-    "of attenders-table7 (`--attender mono_released` trains it under its own name)."
-)
-MIX_NOTE = (
-    "Mix OneStepAttn, Mix MonoAttn and Mix RMonoAttn mix with content attention as the paper "
-    "describes; the public configurations leave the mixture out."
-)
-INTERPOLATION_NOTE = (
-    f"At {paper.INTERPOLATION} words: the held-out inputs of four tables (interpolation); 7 to 11 "
-    "words are the paper's long 1 to long 5. Long 1 is without the 500 sources that Ray Chowdhury "
-    "& Caragea choose models by."
-)
-DUBOIS_NOTE = (
-    "The preset small trains by the schedule of Ray Chowdhury & Caragea, ended early; "
-    "`--preset paper` has that of Dubois et al.: 50 epochs, teacher forcing in one of five "
-    "batches, the model of the smallest loss."
-)
-
-ATTENDER_TARGETS: dict[str, Attenders] = {
-    target.name: target
-    for target in (
-        Attenders(
-            "attenders-table2",
-            "Ray Chowdhury & Caragea (2023), table 2: accuracy on the probing tasks",
-            MAIN,
-            PROBING,
-            ("accuracy",),
-            drawn=("accuracy",),
-            notes=(MONO_NOTE,),
-        ),
-        Attenders(
-            "attenders-table3",
-            "Ray Chowdhury & Caragea (2023), table 3: accuracy on SCAN's length split",
-            tuple(paper.SCAN),
-            {"scan": (Test(set="test", length=paper.SCAN_LENGTH, n=3920),)},
-            ("accuracy", "before_end", "edit_distance"),
-            notes=(
-                "The paper's numbers are means of five runs, with standard deviations: "
-                + ", ".join(f"{LABELS[row]} {std:g}" for row, (_, std) in paper.SCAN.items())
-                + ". Within one of them our median agrees.",
-                "The CFQ column is left out: its data are read from a local copy, and its models "
-                "are larger (`abc train cfq --data FOLDER --model gru --layers 2 --embedding 128 "
-                "--width 256 --value 512 --dropout 0.4 --batch 128` trains one).",
-                MIX_NOTE,
-            ),
-        ),
-        Attenders(
-            "attenders-table4",
-            "Ray Chowdhury & Caragea (2023), table 4: ablations of OneStepAttn",
-            ("one_step", "no_step2", "no_step3", "no_sigmoid"),
-            PROBING,
-            ("accuracy",),
-            drawn=("accuracy",),
-        ),
-        Attenders(
-            "attenders-table7",
-            "Ray Chowdhury & Caragea (2023), table 7: further attenders",
-            (
-                *("bi_rope", "mix_loc", "loc_s", "mix_loc_s", "mix_loc_s_pr", "mix_one_step"),
-                *("mix_one_step_pr", "mix_mono", "mix_mono_pr", "r_mono", "mix_r_mono"),
-                "mix_r_mono_pr",
-            ),
-            PROBING,
-            ("accuracy",),
-            notes=(MIX_NOTE,),
-        ),
-        Attenders(
-            "attenders-table9",
-            "Ray Chowdhury & Caragea (2023), table 9: edit distance on the probing tasks",
-            MAIN,
-            PROBING,
-            ("edit_distance",),
-            drawn=("edit_distance",),
-            notes=(
-                MONO_NOTE,
-                "The paper's edit distance of LocAttn on lookup at 7 words, 1.2, does not go with "
-                "its accuracy of 100 % there.",
-            ),
-        ),
-        Attenders(
-            "attenders-abc",
-            "A calibrated Transformer beside recurrent attenders",
-            (*TRANSFORMERS, "content", "relative", "bi_relative", "one_step", "mono"),
-            {
-                "copy": _tests((10, 15, 30, 100, 200), COPY_SAMPLES),
-                "reverse_copy": _tests((10, 15, 30, 100, 200), COPY_SAMPLES),
-                "lookup": _tests((6, 7, 9, 11, 100, 200), COPY_SAMPLES),
-                "addition": _tests((6, 10, 15, 50, 100, 200), COPY_SAMPLES),
-            },
-            ("accuracy",),
-            drawn=("accuracy",),
-            notes=(
-                "All models of a task train on the same problems: up to 10 digits of the copy "
-                "family, 6 words of a lookup, 6 digits of an addition; the Transformers on the "
-                "preset small of the arithmetic tasks (at most 3,000 steps, batches of 128, and "
-                "2,000 steps of retraining). Recurrent models on addition are chosen by held-out "
-                "problems of the training lengths; on the other tasks, as in their paper, by "
-                "longer ones, which the Transformers never see.",
-            ),
-        ),
-        Attenders(
-            "location-table3",
-            "Dubois et al. (2020), table 3: attention loss on the three lookup tasks",
-            tuple(paper.ATTENTION_LOSS),
-            _lookups("lookup", "reverse_lookup", "noisy_lookup_single"),
-            ("attention_loss", "before_end", "accuracy"),
-            averaged="attention_loss",
-            drawn=("attention_loss", "before_end"),
-            notes=(
-                "The paper prints the mean of the tasks alone; the others are ours.",
-                INTERPOLATION_NOTE,
-                DUBOIS_NOTE,
-            ),
-        ),
-        Attenders(
-            "location-figure6",
-            "Dubois et al. (2020), figures 6 and 7: exact match on long lookup tables",
-            ("location", "transformer"),
-            _lookups("lookup"),
-            ("accuracy", "before_end"),
-            drawn=("accuracy", "before_end"),
-            notes=(
-                "The paper's figures print no numbers. Its text: both interpolate perfectly, the "
-                "Transformer attender falls to 0 with three more tokens; what the location "
-                "attender writes before its end is always right (figure 7).",
-                INTERPOLATION_NOTE,
-                DUBOIS_NOTE,
-            ),
-        ),
-        Attenders(
-            "location-figure8",
-            "Dubois et al. (2020), figure 8: exact match before the end, reversed and noisy",
-            ("mix", "transformer"),
-            _lookups("reverse_lookup", "noisy_lookup_single"),
-            ("before_end", "accuracy"),
-            drawn=("before_end",),
-            notes=(
-                "The paper's figure prints no numbers. Its text: the mix attender has at most 40 % "
-                "exact match at long 1 and 5 % at long 2; before the end it goes far in the noisy "
-                "task and a little in the reversed one. The figure does not name its best "
-                "baseline; section 7.1 names Transformer attention.",
-                INTERPOLATION_NOTE,
-                DUBOIS_NOTE,
-            ),
-        ),
-    )
-}
+def schedule(results: pd.DataFrame) -> list[str]:
+    """How long the models were trained, from the results themselves."""
+    columns = ["key", "task", "preset", "batch", "steps", "steps_taken", "train_seconds", "n"]
+    runs = results.reindex(columns=columns).dropna().drop_duplicates("key")
+    if runs.empty:
+        return []
+    taken = f"{int(runs['steps_taken'].min()):,} to {int(runs['steps_taken'].max()):,}"
+    return [
+        f"Schedule: preset {' and '.join(sorted(set(runs['preset'])))}, batches of "
+        f"{' and '.join(str(int(b)) for b in sorted(set(runs['batch'])))}, at most "
+        f"{int(runs['steps'].max()):,} steps, {taken} taken; {len(runs)} models trained in "
+        f"{runs['train_seconds'].sum() / 3600:.1f} hours. {int(runs['n'].min()):,} test samples a "
+        "length or more."
+    ]

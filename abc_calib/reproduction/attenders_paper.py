@@ -11,6 +11,8 @@ Attenders and tasks have the names of the command line.
 
 from __future__ import annotations
 
+from abc_calib.reproduction.cells import MEAN, Place
+
 COPYING = (15, 30, 100)
 LOOKUP = (7, 9, 11)
 """Lengths of the columns of RC's tables: digits of the copy family, words of a lookup."""
@@ -31,9 +33,6 @@ TASKS: dict[str, tuple[int, ...]] = {
     "inv_reverse_recopy": COPYING,
 }
 """RC's tasks in the order of its columns, each with its three lengths."""
-
-MEAN = "mean"
-"""Stands for a task in DU's table 3, whose cells are means over three tasks."""
 
 # fmt: off
 ACCURACY = {
@@ -142,9 +141,6 @@ ATTENTION_LOSS = {
 }
 """DU, table 3: by attender, at the lengths ``LONGER``."""
 # fmt: on
-
-Place = tuple[str, str, str, int]
-"""Measure, task, attender and length."""
 
 
 def _numbers() -> dict[Place, float]:

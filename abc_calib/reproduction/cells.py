@@ -1,145 +1,143 @@
-"""From the results of every seed to the cells of a table, and how they compare with the paper."""
+"""One number of a table: the paper's and ours over seeds, and how they compare."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 
-from abc_calib.reproduction import paper
-from abc_calib.reproduction.targets import ROWS, Target
-from tasks import get_task
-
-TOLERANCE = 1.0
-"""Points of accuracy within which our median and the paper's number agree."""
 SUCCEEDS = 99.0
-"""Percent from which on a model interpolates or extrapolates (table 2)."""
+"""Percent from which on a model interpolates or extrapolates."""
 
 AGREES, BETTER, DIFFERS = "agreement", "improvement", "disagreement"
 MARKS = {AGREES: "=", BETTER: "+", DIFFERS: "≠"}
 
+MEAN = "mean"
+"""Stands for a task where a paper has the mean over several."""
+
+Place = tuple[str, str, str, int]
+"""Measure, task, row and length of a cell."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric: ours agrees with a paper's number within ``tolerance`` or ``share`` of it.
+
+    ``axis``: its name in a figure.
+    """
+
+    label: str
+    tolerance: float = 1.0
+    share: float = 0.0
+    lower_is_better: bool = False
+    axis: str = "exact match (%)"
+
+    @property
+    def percent(self) -> bool:
+        return not self.lower_is_better
+
+    def shown(self, value: float | None) -> str:
+        """A value as text."""
+        return shown(value) if self.percent else rounded(value)
+
+
+MEASURES = {
+    "accuracy": Measure("Exact match (%)"),
+    "before_end": Measure("Exact match before the end, seqAccBE (%)", axis="seqAccBE (%)"),
+    "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True, axis="edit distance"),
+    "attention_loss": Measure(
+        "Attention loss, attnLoss (squared words)",
+        0.5,
+        0.1,
+        lower_is_better=True,
+        axis="attnLoss (squared words)",
+    ),
+}
+"""By the column of an evaluation."""
+ACCURACY = MEASURES["accuracy"]
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: the paper's, and ours over seeds, of ``n`` samples each.
+    """One number of a table: the paper's, and ours over seeds, of ``n`` samples each."""
 
-    ``verdict``: agreement within ``TOLERANCE`` points of our median; improvement where we are
-    above it in a row that the paper proposes (its baselines failing less is a different
-    finding, not an improvement); else disagreement. Empty where one of both is missing.
-    """
-
+    measure: str
     task: str
     row: str
     length: int
-    paper: float | None
-    median: float | None
-    min: float | None
-    max: float | None
-    seeds: int
-    n: int
+    paper: float | None = None
+    median: float | None = None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    seeds: int = 0
+    n: int = 0
     verdict: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def text(self) -> str:
+        """``100 / 99.8 (99.9) =``: median / worst seed (the paper) verdict."""
+        measure = MEASURES[self.measure]
+        theirs = "" if self.paper is None else f" ({measure.shown(self.paper)})"
+        if self.median is None:
+            return f"–{theirs}"
+        worst = self.max if measure.lower_is_better else self.min
+        mark = f" {MARKS[self.verdict]}" if self.verdict else ""
+        return f"{measure.shown(self.median)} / {measure.shown(worst)}{theirs}{mark}"
 
 
-def cells(target: Target, results: pd.DataFrame) -> list[Cell]:
-    """Every cell of a table, also those without a result."""
-    return [
-        cell(results, task, row, length)
-        for task, rows in target.rows.items()
-        for row in rows
-        for length in target.lengths_of(task)
-    ]
-
-
-def cell(results: pd.DataFrame, task: str, row: str, length: int) -> Cell:
-    """One cell from the results of every seed."""
-    stage = "vanilla" if ROWS[row].calibrate is None else "calibrated"
-    here = {"task": task, "row": row, "length": length, "stage": stage}
-    mine = results[(results[list(here)] == pd.Series(here)).all(axis=1)]
-    theirs = paper.number(task, row, length)
-    if mine.empty:
-        return Cell(task, row, length, theirs, None, None, None, 0, 0)
-    found = mine["accuracy"]
-    median = round(float(found.median()), 4)
+def make_cell(
+    place: Place,
+    found: pd.DataFrame | None,
+    theirs: float | None = None,
+    own: bool = True,
+    spread: float = 0.0,
+) -> Cell:
+    """The cell of a place from the results of its seeds, if there are any."""
+    if found is None or found.empty:
+        return Cell(*place, paper=theirs)
+    values = found[place[0]].astype(float)
+    median = round(float(values.median()), 4)
     return Cell(
-        task=task,
-        row=row,
-        length=length,
+        *place,
         paper=theirs,
         median=median,
-        min=float(found.min()),
-        max=float(found.max()),
-        seeds=int(mine["seed"].nunique()),
-        n=int(mine["n"].min()),
-        verdict=verdict(theirs, median, ROWS[row].own),
+        mean=round(float(values.mean()), 4),
+        min=round(float(values.min()), 4),
+        max=round(float(values.max()), 4),
+        seeds=int(found["seed"].nunique()),
+        n=int(found["n"].min()),
+        verdict=verdict(theirs, median, own, MEASURES[place[0]], spread),
     )
 
 
-def verdict(theirs: float | None, ours: float | None, own: bool) -> str:
-    """How our median compares with the paper's number; ``own``: in a row that it proposes."""
+def verdict(
+    theirs: float | None,
+    ours: float | None,
+    own: bool,
+    measure: Measure = ACCURACY,
+    spread: float = 0.0,
+) -> str:
+    """How our median compares with the paper's number, of standard deviation ``spread``.
+
+    Agreement within the tolerance of ``measure``; improvement where ours is better in a row that
+    the paper proposes, ``own`` (its baselines failing less is a different finding, not an
+    improvement); else disagreement. Empty where one of both is missing.
+    """
     if theirs is None or ours is None:
         return ""
-    if abs(ours - theirs) <= TOLERANCE:
+    if abs(ours - theirs) <= max(measure.tolerance, measure.share * theirs, spread):
         return AGREES
-    return BETTER if own and ours > theirs else DIFFERS
+    better = (ours < theirs) == measure.lower_is_better
+    return BETTER if better and own else DIFFERS
 
 
-@dataclass(frozen=True)
-class Ability:
-    """A cell of table 2: does the vanilla model interpolate, or extrapolate, in every seed?"""
-
-    cell: Cell
-    column: str
-    paper_answer: str
-    answer: str
-    verdict: str
-
-    def as_dict(self) -> dict[str, Any]:
-        mine = {k: v for k, v in asdict(self).items() if k != "cell"}
-        return {**self.cell.as_dict(), **mine}
-
-
-def abilities(target: Target, results: pd.DataFrame) -> list[Ability]:
-    """Table 2: accuracy at the longest training length, and at the longest of all."""
-    found = []
-    for task, (row,) in target.rows.items():
-        lengths = {
-            "interpolation": get_task(task).train_length,
-            "extrapolation": max(target.lengths),
-        }
-        for (column, length), theirs in zip(lengths.items(), paper.TABLE2[task], strict=True):
-            one = cell(results, task, row, length)
-            ours = None if one.min is None else one.min >= SUCCEEDS
-            said = "" if ours is None else AGREES if ours == theirs else BETTER if ours else DIFFERS
-            found.append(Ability(one, column, yes(theirs), yes(ours), said))
-    return found
-
-
-def yes(answer: bool | None) -> str:
-    """The answer as a word."""
-    return "" if answer is None else "yes" if answer else "no"
-
-
-def shown(accuracy: float | None) -> str:
+def shown(percentage: float | None) -> str:
     """A percentage, never rounded up to 100."""
-    if accuracy is None:
-        return "–"
-    return f"{math.floor(accuracy * 100 + 1e-6) / 100:g}"
+    return "–" if percentage is None else f"{math.floor(percentage * 100 + 1e-6) / 100:g}"
 
 
-def missing(found: Sequence[Cell], seeds: dict[tuple[str, str], int]) -> list[str]:
-    """The rows that lack seeds or lengths, one line each."""
-    fewest: dict[tuple[str, str], int] = {}
-    for one in found:
-        name = (one.task, one.row)
-        fewest[name] = min(fewest.get(name, one.seeds), one.seeds)
-    return [
-        f"{task} {row}: {have} of {seeds[task, row]} seeds"
-        for (task, row), have in fewest.items()
-        if have < seeds[task, row]
-    ]
+def rounded(value: float | None) -> str:
+    """A distance or loss, or any number in a sentence."""
+    return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")

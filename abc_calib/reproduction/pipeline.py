@@ -6,7 +6,6 @@ OUT/table1.md, .tex, .csv   the table; in the CSV a row a cell
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -18,11 +17,8 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_text
 from abc_calib.reporting import save_figure
 from abc_calib.reporting.style import make_folder
-from abc_calib.reproduction.attenders import ATTENDER_TARGETS, Attenders
-from abc_calib.reproduction.attenders_report import attenders_report
-from abc_calib.reproduction.report import Report, report
-from abc_calib.reproduction.reviewers import Reviewers, reviewers_report
-from abc_calib.reproduction.targets import PAPER_TARGETS, Entry, Target
+from abc_calib.reproduction.base import Entry, Target
+from abc_calib.reproduction.report import Report
 from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
@@ -32,17 +28,9 @@ NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out",
 NAMING = ["key", "set", "length", "n", "interpolated"]
 """Columns by which results of before are found."""
 
-AnyTarget = Target | Reviewers | Attenders
-
-TARGETS: dict[str, AnyTarget] = {
-    **PAPER_TARGETS,
-    "reviewers": Reviewers(),
-    **ATTENDER_TARGETS,
-}
-
 
 def reproduce(
-    target: AnyTarget,
+    target: Target,
     *,
     preset: str = "small",
     seeds: int | None = None,
@@ -142,23 +130,10 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
             save_figure(figure, folder / f"{name}.{suffix}")
 
 
-def make_report(target: AnyTarget, results: pd.DataFrame, seeds: int | None = None) -> Report:
+def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:
     """The report of the results of every seed, or of the first ``seeds`` of them."""
     kept = results if seeds is None else results[results["seed"] < seeds]
-    if isinstance(target, Reviewers):
-        return reviewers_report(target, kept, seeds)
-    if isinstance(target, Attenders):
-        return attenders_report(target, kept, seeds)
-    return report(target, kept, seeds)
-
-
-def get_target(name: str) -> AnyTarget:
-    """The target of that name; ``UsageError`` names the known ones."""
-    if name not in TARGETS:
-        near = difflib.get_close_matches(name, TARGETS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UsageError(f"unknown target {name!r}{hint}: choose one of {', '.join(TARGETS)}")
-    return TARGETS[name]
+    return target.report(kept, seeds)
 
 
 def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from abc_calib.reproduction.cells import SUCCEEDS, shown
+from abc_calib.reproduction.base import Row, Target
+from abc_calib.reproduction.cells import SUCCEEDS, Cell, make_cell, shown
+from abc_calib.reproduction.duan_shi import ABC_SAMPLES_AT_50, ABC_SEEDS, SAMPLES, SEEDS
 from abc_calib.reproduction.report import Report, Table
-from abc_calib.reproduction.targets import ABC_SAMPLES_AT_50, ABC_SEEDS, SAMPLES, SEEDS, Entry
-from abc_calib.sweeps import Job, Test
+from abc_calib.sweeps import Test
 
 LENGTHS = (6, 10, 15, 20, 50)
 LONGER = {"steps": 10_000}
@@ -44,19 +45,14 @@ class Variant:
     def name(self) -> str:
         return f"{self.question}: {self.change}"
 
+    @property
+    def made(self) -> Row:
+        return Row(self.change, self.options, self.calibrate)
+
     def samples(self, length: int) -> int:
         """Problems of a length: more of the longest for a calibrated model."""
         most = self.calibrate is not None and length == max(LENGTHS)
         return ABC_SAMPLES_AT_50 if most else SAMPLES
-
-    def job(self, seed: int, preset: str) -> Job:
-        return Job(
-            task=self.task,
-            preset=preset,
-            options={**self.options, "seed": seed},
-            calibrate=self.calibrate,
-            tests=tuple(Test(length=length, n=self.samples(length)) for length in LENGTHS),
-        )
 
 
 def _calibrations(question: str, **values: Any) -> list[Variant]:
@@ -81,7 +77,7 @@ VARIANTS: tuple[Variant, ...] = (
         for name in ("randomized", "learned")
     ),
     *_calibrations("threshold", threshold={str(value): value for value in (0.1, 0.2, 0.4)}),
-    *_calibrations("closed cells", closed={"−2": -2.0, "−5": -5.0, "−10": -10.0}),
+    *_calibrations("closed cells", off_line_bias={"−2": -2.0, "−5": -5.0, "−10": -10.0}),
     *_calibrations("lines of one layer in all", layer={"first": "first", "last": "last"}),
     *_calibrations("sites", sites={"cross only": ["cross"], "self only": ["self"]}),
     Variant("operands", "three, 10,000 steps", "addition3", LONGER, slow=True),
@@ -92,27 +88,21 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Reviewers:
-    """The questions as a target."""
-
-    name: str = "reviewers"
-    title: str = "What the reviewers asked"
-    variants: tuple[Variant, ...] = VARIANTS
-
-    def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
-        """Their jobs, all of seed 0 first."""
-        found = [
-            Entry(variant.task, variant.name, seed, variant.job(seed, preset))
-            for variant in self.variants
-            for seed in range(seeds or variant.seeds)
-        ]
-        return sorted(found, key=lambda entry: entry.seed)
+HOW_TO_READ = (
+    "Exact match in percent, median / minimum over seeds, at "
+    f"{', '.join(map(str, LENGTHS))} digits, {SAMPLES:,} samples a length and seed "
+    f"({ABC_SAMPLES_AT_50:,} at {max(LENGTHS)} for calibrated models); "
+    "`held out`: of the first training, "
+    "on held-out numbers of its longest length. A model goes to a length if it has "
+    f"{SUCCEEDS:g} % or more there in every seed. One change at a time from the default: "
+    "addition, no encoder layer, three decoder layers, sinusoidal positions, calibrated "
+    "with the default options. All answers are made from the numbers."
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A variant's results over seeds: medians by length, and how its first training ended.
+    """A variant's results over seeds: a cell for each length, and how its first training ended.
 
     ``measured``: seeds with a model to measure; ``failed``: those without, the reason of the first
     in ``error``.
@@ -121,9 +111,7 @@ class Measured:
     variant: Variant
     held_out: float | None
     measured: int
-    n: dict[int, int]
-    median: dict[int, float]
-    min: dict[int, float]
+    cells: dict[int, Cell]
     failed: int
     error: str
 
@@ -133,10 +121,15 @@ class Measured:
         return self.measured + self.failed
 
     @property
+    def least(self) -> float | None:
+        """Of the worst seed at the worst length; None where a length is missing."""
+        found = [cell.min for cell in self.cells.values() if cell.min is not None]
+        return min(found) if len(found) == len(LENGTHS) else None
+
+    @property
     def exact(self) -> bool:
         """Is it right at every length, in every seed?"""
-        measured = set(self.min) == set(LENGTHS) and not self.failed
-        return measured and min(self.min.values()) >= SUCCEEDS
+        return self.least is not None and not self.failed and self.least >= SUCCEEDS
 
     @property
     def answer(self) -> str:
@@ -152,53 +145,85 @@ class Measured:
     @property
     def _measured(self) -> str:
         """The answer of the seeds that were measured."""
-        longest = max(LENGTHS)
-        if set(self.min) != set(LENGTHS) or self.held_out is None:
+        longest, least = max(LENGTHS), self.least
+        if least is None or self.held_out is None:
             return NOT_MEASURED
-        if min(self.min.values()) >= SUCCEEDS:
-            least = min(self.min.values())
+        if least >= SUCCEEDS:
             held = "100 %" if least == 100 else f"{shown(least)} % or more"
             return f"goes to {longest} digits: {held} at every length"
         if self.variant.calibrate is None and self.held_out < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out)"
-        first = next(x for x in LENGTHS if self.min[x] < SUCCEEDS)
-        typical = self.median[first] < SUCCEEDS
-        values, who = (self.median, "") if typical else (self.min, " in the worst seed")
-        text = f"fails from {first} digits on{who}: {shown(values[first])} %"
-        return text if first == longest else f"{text}, {shown(values[longest])} % at {longest}"
+        first = next(x for x, cell in self.cells.items() if (cell.min or 0) < SUCCEEDS)
+        typical = (self.cells[first].median or 0) < SUCCEEDS
+        who = "" if typical else " in the worst seed"
+        at = {x: shown(one.median if typical else one.min) for x, one in self.cells.items()}
+        text = f"fails from {first} digits on{who}: {at[first]} %"
+        return text if first == longest else f"{text}, {at[longest]} % at {longest}"
 
 
 def measure(variant: Variant, results: pd.DataFrame) -> Measured:
     """What ``results``, of this and other variants, say about one."""
     mine = results[results["row"] == variant.name]
-    stage = "vanilla" if variant.calibrate is None else "calibrated"
-    tested = mine[(mine["stage"] == stage) & mine["length"].notna()]
+    tested = mine[(mine["stage"] == variant.made.stage) & mine["length"].notna()]
     errors = mine.dropna(subset="error").drop_duplicates("seed").set_index("seed")["error"]
     first = mine[mine["stage"] == "vanilla"].drop_duplicates("seed").dropna(subset="held_out")
     held_out = first["held_out"]
     failed = set(errors.index)
     if variant.calibrate is not None:  # also where that was found out in another run
         failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
-    by_length = {
-        length: found
-        for length in LENGTHS
-        if len(found := tested[tested["length"] == length]["accuracy"])
-    }
     return Measured(
         variant=variant,
         held_out=float(held_out.median()) if len(held_out) else None,
         measured=int(tested["seed"].nunique()),
-        n={x: int(tested[tested["length"] == x]["n"].min()) for x in by_length},
-        median={length: float(accuracies.median()) for length, accuracies in by_length.items()},
-        min={length: float(accuracies.min()) for length, accuracies in by_length.items()},
+        cells={
+            length: make_cell(
+                ("accuracy", variant.task, variant.name, length),
+                tested[tested["length"] == length],
+            )
+            for length in LENGTHS
+        },
         failed=len(failed),
         error=str(errors.iloc[0]) if len(errors) else "",
     )
 
 
-def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None = None) -> Report:
-    """The table of questions, and a line for each question."""
-    found = [measure(variant, results) for variant in target.variants]
+@dataclass(frozen=True)
+class Reviewers(Target):
+    """The questions as a target."""
+
+    variants: tuple[Variant, ...] = VARIANTS
+
+    def models(self) -> dict[tuple[str, str], Row]:
+        return {(one.task, one.name): one.made for one in self.variants}
+
+    def tests(self, task: str, row: str) -> tuple[Test, ...]:
+        samples = self._variant(row).samples
+        return tuple(Test(length=length, n=samples(length)) for length in LENGTHS)
+
+    def seeds_of(self, task: str, row: str) -> int:
+        return self._variant(row).seeds
+
+    def _variant(self, row: str) -> Variant:
+        return next(one for one in self.variants if one.name == row)
+
+    def report(self, results: pd.DataFrame, seeds: int | None = None) -> Report:
+        """The table of questions, and a line for each question."""
+        found = [measure(variant, results) for variant in self.variants]
+        return Report(
+            name=self.name,
+            title=self.title,
+            tables=[_table(found)],
+            records=_records(found),
+            notes=[HOW_TO_READ, *_summary(found)],
+            incomplete=[
+                f"{one.variant.name}: {one.seeds} of {wanted} seeds"
+                for one in found
+                if one.seeds < (wanted := seeds or one.variant.seeds)
+            ],
+        )
+
+
+def _table(found: Sequence[Measured]) -> Table:
     columns = ["question", "changed to", "task", "model", "seeds", "held out"]
     rows = [
         [
@@ -208,36 +233,12 @@ def reviewers_report(target: Reviewers, results: pd.DataFrame, seeds: int | None
             "vanilla" if one.variant.calibrate is None else "ABC",
             one.seeds,
             shown(one.held_out),
-            *(
-                f"{shown(one.median.get(length))} / {shown(one.min.get(length))}"
-                for length in LENGTHS
-            ),
+            *(f"{shown(cell.median)} / {shown(cell.min)}" for cell in one.cells.values()),
             one.answer,
         ]
         for one in found
     ]
-    return Report(
-        name=target.name,
-        title=target.title,
-        tables=[Table([*columns, *map(str, LENGTHS), "answer"], rows)],
-        records=_records(found),
-        notes=[
-            "Exact match in percent, median / minimum over seeds, at "
-            f"{', '.join(map(str, LENGTHS))} digits, {SAMPLES:,} samples a length and seed "
-            f"({ABC_SAMPLES_AT_50:,} at {max(LENGTHS)} for calibrated models); "
-            "`held out`: of the first training, "
-            "on held-out numbers of its longest length. A model goes to a length if it has "
-            f"{SUCCEEDS:g} % or more there in every seed. One change at a time from the default: "
-            "addition, no encoder layer, three decoder layers, sinusoidal positions, calibrated "
-            "with the default options. All answers are made from the numbers.",
-            *_summary(found),
-        ],
-        incomplete=[
-            f"{one.variant.name}: {one.seeds} of {wanted} seeds"
-            for one in found
-            if one.seeds < (wanted := seeds or one.variant.seeds)
-        ],
-    )
+    return Table([*columns, *map(str, LENGTHS), "answer"], rows)
 
 
 def _records(found: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -249,16 +250,16 @@ def _records(found: Sequence[Measured]) -> list[dict[str, Any]]:
             "task": one.variant.task,
             "row": "vanilla" if one.variant.calibrate is None else "abc",
             "length": length,
-            "median": one.median.get(length),
-            "min": one.min.get(length),
+            "median": cell.median,
+            "min": cell.min,
             "seeds": one.seeds,
             "failed": one.failed,
-            "n": one.n.get(length, 0),
+            "n": cell.n,
             "held_out": one.held_out,
             "answer": one.answer,
         }
         for one in found
-        for length in LENGTHS
+        for length, cell in one.cells.items()
     ]
 
 

@@ -1,0 +1,64 @@
+"""Tables as text: in Markdown and in LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class Markup(str):
+    """A cell that is in the language of the table already."""
+
+
+def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:
+    """A Markdown table; ``align`` as ``lrr``, by default columns of numbers at the right."""
+    marks = ["---:" if side == "r" else "---" for side in _sides(columns, rows, align)]
+    head, *body = [[_text(value, _MARKDOWN) for value in line] for line in (columns, *rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, marks, *body))
+
+
+def as_latex(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right."""
+    sides = _sides(columns, rows)
+    cells = [[_text(value, _LATEX) for value in line] for line in (columns, *rows)]
+    head, *body = [" & ".join(line) + r" \\" for line in cells]
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _sides(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:
+    """``align``, or the side of each column: right if it holds numbers alone, and at least one."""
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(f"a row has {len(row)} cells and the table {len(columns)} columns")
+    values = [[row[i] for row in rows if row[i] is not None] for i in range(len(columns))]
+    numeric = [bool(v) and all(isinstance(x, int | float) for x in v) for v in values]
+    return align or "".join("r" if each else "l" for each in numeric)
+
+
+_MARKDOWN = {ord(c): f"\\{c}" for c in r"\`*_[]<>|~$"}
+_LATEX = {
+    **{ord(c): f"\\{c}" for c in "&%$#_{}"},
+    ord("\\"): r"\textbackslash{}",
+    ord("~"): r"\textasciitilde{}",
+    ord("^"): r"\textasciicircum{}",
+    ord("<"): r"\textless{}",
+    ord(">"): r"\textgreater{}",
+    ord("|"): r"\textbar{}",
+    ord("["): "{[}",  # after \\ a bracket would be its argument
+    ord("]"): "{]}",
+    ord("−"): "$-$",
+    ord("–"): "--",
+    ord("±"): r"$\pm$",
+    ord("≠"): r"$\neq$",
+    ord("×"): r"$\times$",
+    ord("∞"): r"$\infty$",
+}
+
+
+def _text(value: Any, escapes: dict[int, str]) -> str:
+    """One line: nothing for None, at most six digits of a float."""
+    if value is None:
+        return ""
+    text = " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())
+    return text if isinstance(value, Markup) else text.translate(escapes)
