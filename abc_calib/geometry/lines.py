@@ -199,7 +199,7 @@ def check_line(line: Line, site: Site) -> None:
             f"offset {line.offset} of a {what}: give 0, since it is the delimiter of its segment"
         )
     value = line.value
-    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         raise UsageError(f"value {value!r} of a {what}: give a number within {LARGEST:g}")
 
 

@@ -5,14 +5,12 @@ from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.export import draw_heatmaps
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
 from abc_calib.reporting.style import save_figure
-from abc_calib.reporting.tables import accuracy_table, as_latex, as_markdown
+from abc_calib.reporting.tables import accuracy_table
 
 __all__ = [
     "Layout",
     "accuracy_curve",
     "accuracy_table",
-    "as_latex",
-    "as_markdown",
     "bias_report",
     "draw_heatmaps",
     "head_heatmaps",

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from rich.table import Table
 from rich.text import Text
 
-from abc_calib.text import as_latex as as_latex
-from abc_calib.text import as_markdown as as_markdown
 
 
 class Measured(Protocol):

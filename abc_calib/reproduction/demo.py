@@ -15,9 +15,10 @@ from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Row
 from abc_calib.files import write_text
-from abc_calib.reporting import accuracy_curve, as_markdown, draw_heatmaps, save_figure
+from abc_calib.reporting import accuracy_curve, draw_heatmaps, save_figure
 from abc_calib.reporting.style import make_folder
 from abc_calib.runs import Run
+from abc_calib.text import as_markdown
 
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
 SETS = ("random", "carry")
