@@ -8,14 +8,14 @@ import torch
 from conftest import VANILLA
 
 from abc_calib import stages
-from abc_calib.calibration.capture import Captured
-from abc_calib.calibration.choice import sinks
 from abc_calib.calibration.fits import nnls
-from abc_calib.calibration.fits.segment_mean import segment_mean_lines
+from abc_calib.calibration.fits.base import sinks
+from abc_calib.calibration.fits.mean import segment_mean_lines
 from abc_calib.calibration.pipeline import calibrate
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.nn.base import Attention
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.runs import Run
 
@@ -32,11 +32,12 @@ def find(vanilla):
 
     def made(**options):
         quick = {"samples": 300, "threshold": 0.3 if options.get("fit") != "mean" else 1.5}
-        return calibrate(model, vanilla.source, CalibrationOptions(**{**quick, **options}))
+        return calibrate(model, vanilla.data, CalibrationOptions(**{**quick, **options}))
 
     return made
 
 
+IDS = {"pad_token_id": 14, "bos_token_id": 12, "eos_token_id": 13}
 FITS = pytest.mark.parametrize("fit", ["nnls", "mean"])
 
 
@@ -46,7 +47,7 @@ def lines_of(bias: LineBias) -> list[Line]:
 
 def test_each_fit_has_its_own_defaults(find):
     for fit, own in (
-        ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "closed"}),
+        ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "sink"}),
         ("mean", {"layer": "last", "anchors": "corner", "values": "soft", "empty": "transparent"}),
     ):
         assert find(fit=fit).bias == find(fit=fit, **own).bias
@@ -86,11 +87,11 @@ def test_lines_of_either_anchor_name_the_same_keys_at_one_length(find, vanilla):
 
 
 def test_a_penalty_takes_the_place_of_minus_infinity(find):
-    hard, soft = find().bias, find(closed=-5.0).bias
-    assert soft.closed == -5 and soft.sites == hard.sites and hard.closed is None
+    hard, soft = find().bias, find(off_line_bias=-5.0).bias
+    assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
     heads = soft.heads("cross", 0)
     frame = Frame("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
-    layer = LayerBias(heads, "cross", soft.closed)
+    layer = LayerBias(heads, "cross", soft.off_line_bias)
     assert not layer.restricted and not layer.single and not layer.may_mask_rows
     plain = LayerBias(heads, "cross").dense(frame)
     matrix = layer.dense(frame)
@@ -98,27 +99,24 @@ def test_a_penalty_takes_the_place_of_minus_infinity(find):
 
 
 def test_a_penalty_is_saved_and_loaded_with_the_lines(find, tmp_path, make_model):
-    bias = find(closed=-5.0).bias
+    bias = find(off_line_bias=-5.0).bias
     bias.save(tmp_path / "bias.safetensors")
     assert LineBias.load(tmp_path / "bias.safetensors") == bias
     model = make_model(decoder_layers=1, scheme="none")
     line = ((Line("diag", 0, 0),),) * 2
     model.set_lines(LineBias({"self": (line,)}, -2.5))
-    model.save_pretrained(tmp_path)
-    assert type(model).from_pretrained(tmp_path).line_bias == model.lines
+    assert type(model).from_hub_config({**IDS, **model.hub_config()}).lines == model.lines
 
 
 @torch.no_grad()
 def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
     model = make_model(decoder_layers=1, scheme="none")
-    source, outputs = torch.tensor([[12, 1, 2, 3, 13]]), torch.tensor([[12, 4]])
+    source, outputs = torch.tensor([[12, 1, 2, 3, 13]]), torch.tensor([[4, 13]])
     line = ((Line("vert", 1, 0),),) * 2
     seen = []
     for closed in (None, -50.0, -3.0):
         model.set_lines(LineBias({"cross": (line,)}, closed))
-        seen.append(
-            model(source, decoder_input_ids=outputs, output_attentions=True).cross_attentions[0]
-        )
+        seen.append(model.attention(source, outputs).weights["cross"][0])
     assert torch.equal(seen[0][..., :-1], torch.zeros_like(seen[0][..., :-1]))
     torch.testing.assert_close(seen[1], seen[0])
     assert (seen[2][..., :-1] > 1e-3).all()
@@ -126,7 +124,7 @@ def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
 
 @pytest.mark.parametrize("closed", [0.0, 3.0, -np.inf, np.nan])
 def test_a_penalty_that_closes_nothing_is_refused(closed):
-    with pytest.raises(UsageError, match=r"closed = .*: give a finite number below 0, or none"):
+    with pytest.raises(UsageError, match="give a finite number below 0, or none"):
         LineBias({}, closed)
 
 
@@ -154,9 +152,9 @@ def test_hard_values_open_the_papers_lines_wide(find):
 
 @FITS
 def test_heads_without_lines_are_open_or_closed_as_asked(find, fit):
-    above = 1.1 if fit == "nnls" else 9.0
+    above = 1.0 if fit == "nnls" else 9.0
     open_ = find(fit=fit, empty="transparent", threshold=above)
-    closed = find(fit=fit, empty="closed", threshold=above)
+    closed = find(fit=fit, empty="sink", threshold=above)
     assert not lines_of(open_.bias) and open_.bias.transparent()
     assert {row.note for row in open_.table} == {"transparent"}
     assert not closed.bias.transparent()
@@ -180,7 +178,7 @@ def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
     weights = (dense == 0).float()
 
     rows = torch.arange(8) < lengths[:, None]
-    part = Captured({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
+    part = Attention({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
     fitted = nnls.fit([part], {"cross": wanted})["cross"]
     assert fitted.lines[int(fitted.weights[0, 0].argmax())] == line
     assert fitted.weights[0, 0].max() == pytest.approx(1, abs=1e-3)
@@ -211,14 +209,14 @@ def test_a_run_is_calibrated_with_options_of_every_kind(tiny, runs_root):
         tiny.vanilla,
         layer="first",
         sites=("cross",),
-        closed=-4.0,
+        off_line_bias=-4.0,
         empty="transparent",
         threshold=0.3,
         samples=300,
         steps=2,
     )
     options = made.config.calibration
-    assert (options.layer, options.sites, options.closed) == ("first", ("cross",), -4.0)
+    assert (options.layer, options.sites, options.off_line_bias) == ("first", ("cross",), -4.0)
     model = made.load_model()
-    assert model.lines.closed == -4 and model.biases["self"][0] is None
+    assert model.lines.off_line_bias == -4 and model.biases["self"][0] is None
     assert not model.biases["cross"][0].restricted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import digit_data
 from transformers import EncoderDecoderCache
 from transformers.cache_utils import DynamicCache
 
@@ -14,7 +15,6 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.cache import Window, WindowLayer, left_out
 from abc_calib.nn.window import window_bias
-from tests.conftest import digit_data
 from tests.test_certification import random_lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import digit_data
 
 from abc_calib.calibration import capture as module
 from abc_calib.calibration.capture import (
@@ -12,7 +13,7 @@ from abc_calib.calibration.capture import (
     correct_samples,
     same_shape,
 )
-from abc_calib.data.digits import Batch
+from abc_calib.data import Batch
 from abc_calib.evaluation.exact import greedy_matches
 
 
@@ -23,9 +24,9 @@ def chunks_of_three(monkeypatch):
 
 @pytest.mark.parametrize("encoder_layers", [0, 2])
 def test_captured_attention_is_that_of_each_sample_alone(
-    make_source, model_for, chunks_of_three, encoder_layers
+    model_for, chunks_of_three, encoder_layers
 ):
-    source = make_source("addition")
+    source = digit_data("addition")
     model = model_for(source, encoder_layers=encoder_layers, decoder_layers=2)
     batch = source.training(0, 7)
     parts = list(capture(model, batch))
@@ -34,16 +35,8 @@ def test_captured_attention_is_that_of_each_sample_alone(
     for n in range(len(batch)):
         part, at = parts[n // 3], n % 3
         s, t = int((batch.source[n] != pad).sum()), int((batch.target[n] != pad).sum())
-        alone = model(
-            batch.source[n : n + 1, :s],
-            decoder_input_ids=model.shifted(batch.target[n : n + 1, :t]),
-            output_attentions=True,
-        )
-        expected = {
-            "encoder": alone.encoder_attentions or (),
-            "self": alone.decoder_attentions,
-            "cross": alone.cross_attentions,
-        }
+        alone = model.attention(batch.source[n : n + 1, :s], batch.target[n : n + 1, :t])
+        expected = alone.weights
         for site, size in {"encoder": (s, s), "self": (t, t), "cross": (t, s)}.items():
             assert part.rows[site][at].sum() == size[0] or not expected[site]
             assert len(part.weights[site]) == len(expected[site])
@@ -54,8 +47,8 @@ def test_captured_attention_is_that_of_each_sample_alone(
 
 
 @pytest.mark.parametrize("site", ["encoder", "self", "cross"])
-def test_rows_of_captured_attention_sum_to_one(make_source, model_for, site):
-    source = make_source("addition")
+def test_rows_of_captured_attention_sum_to_one(model_for, site):
+    source = digit_data("addition")
     model = model_for(source, encoder_layers=1)
     (part,) = capture(model, source.training(0, 11))
     for layer in part.weights[site]:
@@ -63,8 +56,8 @@ def test_rows_of_captured_attention_sum_to_one(make_source, model_for, site):
         torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:2]))
 
 
-def test_frames_say_where_the_delimiters_stand(make_source, model_for):
-    source = make_source("addition")
+def test_frames_say_where_the_delimiters_stand(model_for):
+    source = digit_data("addition")
     batch = source.training(0, 11)
     (part,) = capture(model_for(source), batch)
     frame = part.frames["cross"]
@@ -85,14 +78,14 @@ def test_correct_samples_are_those_that_greedy_decoding_gets_right(half_trained)
     assert share == pytest.approx(len(right) / 200)
     assert torch.equal(right.source, batch.source[expected])
     assert torch.equal(right.target, batch.target[expected])
-    again = source.layout.lay_out(source.task, source.vocabulary, right.problems)
+    again = source.lay_out(right.problems)
     s, t = again.source.shape[1], again.target.shape[1]
     assert torch.equal(right.source[:, :s], again.source)
     assert torch.equal(right.target[:, :t], again.target)
 
 
-def test_same_shape_keeps_the_most_common_shape_without_padding(make_source):
-    source = make_source("addition")
+def test_same_shape_keeps_the_most_common_shape_without_padding():
+    source = digit_data("addition")
     batch = source.training(3, 300)
     pad = source.vocabulary.pad
     kept = same_shape(batch, pad)
@@ -110,8 +103,8 @@ def test_same_shape_keeps_the_most_common_shape_without_padding(make_source):
     )
 
 
-def test_the_average_is_the_mean_over_samples(make_source, model_for, chunks_of_three):
-    source = make_source("successor")
+def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
+    source = digit_data("successor")
     model = model_for(source, encoder_layers=1, decoder_layers=2)
     batch = same_shape(source.training(0, 40), source.vocabulary.pad)
     average = average_attention(model, batch)
@@ -120,20 +113,13 @@ def test_the_average_is_the_mean_over_samples(make_source, model_for, chunks_of_
         "self": 2,
         "cross": 2,
     }
-    output = model(
-        batch.source, decoder_input_ids=model.shifted(batch.target), output_attentions=True
-    )
-    for site, layers in {
-        "encoder": output.encoder_attentions,
-        "self": output.decoder_attentions,
-        "cross": output.cross_attentions,
-    }.items():
+    for site, layers in model.attention(batch.source, batch.target).weights.items():
         expected = torch.stack([layer.mean(0) for layer in layers])
         torch.testing.assert_close(torch.from_numpy(average[site]), expected)
 
 
-def test_a_site_without_layers_has_no_average(make_source, model_for):
-    source = make_source("successor")
+def test_a_site_without_layers_has_no_average(model_for):
+    source = digit_data("successor")
     batch = source.validation(5)
     short = Batch(batch.source[:, :8], batch.target[:, :7], batch.problems)
     assert set(average_attention(model_for(source), short)) == {"self", "cross"}

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from conftest import digit_data
 
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import certify, every_problem
@@ -28,7 +29,6 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.window import window_bias
 from abc_calib.runs import Run
 from tasks import Problems
-from tests.conftest import digit_data
 
 ROOM = 3_000_000
 
@@ -152,7 +152,7 @@ def test_a_row_of_a_source_is_its_window(given):
         problems = source.task.sample(rng, 3, length, "mixed", exact=True)
         for k in range(3):
             problem = one(problems, k)
-            batch = source.layout.lay_out(source.task, source.vocabulary, problem)
+            batch = source.lay_out(problem)
             with torch.inference_mode():
                 logits = model(batch.source, decoder_input_ids=model.shifted(batch.target)).logits[
                     0
@@ -226,7 +226,7 @@ def test_a_certificate_agrees_with_brute_force(certified):
     model, source = certified.load_model(), certified.source
     proof = prepare(model, source, ROOM)
     problems = every_problem(proof, 5)
-    batch = source.layout.lay_out(source.task, source.vocabulary, problems)
+    batch = source.lay_out(problems)
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
     page = (certified.path / "certificate.md").read_text()
     assert "right for every source of every length" in page and certificate.weights in page
@@ -324,8 +324,8 @@ def test_an_unbounded_field_is_named():
     assert "not restricted to lines" in reason(model, source)
 
 
-def test_positions_and_paddings_that_grow_are_named(make_source, model_for):
-    source = make_source("successor")
+def test_positions_and_paddings_that_grow_are_named(model_for):
+    source = digit_data("successor")
     lines = random_lines(0, 1, 2, 1)
     for scheme in ("sinusoidal", "learned:size=64"):
         model = model_for(source, scheme=scheme)
@@ -337,15 +337,15 @@ def test_positions_and_paddings_that_grow_are_named(make_source, model_for):
     model = model_for(source, scheme="none", encoder_layers=1)
     model.set_lines(lines)
     assert "encoder has 1 layers" in reason(model, source)
-    fixed = make_source("successor", layout="fixed:9")
+    fixed = digit_data("successor", format="fixed:9")
     model = model_for(fixed, scheme="none")
     model.set_lines(lines)
     assert "pads every operand to a fixed width" in reason(model, fixed)
 
 
-def test_what_the_windows_leave_out_is_never_certified(make_source, model_for):
+def test_what_the_windows_leave_out_is_never_certified(model_for):
     """Penalised keys, value terms and drawn positions are seen by the model and not by a window."""
-    source, lines = make_source("successor"), random_lines(0, 1, 2, 1)
+    source, lines = digit_data("successor"), random_lines(0, 1, 2, 1)
     model = model_for(source, scheme="none")
     model.set_lines(LineBias(lines.sites, -5.0))
     assert "only penalised (-5)" in reason(model, source)
@@ -358,8 +358,8 @@ def test_what_the_windows_leave_out_is_never_certified(make_source, model_for):
     assert "drawn anew" in reason(model, source)
 
 
-def test_what_is_no_number_is_wrong(make_source, model_for):
-    source = make_source("successor", base=3)
+def test_what_is_no_number_is_wrong(model_for):
+    source = digit_data("successor", base=3)
     model = model_for(source, scheme="none")
     model.set_lines(random_lines(0, 1, 2, 1))
     with torch.no_grad():
@@ -368,8 +368,8 @@ def test_what_is_no_number_is_wrong(make_source, model_for):
     assert all(c.wrong == c.windows for c in found)
 
 
-def test_relative_positions_do_not_matter_on_single_lines(make_source, model_for):
-    source = make_source("successor", base=3)
+def test_relative_positions_do_not_matter_on_single_lines(model_for):
+    source = digit_data("successor", base=3)
     model = model_for(source, scheme="rope")
     model.set_lines(random_lines(0, 1, 2, 1))
     assert sum(c.windows for c in check(prepare(model, source, ROOM))) > 0

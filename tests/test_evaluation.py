@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from conftest import digit_data
 from torch import Tensor
 
 from abc_calib.data.digits import Batch, default_samples
@@ -46,10 +47,8 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
 
 @pytest.mark.parametrize("biased", ["", "lines", "single"])
 @pytest.mark.parametrize("length", [1, 40])
-def test_exact_match_is_greedy_decoding_for_random_models(
-    make_source, model_for, random_bias, length, biased
-):
-    source = make_source("successor", base=2)
+def test_exact_match_is_greedy_decoding_for_random_models(model_for, random_bias, length, biased):
+    source = digit_data("successor", base=2)
     for seed in range(3):
         model = model_for(source, seed)
         if biased:
@@ -106,11 +105,11 @@ class Scripted:
 @pytest.mark.parametrize("chunk", [None, 200])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.45, 0.55, 0.9, 1.0])
 @pytest.mark.parametrize("length", [5, 31, 60])
-def test_screening_changes_no_result(make_source, monkeypatch, length, share, chunk):
+def test_screening_changes_no_result(monkeypatch, length, share, chunk):
     """Rows err at any step: the first, one beyond the screening, EOS, or none."""
     if chunk:
         monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", chunk)
-    batch = make_source("addition").test(length, 97)
+    batch = digit_data("addition").test(length, 97)
     rng = np.random.default_rng(length)
     rows = rng.permutation(97)[: round(97 * share)]
     ends = (batch.target == 13).int().argmax(1)
@@ -122,8 +121,8 @@ def test_screening_changes_no_result(make_source, monkeypatch, length, share, ch
     assert torch.equal(exact_matches(Scripted(batch, wrong), batch), expected)
 
 
-def test_rows_that_fail_early_are_not_decoded_to_the_end(make_source):
-    batch = make_source("addition").test(60, 97)
+def test_rows_that_fail_early_are_not_decoded_to_the_end():
+    batch = digit_data("addition").test(60, 97)
     model = Scripted(batch, dict.fromkeys(range(90), 3))
     assert exact_matches(model, batch).sum() == 7
     steps = batch.target.shape[1]
@@ -131,9 +130,9 @@ def test_rows_that_fail_early_are_not_decoded_to_the_end(make_source):
     assert {seen for _, seen in model.calls} == {evaluation.SCREEN_STEPS, steps}
 
 
-def test_chunks_bound_the_tokens_of_a_pass(make_source, monkeypatch):
+def test_chunks_bound_the_tokens_of_a_pass(monkeypatch):
     monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", 300)
-    batch = make_source("addition").test(11, 53)
+    batch = digit_data("addition").test(11, 53)
     model = Scripted(batch, {})
     assert exact_matches(model, batch).all()
     tokens = batch.source.shape[1] + batch.target.shape[1]
@@ -141,8 +140,8 @@ def test_chunks_bound_the_tokens_of_a_pass(make_source, monkeypatch):
     assert all(rows * tokens <= 300 for rows, _ in model.calls)
 
 
-def test_tokens_after_the_end_do_not_count(make_source):
-    batch = make_source("addition").training(0, 53)
+def test_tokens_after_the_end_do_not_count():
+    batch = digit_data("addition").training(0, 53)
     assert (batch.target[:, -1] == 14).any()
     wrong = {row: int((batch.target[row] != 14).sum()) for row in range(53)}
     inside = {row: step for row, step in wrong.items() if step < batch.target.shape[1]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,24 +13,36 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry import (
-    CORNER,
-    DIRECTIONS,
-    SITES,
-    Line,
-    LineBias,
-    corner_key,
-)
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
+from abc_calib.geometry.lines import formula
 
-PLACES = st.integers(CORNER, 3), st.integers(-40, 40), st.floats(-50, 0, allow_nan=False)
-LINES = st.one_of(
-    st.builds(Line, st.just("vert"), *PLACES),
-    st.builds(Line, st.sampled_from(["diag", "anti"]), *PLACES, step=st.integers(1, 3)),
-)
-HEADS = st.lists(st.lists(LINES, max_size=3).map(tuple), min_size=2, max_size=2).map(tuple)
-BIASES = st.dictionaries(
-    st.sampled_from(SITES), st.lists(HEADS, min_size=1, max_size=3).map(tuple)
-).map(LineBias)
+
+def lines_at(site: str) -> st.SearchStrategy[Line]:
+    """Every line that a site may have."""
+    segments = st.integers(CORNER, 0 if site == "self" else 3)
+    offsets, values = st.integers(-40, 40), st.floats(-50, 0, allow_nan=False)
+    strides = st.integers(1, 3 if site == "cross" else 1)
+    slanted = st.sampled_from(["diag", "anti"])
+    fixed = st.just(0) if site == "encoder" else offsets
+    return st.one_of(
+        st.builds(Line, st.just("vert"), segments, fixed, values),
+        st.builds(Line, slanted, segments, offsets, values, stride=strides),
+    )
+
+
+def layers_at(site: str) -> st.SearchStrategy[tuple]:
+    head = st.lists(lines_at(site), max_size=3).map(tuple)
+    layer = st.lists(head, min_size=2, max_size=2).map(tuple)
+    return st.lists(layer, min_size=1, max_size=3).map(tuple)
+
+
+BIASES = st.fixed_dictionaries({}, optional={site: layers_at(site) for site in SITES}).map(LineBias)
+
+
+def corner_key(direction: str, offset: int, row, keys: int):
+    """The key of a corner line, wherever it lies: one that leaves is not kept inside here."""
+    named = formula(Line(direction, CORNER, offset), "cross")
+    return (0, keys - 1)[named.origin] + named.slope * row + named.shift
 
 
 def some_bias() -> LineBias:
@@ -56,7 +69,12 @@ def some_bias() -> LineBias:
 )
 def test_corner_lines_of_five_keys_by_hand(direction, offset, keys):
     assert [corner_key(direction, offset, row, 5) for row in range(3)] == keys
-    assert corner_key(direction, offset, np.arange(3), 5).tolist() == keys
+    named = formula(Line(direction, CORNER, offset), "cross")
+    for row, key in enumerate(keys):
+        assert named.key((0, 4), row) == (min(max(key, 0), 4), not 0 <= key <= 4)
+    inside, outside = named.key((0, 4), np.arange(3))
+    assert inside.tolist() == np.clip(keys, 0, 4).tolist()
+    assert outside.tolist() == [not 0 <= key <= 4 for key in keys]
 
 
 @given(st.integers(1, 13), st.integers(1, 17), st.sampled_from(DIRECTIONS))
@@ -100,6 +118,33 @@ def test_unknown_sites_and_directions_are_refused():
         LineBias({"decoder": ()})
     with pytest.raises(UsageError, match="unknown direction 'down': choose diag, anti, vert"):
         LineBias({"cross": (((Line("down", 1, 0),),),)})
+
+
+@pytest.mark.parametrize(
+    ("site", "line", "said"),
+    [
+        ("self", Line("diag", 1, 0), "segment 1 of a diag line of self-attention: give 0, or -1"),
+        ("cross", Line("anti", -2, 0), "segment -2 of a anti line of cross-attention: give 0 or m"),
+        ("cross", Line("anti", 1, 0, stride=0), "stride 0 .*: give 1 or more keys a row"),
+        ("self", Line("diag", 0, 0, stride=2), "stride 2 .*: give 1 or more keys a row in cross"),
+        ("cross", Line("vert", 1, 0, stride=2), "stride 2 .*for a vertical, which has no slope"),
+        ("encoder", Line("vert", 1, 1), "offset 1 .*: give 0, since it is the delimiter"),
+        ("cross", Line("diag", 1, 0.5), "offset 0.5 .*: give a whole number within"),
+        ("cross", Line("diag", 1, 10**6), "offset 1000000 .*: give a whole number within"),
+        ("cross", Line("diag", 1, 0, float("nan")), "value nan .*: give a number within"),
+        ("cross", Line("diag", 1, 0, -math.inf), "value -inf .*: give a number within"),
+        ("cross", Line("diag", 1, 0, "0"), "value '0' .*: give a number within"),
+    ],
+)
+def test_lines_that_cannot_be_followed_are_refused_where_they_are_made(site, line, said):
+    with pytest.raises(UsageError, match=said):
+        LineBias({site: (((line,),),)})
+
+
+def test_older_names_in_files_are_read():
+    line = {"direction": "anti", "segment": 2, "offset": 0, "value": 0.0, "step": 2}
+    found = LineBias.from_dict({"cross": [[[line]]], "closed": -3.0})
+    assert found == LineBias({"cross": (((Line("anti", 2, 0, stride=2),),),)}, -3.0)
 
 
 def test_check_accepts_a_model_of_the_same_shape():

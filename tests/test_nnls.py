@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import nnls
 from torch import Tensor
 
-from abc_calib.calibration.capture import Captured
 from abc_calib.calibration.fits.nnls import Fitted, candidates, fit, select
 from abc_calib.geometry import DIRECTIONS, SITES, Line
+from abc_calib.nn.base import Attention
 from abc_calib.nn.biases import Frame, LayerBias
 
 STEPS = 8
@@ -42,7 +42,7 @@ def indicator(line: Line, frame: Frame) -> Tensor:
 
 def captured(
     site: str, mixtures: list[dict[Line, float]], seed: int = 0, samples: int = 41
-) -> Captured:
+) -> Attention:
     """Two layers of heads made of lines, the rest of each row spread at random."""
     frame = frame_of(site, seed, samples)
     torch.manual_seed(seed)
@@ -64,7 +64,7 @@ def captured(
             heads.append(made)
         layers.append(torch.stack(heads, dim=1))
     others = {other: () for other in SITES if other != site}
-    return Captured({site: tuple(layers), **others}, {site: frame}, {site: rows})
+    return Attention({site: tuple(layers), **others}, {site: frame}, {site: rows})
 
 
 CROSS = [
@@ -124,9 +124,9 @@ def test_parts_add_up():
     lines = {"cross": candidates("cross", DIRECTIONS, 2, 6)}
     whole = captured("cross", CROSS, samples=11)
 
-    def part(of: slice) -> Captured:
+    def part(of: slice) -> Attention:
         frame = whole.frames["cross"]
-        return Captured(
+        return Attention(
             {"cross": tuple(layer[of] for layer in whole.weights["cross"])},
             {"cross": Frame("cross", frame.rows, 15, frame.lengths[of], frame.delimiters[of])},
             {"cross": whole.rows["cross"][of]},

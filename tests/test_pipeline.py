@@ -6,14 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA
+from conftest import CALIBRATED, VANILLA, digit_data
 
-from abc_calib.calibration import choice, pipeline
+from abc_calib.calibration import pipeline
+from abc_calib.calibration.fits import base as evidence
+from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Check, carries_over, choose
 from abc_calib.config import CalibrationOptions
-from abc_calib.data.digits import Source
+from abc_calib.data import DigitData
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import DIRECTIONS, LineBias
@@ -33,7 +35,7 @@ def model(vanilla):
 @pytest.fixture(scope="module")
 def found(vanilla, model):
     """Lines by the default fit at a given threshold."""
-    return calibrate(model, vanilla.source, CalibrationOptions(threshold=0.3, samples=500))
+    return calibrate(model, vanilla.data, CalibrationOptions(threshold=0.3, samples=500))
 
 
 def options(**given) -> CalibrationOptions:
@@ -41,7 +43,7 @@ def options(**given) -> CalibrationOptions:
 
 
 def longer(source: DigitData, length: int) -> DigitData:
-    return Source(source.task, source.layout, source.seed, source.law, length)
+    return source.shortened(length)
 
 
 def all_lines(bias: LineBias) -> list:
@@ -83,24 +85,24 @@ def test_the_attention_is_an_average_over_full_length_samples(found, model):
 
 
 def test_calibrating_twice_gives_the_same_lines(vanilla, model, found):
-    again = calibrate(model, vanilla.source, options())
+    again = calibrate(model, vanilla.data, options())
     assert (again.bias, again.table, again.samples) == (found.bias, found.table, found.samples)
 
 
 def test_the_saved_bias_is_the_one_that_the_model_was_retrained_with(trained):
     run = Run(trained.root / CALIBRATED)
-    assert run.load_model().line_bias == run.bias()
+    assert run.load_model().lines == run.bias()
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_only_the_asked_directions_are_followed(vanilla, model, direction):
-    found = calibrate(model, vanilla.source, options(dirs=(direction,)))
+    found = calibrate(model, vanilla.data, options(dirs=(direction,)))
     followed = {row.line.split()[0] for row in found.table if row.note != "sink"}
     assert followed <= {direction}
 
 
 def test_above_every_weight_all_heads_are_sinks(vanilla, model):
-    found = calibrate(model, vanilla.source, options(threshold=1.1))
+    found = calibrate(model, vanilla.data, options(threshold=1.0))
     assert {row.line for row in found.table} == {"vert +0", "vert +0 segment 1"}
     assert found.checks == []
 
@@ -110,7 +112,7 @@ def test_above_every_weight_all_heads_are_sinks(vanilla, model):
 
 def test_the_papers_lines_are_those_above_mean_and_deviation_in_the_last_layer(vanilla, model):
     k = 1.0
-    found = calibrate(model, vanilla.source, options(fit="mean", threshold=k))
+    found = calibrate(model, vanilla.data, options(fit="mean", threshold=k))
     for site, layers in found.bias.sites.items():
         assert layers[0] == layers[1]
         attention = found.attention[site][-1]
@@ -137,7 +139,7 @@ def test_the_papers_lines_are_those_above_mean_and_deviation_in_the_last_layer(v
 
 
 def test_heads_without_a_line_are_transparent_in_the_papers_fit(vanilla, model):
-    found = calibrate(model, vanilla.source, options(fit="mean", threshold=50.0))
+    found = calibrate(model, vanilla.data, options(fit="mean", threshold=50.0))
     assert len(found.bias.transparent()) == 2 * 2 * 8
     assert {(row.line, row.note) for row in found.table} == {("-", "transparent")}
 
@@ -146,21 +148,21 @@ def test_heads_without_a_line_are_transparent_in_the_papers_fit(vanilla, model):
 
 
 def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, monkeypatch):
-    seen, capture = [], choice.capture
+    seen, capture = [], evidence.capture
 
     def watched(model, batch):
         seen.append(batch)
         return capture(model, batch)
 
-    monkeypatch.setattr(choice, "capture", watched)
-    found = calibrate(model, longer(vanilla.source, 7), options(), force=True)
-    (batch,) = seen
+    monkeypatch.setattr(evidence, "capture", watched)
+    found = calibrate(model, longer(vanilla.data, 7), options(), force=True)
+    batch, *_ = seen
     assert exact_matches(model, batch).all()
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
 
 
 def test_lines_are_read_from_training_numbers_alone(vanilla, model):
-    source = vanilla.source
+    source = vanilla.data
     step = pipeline.CALIBRATION_STEP
     for batch in (source.training(step, 300), full_length(source, 300, model)):
         assert source.split.allows(batch.problems, held_out=False).all()
@@ -168,31 +170,29 @@ def test_lines_are_read_from_training_numbers_alone(vanilla, model):
 
 
 def test_samples_of_full_length_have_one_shape_and_are_right(vanilla, model):
-    batch = full_length(vanilla.source, 300, model)
+    batch = full_length(vanilla.data, 300, model)
     assert set(batch.problems.operands[0].lengths) == {5}
-    assert (batch.source != vanilla.source.vocabulary.pad).all()
+    assert (batch.source != vanilla.data.vocabulary.pad).all()
     assert exact_matches(model, batch).all()
 
 
-def test_where_nothing_is_right_samples_of_full_length_are_taken_as_they_are(
-    make_source, model_for
-):
-    source = make_source("successor", length=4)
+def test_where_nothing_is_right_samples_of_full_length_are_taken_as_they_are(model_for):
+    source = digit_data("successor", length=4)
     batch = full_length(source, 100, model_for(source))
     assert len(batch) > 30
     assert set(batch.problems.operands[0].lengths) == {4}
 
 
 def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model):
-    source = longer(vanilla.source, 7)
+    source = longer(vanilla.data, 7)
     batch = source.training(pipeline.CALIBRATION_STEP, 500)
     right = 100 * exact_matches(model, batch).float().mean()
     with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
         calibrate(model, source, options())
 
 
-def test_a_model_that_is_always_wrong_is_refused_even_if_forced(make_source, model_for):
-    source = make_source("addition")
+def test_a_model_that_is_always_wrong_is_refused_even_if_forced(model_for):
+    source = digit_data("addition")
     with pytest.raises(AbcError, match="decodes no training sample correctly: train longer"):
         calibrate(model_for(source), source, options(), force=True)
 
@@ -242,11 +242,11 @@ def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypat
     monkeypatch.setattr(check, "STEPS", 1)
     monkeypatch.setattr(check, "JUDGED", 5)
     seen: list[Check] = []
-    found = calibrate(model, vanilla.source, options(threshold=None), on_check=seen.append)
+    found = calibrate(model, vanilla.data, options(threshold=None), on_check=seen.append)
     assert found.checks == seen
     thresholds = [c.threshold for c in found.checks]
     assert thresholds == sorted(thresholds, reverse=True)
-    assert set(thresholds) <= set(choice.THRESHOLDS)
+    assert set(thresholds) <= set(Nnls.thresholds)
 
 
 def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):
@@ -254,7 +254,7 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
     monkeypatch.setattr(check, "STEPS", 2)
     monkeypatch.setattr(check, "JUDGED", 5)
     trained_on, judged_on = set(), set()
-    training, test = Source.training, Source.test
+    training, test = DigitData.training, DigitData.test
 
     def watched_training(self, step, n, exact=False):
         batch = training(self, step, n, exact)
@@ -268,7 +268,7 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
 
     monkeypatch.setattr(DigitData, "training", watched_training)
     monkeypatch.setattr(DigitData, "test", watched_test)
-    calibrate(model, vanilla.source, options(threshold=None))
+    calibrate(model, vanilla.data, options(threshold=None))
     assert trained_on == {1, 2, 3}
     assert judged_on == {4, 5}
 
@@ -282,22 +282,22 @@ def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     state = torch.get_rng_state()
     scores = []
     for _ in range(2):
-        scores.append(carries_over(found.bias, model, vanilla.source))
+        scores.append(carries_over(found.bias, model, vanilla.data))
         torch.rand(3)
         torch.set_rng_state(state)
     assert scores[0] == scores[1]
-    carries_over(found.bias, model, vanilla.source)
+    carries_over(found.bias, model, vanilla.data)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
 
 
 def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model):
     """While the chosen one does, at least in part."""
-    sinks = calibrate(model, vanilla.source, options(threshold=1.1)).bias
+    sinks = calibrate(model, vanilla.data, options(threshold=1.0)).bias
     chosen = pd.read_csv(trained.root / CALIBRATED / "check.csv").accuracy.max()
-    assert carries_over(sinks, model, vanilla.source) < 0.1 < 0.5 < chosen
+    assert carries_over(sinks, model, vanilla.data) < 0.1 < 0.5 < chosen
 
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
     monkeypatch.setattr(check, "STEPS", 1)
-    assert carries_over(found.bias, model, longer(vanilla.source, 1)) == 1.0
+    assert carries_over(found.bias, model, longer(vanilla.data, 1)) == 1.0

@@ -23,7 +23,7 @@ def dense(bias: LineBias, site: str, head: int, rows: int, keys: int) -> np.ndar
     """The head's bias from its lines, keys that do not exist left out of account."""
     places = None if site == "self" else torch.tensor([[0, keys - 1]])
     frame = Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places)  # type: ignore[arg-type]
-    matrix = LayerBias(bias.sites[site][0], site, bias.closed).dense(frame)[0, head].double()  # type: ignore[index,arg-type]
+    matrix = LayerBias(bias.sites[site][0], site, bias.off_line_bias).dense(frame)[0, head].double()  # type: ignore[index,arg-type]
     return np.where(matrix <= MASKED / 2, -np.inf, matrix)
 
 
@@ -66,7 +66,7 @@ def test_a_table_by_hand():
     ("site", "line", "name"),
     [
         ("self", Line("vert", 0, 0), "vert \\+0"),
-        ("self", Line("diag", 0, 0, 0.0, 2), "diag \\+0 step 2"),
+        ("cross", Line("diag", CORNER, 0, 0.0, 2), "diag \\+0 stride 2 corner"),
         ("cross", Line("diag", 1, 0), "diag \\+0 segment 1"),
         ("cross", Line("anti", CORNER, 1), "anti \\+1 corner"),
     ],

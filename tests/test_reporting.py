@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from conftest import digit_data
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from rich.console import Console
@@ -245,7 +246,7 @@ def test_labels_of_each_task(
     assert layout.source_labels() == labels.split()
     assert layout.delimiters == delimiters
     assert layout.digits == 3
-    source = make_source(task, base=2 if task == "parity" else 10)
+    source = digit_data(task, base=2 if task == "parity" else 10)
     batch = source.test(3, 5)
     assert batch.source.shape[1] == layout.keys
     for row in batch.source:

@@ -91,7 +91,7 @@ def test_options_of_a_task_are_part_of_a_job(sweep_file):
     plain = Job(task="lookup", options={"model": "gru"})
     assert len({one.key for one in (*jobs, plain)}) == 4
     assert third.key == Job(task="copy", options={"model": "gru"}).key
-    assert (first.source.task.outputs != second.source.task.outputs).any()
+    assert (first.data.task.outputs != second.source.task.outputs).any()
     about = describe(second, Path("nowhere"))
     assert (about["task_tables"], about["task_seed"], about["seed"]) == (3, 1, 0)
     with pytest.raises(UsageError, match="copy has no option 'tables': it takes none"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from abc_calib import stages
+from abc_calib.config import TrainOptions
 from abc_calib.data import TokenData
 from abc_calib.errors import UsageError
 from tasks import TOKEN_TASKS, TaskError, get_task
@@ -15,7 +16,9 @@ NAMES = [name for name in TOKEN_TASKS if name != "cfq"]
 
 def source_of(name: str, seed: int = 0, length: int | None = None, **more) -> TokenData:
     task = get_task(name)
-    return TokenData(task, seed, length or task.train_length, **more)
+    length = task.train_length if length is None else length
+    options = TrainOptions(seed=seed, length=length, sampling=task.sampling, **more)
+    return TokenData(task, options)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,10 +8,11 @@ import signal
 
 import pytest
 import torch
+from conftest import digit_data
 from safetensors.torch import load_file, save_file
 
 from abc_calib.config import TrainOptions, TransformerOptions
-from abc_calib.data.digits import Batch
+from abc_calib.data import Batch
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
@@ -77,8 +78,8 @@ def test_the_same_seed_gives_the_same_weights(start):
     assert not torch.equal(weights(first)["head.weight"], weights(other)["head.weight"])
 
 
-def test_building_a_model_depends_on_the_seed_alone(make_source):
-    vocabulary = make_source("addition").vocabulary
+def test_building_a_model_depends_on_the_seed_alone():
+    vocabulary = digit_data("addition").vocabulary
     options = TransformerOptions(heads=2, width=8, feedforward=16)
     models = []
     for seed in (3, 3, 4):
@@ -244,7 +245,7 @@ def test_a_calibrated_run_resumes_with_its_lines(start, random_bias, single):
         trainer(parts, bias).train(interrupt_at(2))
     trainer(parts, bias).train()
     assert_same(weights(parts), weights(whole))
-    assert parts.load_model().line_bias == bias
+    assert parts.load_model().lines == bias
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -385,8 +386,8 @@ def test_accuracy_is_the_share_of_exact_matches(half_trained):
 # Messages
 
 
-def test_what_cannot_be_built_or_used_is_refused(make_source):
-    vocabulary = make_source("addition").vocabulary
+def test_what_cannot_be_built_or_used_is_refused():
+    vocabulary = digit_data("addition").vocabulary
     with pytest.raises(UsageError, match="width 10 is not divisible by 4 heads: choose a width"):
         build_model(TransformerOptions(width=10, heads=4), vocabulary, 0)
     with pytest.raises(UsageError, match="unknown scheme 'compass'"):

@@ -267,6 +267,8 @@ class LineBias:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LineBias:
+        if not isinstance(data, dict):
+            raise TypeError(f"{type(data).__name__} in place of a table")
         data = dict(data)
         off = data.pop("off_line_bias", data.pop("closed", None))  # "closed": an older name
         return cls(

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 
-
 class Measured(Protocol):
     """What a table shows of one row of an evaluation, such as a ``Row``."""
 
