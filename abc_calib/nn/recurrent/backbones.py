@@ -32,7 +32,10 @@ from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 @dataclass(frozen=True)
 class BodyShape:
-    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps."""
+    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps.
+
+    ``layers``: of encoder and decoder each.
+    """
 
     vocabulary: int
     embedding: int
