@@ -124,7 +124,9 @@ def batches(trained: pd.DataFrame, costs: pd.DataFrame) -> str:
         "Made by `abc sweep reports/batches.toml --out reports/batches.csv`: whole trainings of "
         "one_step, until development accuracy was 100 % five times or after 20 passes. Seconds are "
         "passes times what one costs above. Passes, seconds and exact match (%) of each seed, "
-        f"{trained['n'].min():,} samples a length or more.\n\n"
+        f"{trained['n'].min():,} samples a length or more. Passes, and matches short of 100 %, are "
+        "of kernels for AVX2 instructions (`ATEN_CPU_CAPABILITY=avx2`; 4 of 16 models were trained "
+        "again); with others a seed may have others ([log](LOG.md)).\n\n"
         + as_markdown(columns, rows, "lrrrr" + "r" * len(lengths))
     )
 

@@ -94,7 +94,10 @@ def report(rows: pd.DataFrame) -> str:
         "`abc reproduce attenders-table2` does. Right is above 0.5 where the task is read "
         "forwards, below it where it is reversed; clear is within 0.1 of an end. The last column "
         "is the gate of the trained model, for the seeds of the table, and in brackets how many "
-        "percent of its held-out problems are right, each token given the true ones before it.\n\n"
+        "percent of its held-out problems are right, each token given the true ones before it. "
+        "Kernels were those for AVX2 instructions (`ATEN_CPU_CAPABILITY=avx2`; 16 gates measured "
+        "again are the same); with those for AVX-512 a seed may stand the other way "
+        "([log](LOG.md)).\n\n"
         + as_markdown(columns, lines)
     )
 

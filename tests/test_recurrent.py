@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.data import TokenData
+from abc_calib.data.tokens import TokenSource
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.decoding import written
+from abc_calib.evaluation.decoding import greedy_decode, written
 from abc_calib.evaluation.exact import exact_matches, measured
 from abc_calib.evaluation.predict import predict
 from abc_calib.evaluation.sequences import compare, edit_distance
 from abc_calib.nn.build import build_model
+from abc_calib.nn.recurrent.attenders.base import Memory
 from abc_calib.nn.recurrent.model import RecurrentConfig, RecurrentModel
-from abc_calib.runs import Run
+from abc_calib.runs.run import Run
 from abc_calib.training.schedule import standing
 from abc_calib.training.trainer import Trainer
 from tasks import get_task
@@ -54,14 +55,97 @@ def test_a_padded_row_writes_what_it_writes_alone(body, attender, layers):
 
 
 @pytest.mark.parametrize(("body", "attender"), BODIES)
-def test_decoding_step_by_step_is_the_one_pass(body, attender):
-    model = model_of(attender, body=body)
-    ids = model.decode(SOURCE, 9)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_decoding_step_by_step_is_the_one_pass(body, attender, layers):
+    model = model_of(attender, body=body, layers=layers)
+    ids = greedy_decode(model, SOURCE, 9)
     logits = model(SOURCE, decoder_input_ids=model.shifted(ids)).logits
-    counted = ids != model.pad
+    counted = ids != model.config.pad
     assert (logits.argmax(-1) == ids)[counted].all()
     free = model(SOURCE, labels=ids, teacher_forcing=False).logits.argmax(-1)
     assert (free == ids)[counted].all()
+
+
+def slow(model: RecurrentModel, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Logits ``(t, v)`` of one source without padding, by PyTorch's own GRU and cells."""
+    body, attender = model.body, model.attender
+    cells, ids, d = [body.cell, *body.further], source[None], model.config.d_model
+    if model.config.body == "dubois":
+        x, embed = body.embed(ids[:, 1:-1]), body.embed_target
+        states, final = body.encoder(x, body.first)
+        firsts = list(final)
+    else:
+        x, embed = body.embed(ids), body.embed
+        x = torch.cat([body.start.expand(1, 1, -1), x[:, 1:-1], body.end.expand(1, 1, -1)], 1)
+        states, final = body.encoder(x)
+        by_layer = final.view(len(cells), 2, 1, d // 2)
+        firsts = [torch.cat([ahead, back], 1) for ahead, back in by_layer]
+    memory = Memory(states, torch.tensor([x.shape[1]]), firsts[-1])
+    turned = attender.turned(states, memory)
+    prepared = attender.prepare(memory.with_states(turned), len(target))
+    carry = attender.begin(memory)
+    hidden, logits = firsts, []
+    for t, token in enumerate([model.config.sos, *target[:-1].tolist()]):
+        weights, carry = attender.step(hidden[-1], prepared, carry, t)
+        token = embed(torch.tensor([token]))
+        if model.config.body == "dubois":
+            value = body.value(turned) + attender.turned(x, memory)
+            given = torch.cat([(weights[:, :, None] * value).sum(1), token], 1)
+        else:
+            value = torch.nn.functional.leaky_relu(body.value(turned))
+            mixed = body.combined(body.projected((weights[:, :, None] * value).sum(1)))
+            given = torch.cat([token, mixed], 1)
+        now: list[torch.Tensor] = []
+        for cell, before in zip(cells, hidden, strict=True):
+            now.append(cell(now[-1] if now else given, before))
+        hidden = now
+        logits.append(body.logits(hidden[-1])[0])
+    return torch.stack(logits)
+
+
+@pytest.mark.parametrize(("body", "attender"), BODIES)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_layers_of_the_decoder_are_stacked_cells(body, attender, layers):
+    model = model_of(attender, body=body, layers=layers).double()
+    got = model(SOURCE, labels=TARGET).logits
+    one, two = slow(model, SOURCE[0], TARGET[0]), slow(model, SOURCE[1, :4], TARGET[1, :2])
+    assert torch.allclose(got[0], one) and torch.allclose(got[1, :2], two)
+    a, b = torch.randn_like(one), torch.randn_like(two)
+    named = dict(model.named_parameters())
+
+    def gradients(total: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return torch.autograd.grad(total, named.values(), allow_unused=True)
+
+    mine = gradients((got[0] * a).sum() + (got[1, :2] * b).sum())
+    theirs = gradients((one * a).sum() + (two * b).sum())
+    for name, i, j in zip(named, mine, theirs, strict=True):
+        assert i is not None and j is not None and torch.allclose(i, j, atol=1e-12), name
+
+
+@pytest.mark.parametrize("body", ["ray_chowdhury", "dubois"])
+def test_a_second_layer_adds_a_cell_to_the_decoder_and_one_layer_none(body, monkeypatch):
+    def cells(layers: int) -> set[str]:
+        names = model_of(body=body, layers=layers).state_dict()
+        return {name for name in names if name.startswith("body.further")}
+
+    parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    assert cells(1) == set() and cells(2) == {f"body.further.0.{part}" for part in parts}
+    one = model_of(body=body, layers=1).state_dict()
+    target = "abc_calib.nn.recurrent.backbones.further_cells"
+    monkeypatch.setattr(target, lambda _: torch.nn.ModuleList())
+    without = model_of(body=body, layers=1).state_dict()
+    assert list(one) == list(without)
+    assert all(torch.equal(one[name], without[name]) for name in one)
+
+
+def test_dropout_is_on_the_first_state_of_every_layer_but_not_on_the_query():
+    model = model_of("mix", body="dubois", layers=3)
+    kept = model.encode(SOURCE)
+    drawn = model.train().encode(SOURCE)
+    assert torch.equal(drawn.query, kept.query)
+    for before, after in zip(kept.states, drawn.states, strict=True):
+        assert ((after == 0) | torch.isclose(after, 2 * before)).all()
+        assert 0 < (after == 0).sum() < after.numel()
 
 
 def test_start_and_end_are_places_of_the_source_and_learn():
@@ -134,10 +218,10 @@ def test_a_run_is_trained_evaluated_and_asked(trained):
 def test_a_resumed_training_ends_with_the_same_weights(trained, tmp_path):
     config = trained.config
     run = Run.create(config, tmp_path / "again")
-    first = Trainer(run, build_model(config.shape, run.data.vocabulary, config.train.seed))
+    first = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
     for _ in range(2):
         first.validate(float(first.one_step())) if first.step == 1 else first.one_step()
-    second = Trainer(run, build_model(config.shape, run.data.vocabulary, config.train.seed))
+    second = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
     second.train()
     one, two = (r.load_model().state_dict() for r in (trained, run))
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -148,7 +232,7 @@ def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch
     monkeypatch.setattr("abc_calib.training.trainer.accuracy_of", lambda *_: next(accuracies))
     config = trained.config
     run = Run.create(config, tmp_path / "best")
-    trainer = Trainer(run, build_model(config.shape, run.data.vocabulary, 1))
+    trainer = Trainer(run, build_model(config.shape, run.source.vocabulary, 1))
     trainer.validate(1.0)
     kept = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.one_step()
@@ -271,7 +355,7 @@ def test_attention_is_counted_in_words():
 
 def test_one_pass_and_decoding_find_the_same_rows_right(trained):
     source = trained.source
-    assert isinstance(source, TokenData)
+    assert isinstance(source, TokenSource)
     model = trained.load_model()
     batch = source.test(7, 30)
     _, right = measured(model, source, batch)

@@ -10,6 +10,12 @@ starts the decoder, and nowhere else.
 
 A backbone gives the *contribution* of each source place to the gates of the decoder's GRU: values
 and the input half of that GRU are linear, so both are applied once, before the steps.
+
+Encoder and decoder have the same number of layers. The decoder's first layer reads the token and
+the mixture of source places, each further one the state below it. The top layer's state gives
+the logits and queries the attender, as in the public code of Ray Chowdhury & Caragea for two
+layers. There each layer starts from the top one's last states (their appendix E); with the body of
+Dubois et al., who have one layer, from those of the encoder's layer of the same number.
 """
 
 from __future__ import annotations
@@ -26,7 +32,10 @@ from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 @dataclass(frozen=True)
 class BackboneShape:
-    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps."""
+    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps.
+
+    ``layers``: of encoder and decoder each.
+    """
 
     vocabulary: int
     embedding: int
@@ -42,13 +51,19 @@ class BackboneShape:
 class Encoded:
     """A source that is ready: ``memory`` for the attender, ``gates (b, s, 3d)``, first states.
 
-    ``state (b, d)`` starts the decoder, ``query (b, d)`` is what the attender sees first.
+    ``states``, each ``(b, d)``, start the decoder's layers from the lowest to the top; ``query
+    (b, d)`` is what the attender sees first.
     """
 
     memory: Memory
     gates: Tensor
-    state: Tensor
+    states: tuple[Tensor, ...]
     query: Tensor
+
+
+def further_cells(shape: BackboneShape) -> nn.ModuleList:
+    """The decoder's layers above the first."""
+    return nn.ModuleList(nn.GRUCell(shape.state, shape.state) for _ in range(shape.layers - 1))
 
 
 class RayChowdhury(nn.Module):
@@ -72,6 +87,7 @@ class RayChowdhury(nn.Module):
         self.projected = linear(shape.value, d, bias=False)
         self.combined = linear(d, d, bias=False)
         self.cell = nn.GRUCell(e + d, d)
+        self.further = further_cells(shape)
         self.output = linear(d, e)
         self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
         self.reset_parameters()
@@ -97,7 +113,7 @@ class RayChowdhury(nn.Module):
         weight = self.cell.weight_ih[:, self.shape.embedding :]
         maps = weight @ (self.combined.weight @ self.projected.weight)
         gates = F.leaky_relu(self.value(turned)) @ maps.T
-        return Encoded(memory.with_states(turned), gates, summary, summary)
+        return Encoded(memory.with_states(turned), gates, (summary,) * self.shape.layers, summary)
 
     def read(self, tokens: Tensor) -> Tensor:
         """What ``tokens (b, t)``, just written, give to the gates: ``(b, t, 3d)``."""
@@ -125,6 +141,7 @@ class Dubois(nn.Module):
         self.value = linear(d, e)
         self.dropout = nn.Dropout(shape.dropout)
         self.cell = nn.GRUCell(2 * e, d)
+        self.further = further_cells(shape)
         self.output = nn.Linear(d, shape.vocabulary)
         self.reset_parameters()
 
@@ -134,7 +151,8 @@ class Dubois(nn.Module):
             nn.init.uniform_(drawn, -0.05, 0.05)
         xavier(self.value, self.output)
         draw_closed(self.encoder)
-        draw_closed(self.cell)
+        for cell in (self.cell, *self.further):
+            draw_closed(cell)
 
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
         """As in the other backbone; START and END are cut off."""
@@ -146,7 +164,8 @@ class Dubois(nn.Module):
         turned = attender.turned(states, memory)
         values = self.value(turned) + attender.turned(x, memory)
         gates = values @ self.cell.weight_ih[:, : self.shape.embedding].T
-        return Encoded(memory.with_states(turned), gates, self.dropout(final[-1]), final[-1])
+        firsts = self.dropout(final).unbind()
+        return Encoded(memory.with_states(turned), gates, firsts, final[-1])
 
     def read(self, tokens: Tensor) -> Tensor:
         weight = self.cell.weight_ih[:, self.shape.embedding :]

@@ -109,28 +109,84 @@ class _Step(Function):
     def forward(
         ctx: Any, weights: Tensor, read: Tensor, state: Tensor, anchor: Tensor, owner: GruSteps
     ) -> Tensor:
-        width = state.shape[1]
         given = torch.baddbmm(read[:, None], weights[:, None], owner.gates)[:, 0]
-        recurrent = torch.addmm(owner.bias, state, owner.weight.T)
-        gates = torch.sigmoid(given[:, : 2 * width] + recurrent[:, : 2 * width])
-        reset, update = gates[:, :width], gates[:, width:]
-        remembered = recurrent[:, 2 * width :]
-        new = torch.addcmul(given[:, 2 * width :], reset, remembered).tanh_()
+        after, *kept = _gated(given, torch.addmm(owner.bias, state, owner.weight.T), state)
         ctx.owner = owner
-        ctx.save_for_backward(weights, gates, remembered, new, state, anchor)
-        return torch.lerp(new, state, update)
+        ctx.save_for_backward(weights, anchor, state, *kept)
+        return after
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, gates, remembered, new, state, anchor = ctx.saved_tensors
-        owner, width = ctx.owner, state.shape[1]
-        reset, update = gates[:, :width], gates[:, width:]
-        to_new = grad * (1 - update) * (1 - new * new)
-        to_gates = torch.cat([to_new * remembered, grad * (state - new)], 1) * gates * (1 - gates)
-        to_given = torch.cat([to_gates, to_new], 1)
-        to_recurrent = torch.cat([to_gates, to_new * reset], 1)
+        weights, anchor, state, *kept = ctx.saved_tensors
+        owner = ctx.owner
+        to_given, to_recurrent, held = _to_gates(grad, state, *kept)
         owner.factors.append((to_given, weights, to_recurrent, state))
         to_weights = (owner.gates * to_given[:, None]).sum(2)
-        to_state = torch.addmm(grad * update, to_recurrent, owner.weight)
+        to_state = torch.addmm(held, to_recurrent, owner.weight)
         return to_weights, to_given, to_state, torch.zeros_like(anchor), None
+
+
+class CellSteps(Deferred):
+    """Steps of a GRU cell that reads the state of the layer below it.
+
+    Its parameters in PyTorch's order: ``reads (3d, e)`` and ``weight (3d, d)``, their biases.
+    """
+
+    def __init__(self, reads: Tensor, weight: Tensor, reads_bias: Tensor, bias: Tensor):
+        shared = (reads, weight, reads_bias, bias)
+        self.reads, self.weight, self.reads_bias, self.bias = (x.detach() for x in shared)
+        super().__init__(*shared)
+
+    def __call__(self, below: Tensor, state: Tensor) -> Tensor:
+        """The next state ``(b, d)`` from that of the layer below, ``(b, e)``."""
+        return _CellStep.apply(below, state, self.anchor, self)
+
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        given, belows, recurrent, states = (x.flatten(0, 1) for x in self.collected())
+        return given.T @ belows, recurrent.T @ states, given.sum(0), recurrent.sum(0)
+
+
+class _CellStep(Function):
+    @staticmethod
+    def forward(ctx: Any, below: Tensor, state: Tensor, anchor: Tensor, owner: CellSteps) -> Tensor:
+        given = torch.addmm(owner.reads_bias, below, owner.reads.T)
+        after, *kept = _gated(given, torch.addmm(owner.bias, state, owner.weight.T), state)
+        ctx.owner = owner
+        ctx.save_for_backward(below, anchor, state, *kept)
+        return after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        below, anchor, state, *kept = ctx.saved_tensors
+        owner = ctx.owner
+        to_given, to_recurrent, held = _to_gates(grad, state, *kept)
+        owner.factors.append((to_given, below, to_recurrent, state))
+        to_state = torch.addmm(held, to_recurrent, owner.weight)
+        return to_given @ owner.reads, to_state, torch.zeros_like(anchor), None
+
+
+def _gated(given: Tensor, recurrent: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+    """The next state ``(b, d)`` from both halves of the gates ``(b, 3d)``, and what its gradient
+    needs: reset and update gate ``(b, 2d)``, what the new gate remembers, the new gate."""
+    width = state.shape[1]
+    gates = torch.sigmoid(given[:, : 2 * width] + recurrent[:, : 2 * width])
+    reset, update = gates[:, :width], gates[:, width:]
+    remembered = recurrent[:, 2 * width :]
+    new = torch.addcmul(given[:, 2 * width :], reset, remembered).tanh_()
+    return torch.lerp(new, state, update), gates, remembered, new
+
+
+def _to_gates(
+    grad: Tensor, state: Tensor, gates: Tensor, remembered: Tensor, new: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradient ``(b, d)`` of the next state: those of both halves of the gates
+    ``(b, 3d)``, and the part of the state's own that does not go through the gates."""
+    width = state.shape[1]
+    reset, update = gates[:, :width], gates[:, width:]
+    to_new = grad * (1 - update) * (1 - new * new)
+    to_both = torch.cat([to_new * remembered, grad * (state - new)], 1) * gates * (1 - gates)
+    to_given = torch.cat([to_both, to_new], 1)
+    to_recurrent = torch.cat([to_both, to_new * reset], 1)
+    return to_given, to_recurrent, grad * update

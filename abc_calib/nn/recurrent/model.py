@@ -26,7 +26,7 @@ from abc_calib.nn.recurrent.backbones import (
     Encoded,
     RayChowdhury,
 )
-from abc_calib.nn.recurrent.deferred import GruSteps
+from abc_calib.nn.recurrent.deferred import CellSteps, GruSteps
 
 
 class Recurrent(Model):
@@ -191,13 +191,17 @@ class Loop:
         self.attender = model.attender
         cell = model.backbone.cell
         self.gru = GruSteps(encoded.gates, cell.weight_hh, cell.bias_hh)
+        self.further = [CellSteps(*cell.parameters()) for cell in model.backbone.further]
         self.prepared = self.attender.prepare(encoded.memory, steps)
         self.carry = self.attender.begin(encoded.memory)
-        self.state, self.query = encoded.state, encoded.query
+        self.states, self.query = list(encoded.states), encoded.query
         self.weights = encoded.gates.new_zeros(())
 
     def step(self, read: Tensor, t: int) -> Tensor:
-        """The state ``(b, d)`` after step ``t``, in which ``read (b, 3d)`` was read."""
+        """The top layer's state ``(b, d)`` after step ``t``, in which ``read (b, 3d)`` was read."""
         self.weights, self.carry = self.attender.step(self.query, self.prepared, self.carry, t)
-        self.state = self.query = self.gru(self.weights, read, self.state)
-        return self.state
+        self.states[0] = self.gru(self.weights, read, self.states[0])
+        for i, steps in enumerate(self.further, start=1):
+            self.states[i] = steps(self.states[i - 1], self.states[i])
+        self.query = self.states[-1]
+        return self.query
