@@ -15,16 +15,17 @@ import argparse
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
-from abc_calib.config import RecurrentOptions
-from abc_calib.data.tokens import TokenSource
+from abc_calib.config import RecurrentOptions, TrainOptions
+from abc_calib.data import TokenData
+from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.text import Markup, as_markdown
-from abc_calib.training.recipes import build_recurrent
-from abc_calib.training.trainer import build_optimizer, optimise
+from abc_calib.training.step import optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -35,27 +36,27 @@ WARM_UP = 3
 
 def measure(attender: str, name: str, batch: int, steps: int) -> dict[str, object]:
     """The row of one attender, task and batch."""
-    task = get_task(name)
-    source = TokenSource(task, 0, task.train_length)
-    model = build_recurrent(RecurrentOptions(attender=attender), source.vocabulary, 0)
-    optimizer = build_optimizer(model)
+    task: Any = get_task(name)
+    data = TokenData(task, TrainOptions(length=task.train_length, sampling=task.sampling))
+    model: Any = build_model("gru", RecurrentOptions(attender=attender), data, 0)
+    optimizer = model.optimizer()
     model.train()
     times = []
     for step in range(WARM_UP + steps):
-        drawn = source.training(step, batch)
+        drawn = data.training(step, batch)
         started = time.process_time()
-        optimise(model, optimizer, drawn, clip=5.0)
+        optimise(model, optimizer, drawn, rate=1e-3, max_grad_norm=5.0)
         times.append(time.process_time() - started)
     kept = times[WARM_UP:]
     median = statistics.median(kept)
     return {
         "attender": attender,
-        "body": model.config.body,
+        "body": model.options.backbone,
         "task": name,
         "batch": batch,
         "ms": round(1000 * median, 2),
         "fastest": round(1000 * min(kept), 2),
-        "seconds_a_pass": round(median * source.steps_a_pass(batch), 1),
+        "seconds_a_pass": round(median * data.steps_a_pass(batch), 1),
         "steps": steps,
         "parameters": sum(p.numel() for p in model.parameters()),
     }

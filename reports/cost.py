@@ -45,12 +45,12 @@ def seconds(work: Any) -> float:
 
 def measure(run: abc.Run) -> pd.DataFrame:
     """Seconds of every kind, length, path and round."""
-    model, source = run.load_model(), run.arithmetic
+    model: Any = run.load_model()
     rows = []
-    exact_matches(model, source.test(100, 100))  # warm up
+    exact_matches(model, run.data.test(100, 100))  # warm up
 
     def take(kind: str, path: str, length: int, n: int, number: int) -> None:
-        batch = source.test(length, n, seed=number)
+        batch = run.data.test(length, n, seed=number)
         model.set_path("dense" if path == "dense" else "auto")
         score = exact_matches if kind == "scoring" else greedy_matches
         taken = seconds(lambda: score(model, batch))

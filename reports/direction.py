@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
-from abc_calib.config import RecurrentOptions
-from abc_calib.data.tokens import TokenSource
+from abc_calib.config import RecurrentOptions, TrainOptions
+from abc_calib.data import make_data
 from abc_calib.evaluation.inspect import diagnose
+from abc_calib.nn.build import build_model
 from abc_calib.reproduction import get_target
 from abc_calib.reproduction.cells import shown
 from abc_calib.sweeps import jobs_root
 from abc_calib.text import Markup, as_markdown
-from abc_calib.training.recipes import build_recurrent
-from abc_calib.training.trainer import build_optimizer, optimise
+from abc_calib.training.step import optimise
 from tasks import get_task
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -39,19 +40,20 @@ ATTENDERS = ("bi_relative", "one_step", "mono")
 def measure(name: str, attender: str, seed: int) -> dict[str, object]:
     """The row of one model: its gate before and after the first steps."""
     task = get_task(name)
-    source = TokenSource(task, seed, task.train_length)
-    model = build_recurrent(RecurrentOptions(attender=attender), source.vocabulary, seed)
-    optimizer = build_optimizer(model)
+    options = TrainOptions(seed=seed, length=task.train_length, sampling=task.sampling)
+    data = make_data(task, options)
+    model: Any = build_model("gru", RecurrentOptions(attender=attender), data, seed)
+    optimizer = model.optimizer()
     gates = []
     for step in range(STEPS + 1):
-        batch = source.training(step, 32)
+        batch = data.training(step, 32)
         if step in (0, STEPS):
             with torch.no_grad():
                 model.eval()
                 gate = model.attender.forwards(model.encode(batch.source).memory)
                 gates.append(round(float(gate.mean()), 4))
         model.train()
-        optimise(model, optimizer, batch, clip=5.0)
+        optimise(model, optimizer, batch, rate=1e-3, max_grad_norm=5.0)
     wanted = "backwards" if name.startswith("reverse") else "forwards"
     right = (gates[-1] > 0.5) == (wanted == "forwards")
     row = {"task": name, "attender": attender, "seed": seed, "steps": STEPS, "wanted": wanted}

@@ -48,7 +48,7 @@ def main() -> None:
     vanilla = abc.train(
         options.task,
         format="fixed:60",
-        law=options.law,
+        sampling=options.law,
         seed=options.seed,
         steps=options.steps,
         batch=options.batch,

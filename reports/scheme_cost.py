@@ -15,28 +15,28 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
 from abc_calib.config import PRESETS
-from abc_calib.data.digits import Format, Source
-from abc_calib.evaluation.exact import exact_matches
+from abc_calib.data import make_data
+from abc_calib.evaluation import exact_matches
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
-from abc_calib.nn.window import window_bias
 from abc_calib.text import as_markdown
-from abc_calib.training.trainer import build_optimizer, optimise
+from abc_calib.training.step import optimise
 from tasks import get_task
 
 DIGITS = 50
 PLAIN = "sinusoidal"
-ROWS = {
+ROWS: dict[str, dict[str, Any]] = {
     PLAIN: {},
     **{name: {"scheme": name} for name in SCHEMES if name != PLAIN},
     "rpe:values=true": {"scheme": "rpe:values=true"},
     "sinusoidal, cyclic 3": {"cyclic": 3},
-    "window 1, cyclic 3": {"cyclic": 3, "window": 1},
+    "window 1, cyclic 3": {"cyclic": 3, "attention_window": 1},
 }
 
 
@@ -77,30 +77,28 @@ def measure(name: str, steps: int, samples: int) -> tuple[float, float]:
     """CPU seconds of ``steps`` training steps and of ``samples`` evaluations, after a warm-up."""
     shape, training, _ = PRESETS["small"]
     shape = shape.model_copy(update=ROWS[name])
-    task = get_task("addition")
-    layout = Format("aligned" if shape.window else "free")
-    source = Source(task, layout, 0, training.law, task.train_length)
-    model = build_model(shape, source.vocabulary, 0)
-    if shape.window:
-        model.set_line_bias(window_bias(shape, source))
-    optimizer = build_optimizer(model)
-    batches = [source.training(step, training.batch) for step in range(steps + 2)]
+    rate = training.learning_rate
+    layout = "aligned" if shape.attention_window else "free"
+    data = make_data(get_task("addition"), training.model_copy(update={"format": layout}))
+    model: Any = build_model("transformer", shape, data, 0)
+    optimizer = model.optimizer()
+    batches = [data.training(step, training.batch) for step in range(steps + 2)]
     model.train()
     for batch in batches[:2]:
-        optimise(model, optimizer, batch)
+        optimise(model, optimizer, batch, rate)
     started = time.process_time()
     for batch in batches[2:]:
-        optimise(model, optimizer, batch)
+        optimise(model, optimizer, batch, rate)
     trained = time.process_time() - started
     # as if every output were right: a wrong one would be found out early and cost less
-    test = source.test(DIGITS, samples)
+    test = data.test(DIGITS, samples)
     model.eval()
     with torch.no_grad():
         for parameter in model.head.parameters():
             parameter.zero_()
     target = test.target
-    test.target[:] = torch.where(target == source.vocabulary.pad, target, 0)
-    exact_matches(model, source.test(DIGITS, 8))
+    test.target[:] = torch.where(target == model.pad, target, 0)
+    exact_matches(model, data.test(DIGITS, 8))
     started = time.process_time()
     exact_matches(model, test)
     return trained, time.process_time() - started

@@ -14,14 +14,14 @@ from typing import Any
 import pandas as pd
 
 import abc_calib as abc
-from abc_calib.runs.run import runs_root
+from abc_calib.files import runs_root
 from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent
 ROWS = HERE / "verdicts.csv"
 LENGTHS = (6, 7, 8, 10, 15, 20, 50, 100, 200, 500, 1000)
 SAMPLES = 200
-ALIGNED: dict[str, Any] = {"format": "aligned", "window": 1}
+ALIGNED: dict[str, Any] = {"format": "aligned", "attention_window": 1}
 MODELS: dict[str, dict[str, Any]] = {
     "sinusoidal (vanilla)": {},
     "none": {"scheme": "none"},

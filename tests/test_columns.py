@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import columns, get_task
-from tasks.data import Arithmetic
+from tasks.arithmetic import Arithmetic
 from tasks.digits import add
 
 

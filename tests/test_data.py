@@ -66,15 +66,15 @@ def test_layout_by_hand(task, base, layout, source, read, write):
 
 
 def test_rows_of_unequal_length_are_padded_at_the_right():
-    rule = get_task("addition")
-    vocabulary = Vocabulary(rule)
+    data = digit_data("addition")
+    rule, vocabulary = data.task, data.vocabulary
     first, second = rule.parse("6+35"), rule.parse("7+777")
     operands = tuple(
         Digits(np.concatenate([a.widened(3), b.widened(3)]), np.append(a.lengths, b.lengths))
         for a, b in zip(first.operands, second.operands, strict=True)
     )
     problems = type(first)(operands, rule.answer(*operands))
-    batch = Format("free").lay_out(rule, vocabulary, problems)
+    batch = data.lay_out(problems)
     assert texts(batch.source, vocabulary) == ["$06+35&@@", "$007+777&"]
     assert texts(batch.target, vocabulary) == ["14&@", "487&"]
     assert batch.source.dtype == batch.target.dtype == torch.int64
@@ -133,7 +133,7 @@ def test_what_is_laid_out_reads_back_as_the_problem(name, base, layout, law, len
     vocabulary = Vocabulary(rule)
     problems = rule.sample(np.random.default_rng(seed), 5, length, law, exact=True)
     layout = "free" if name == "zigzag" else layout  # whose digits count by their place
-    batch = Format(layout).lay_out(rule, vocabulary, problems)
+    batch = digit_data(rule.name, rule.base, layout).lay_out(problems)
     for row in range(5):
         source = texts(batch.source, vocabulary)[row].rstrip("@")
         target = texts(batch.target, vocabulary)[row].rstrip("@")
@@ -258,9 +258,7 @@ def test_beyond_the_training_length_test_sets_do_not_depend_on_the_run():
     assert short[0] != short[1]
 
 
-@given(
-    st.sampled_from(list(ARITHMETIC)), st.integers(1, 60), st.sampled_from(["random", "carry"])
-)
+@given(st.sampled_from(list(ARITHMETIC)), st.integers(1, 60), st.sampled_from(["random", "carry"]))
 def test_test_sets_have_exactly_the_asked_length(name, length, law):
     source = source_of(name, 2 if name == "parity" else 10, 1)
     batch = source.test(length, 7, law)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
-from conftest import digit_data
+from conftest import TOKENS, digit_data
 from torch import Tensor
 
-from abc_calib.data.digits import Batch, default_samples
+from abc_calib.data import Batch
+from abc_calib.data.digits import default_samples
 from abc_calib.errors import UsageError
-from abc_calib.evaluation import decoding
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation.exact import (
     evaluate,
@@ -20,6 +18,7 @@ from abc_calib.evaluation.exact import (
     greedy_matches,
 )
 from abc_calib.evaluation.metrics import wilson_interval
+from abc_calib.nn.base import Model
 
 # One pass against greedy decoding
 
@@ -39,7 +38,7 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
     right = exact_matches(model, batch)
     assert 0.1 < right.float().mean() < 0.95
     assert torch.equal(right, greedy_matches(model, batch))
-    decoded = model.decode(batch.source, batch.target.shape[1])
+    decoded = model.decode(batch.source, batch.target.shape[1]).ids
     for row in range(400):
         wanted = source.vocabulary.text(batch.target[row].tolist())
         assert right[row] == (source.vocabulary.text(decoded[row].tolist()) == wanted)
@@ -62,7 +61,7 @@ def test_exact_match_is_greedy_decoding_for_random_models(model_for, random_bias
 def test_greedy_decoding_pads_what_the_model_left_unwritten(half_trained):
     source, model = half_trained
     batch = source.test(1, 2)
-    written = model.decode(batch.source, 13)
+    written = model.decode(batch.source, 13).ids
     assert written.shape == (2, 13)
     assert (written[:, -1] == source.vocabulary.pad).all()
 
@@ -70,16 +69,16 @@ def test_greedy_decoding_pads_what_the_model_left_unwritten(half_trained):
 # Screening and chunks, with a model whose every answer is known
 
 
-class Scripted:
-    """A stand-in whose argmax is the target, but for one wrong token in some rows.
+class Scripted(Model):
+    """A model whose argmax is the target, but for one wrong token in some rows.
 
     ``wrong[row]`` is the step where it errs. Keeps the shape of every call.
     """
 
-    config = SimpleNamespace(pad_token_id=14)
-    device = torch.device("cpu")
+    device = torch.device("cpu")  # type: ignore[assignment]
 
     def __init__(self, batch: Batch, wrong: dict[int, int]):
+        super().__init__(None, TOKENS)
         assert len(batch.source.unique(dim=0)) == len(batch)
         self.answers = {}
         self.calls: list[tuple[int, int]] = []
@@ -89,17 +88,11 @@ class Scripted:
                 answer[wrong[row]] = (answer[wrong[row]] + 1) % 10
             self.answers[tuple(source.tolist())] = answer
 
-    def eval(self) -> None:
-        pass
-
-    def shifted(self, target: Tensor) -> Tensor:
-        return target
-
-    def __call__(self, source: Tensor, mask: Tensor, decoder_input_ids: Tensor):
-        steps = decoder_input_ids.shape[1]
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        steps = target.shape[1]
         self.calls.append((len(source), steps))
         ids = torch.stack([self.answers[tuple(row.tolist())][:steps] for row in source])
-        return SimpleNamespace(logits=torch.nn.functional.one_hot(ids, 15).float())
+        return torch.nn.functional.one_hot(ids, 15).float()
 
 
 @pytest.mark.parametrize("chunk", [None, 200])
@@ -108,7 +101,7 @@ class Scripted:
 def test_screening_changes_no_result(monkeypatch, length, share, chunk):
     """Rows err at any step: the first, one beyond the screening, EOS, or none."""
     if chunk:
-        monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", chunk)
+        monkeypatch.setattr(Scripted, "tokens_at_once", chunk)
     batch = digit_data("addition").test(length, 97)
     rng = np.random.default_rng(length)
     rows = rng.permutation(97)[: round(97 * share)]
@@ -131,7 +124,7 @@ def test_rows_that_fail_early_are_not_decoded_to_the_end():
 
 
 def test_chunks_bound_the_tokens_of_a_pass(monkeypatch):
-    monkeypatch.setattr(decoding, "TOKENS_PER_CHUNK", 300)
+    monkeypatch.setattr(Scripted, "tokens_at_once", 300)
     batch = digit_data("addition").test(11, 53)
     model = Scripted(batch, {})
     assert exact_matches(model, batch).all()
@@ -177,7 +170,7 @@ def test_a_table_has_a_row_for_every_set_and_length(half_trained):
         ("random", 2), ("random", 5), ("carry", 2), ("carry", 5),
     ]  # fmt: skip
     for row in rows:
-        batch = source.test(row.length, 40, {"random": "balanced"}.get(row.set, row.set), 3)
+        batch = source.test(row.length, 40, row.set, 3)
         right = int(exact_matches(model, batch).sum())
         assert (row.n, row.correct, row.test_seed) == (40, right, 3)
         assert row.accuracy == pytest.approx(100 * right / 40)

@@ -11,15 +11,14 @@ from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import failure, margins
 from abc_calib.evaluation.stress import smallest, smallest_margins, stress
 from abc_calib.runs import Run
-from tasks.hard import hard
 
 
 def test_margins_are_those_of_the_logits(half_trained):
     source, model = half_trained
     batch = source.test(5, 20, "hard")
-    found = margins(model, source, batch)
+    found = margins(model, batch)
     with torch.inference_mode():
-        logits = model(batch.source, decoder_input_ids=model.shifted(batch.target)).logits
+        logits = model(batch.source, batch.target)
     for row in range(20):
         for step in range(batch.target.shape[1]):
             right = int(batch.target[row, step])
@@ -38,7 +37,7 @@ def test_a_search_finds_smaller_margins_than_it_began_with(half_trained):
     assert searched.family == "search" and searched.n == 600
     import numpy as np
 
-    first = smallest_margins(model, source, hard(source.task, np.random.default_rng(0), 60, 4))
+    first = smallest_margins(model, source, source.task.hard(np.random.default_rng(0), 60, 4))
     assert searched.margin <= first.min() + 1e-3
     assert searched.wrong > 0 and searched.failures
 
@@ -58,7 +57,7 @@ def test_failures_say_where(half_trained):
     if least.step < len(right):
         assert least.wanted == right[least.step]
     assert least.wrote != least.wanted and least.problem in least.text()
-    assert all(len(part) <= 5 for part in least.window)
+    assert all(len(part) <= 5 for part in least.around)
 
 
 def test_an_exact_model_has_none(tiny, abc):
@@ -76,7 +75,7 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     told = abc("stress", tiny.vanilla, "--lengths", "9", *words, "--json", "-q").json()
     assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
     said = abc("stress", tiny.vanilla, *words)
-    assert "smallest failure" in said.out and "its window is" in said.out
+    assert "smallest failure" in said.out and "around it are" in said.out
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 5
 
 
@@ -164,7 +163,7 @@ def test_tasks_on_tokens_have_no_certificate(abc):
     words = ("--model", "gru", "--attender", "content", "--steps", 2, "-q")
     assert abc("train", "copy", *words).code == 0
     for command in ("certify", "stress"):
-        assert "which is not arithmetic" in abc(command, "-q").error(2)
+        assert "is not arithmetic" in abc(command, "-q").error(2)
 
 
 def test_a_run_without_a_model_has_no_certificate(tiny, abc):

@@ -436,6 +436,6 @@ def test_input_that_cannot_be_taken_is_named(call, message):
 def test_sampling_options_that_cannot_be_taken_are_named():
     task, rng = get_task("addition"), np.random.default_rng(0)
     with pytest.raises(TaskError, match="unknown sampling law 'even': choose one of uniform"):
-        task.sample(rng, 3, 3, sampling="even")
+        task.sample(rng, 3, 3, law="even")
     with pytest.raises(TaskError, match="length 0 is not possible: give 1 or more"):
         task.sample(rng, 3, 0)

@@ -8,7 +8,6 @@ import pytest
 from abc_calib import stages
 from abc_calib.config import TrainOptions
 from abc_calib.data import TokenData
-from abc_calib.errors import UsageError
 from tasks import TOKEN_TASKS, TaskError, get_task
 
 NAMES = [name for name in TOKEN_TASKS if name != "cfq"]
@@ -81,7 +80,7 @@ def test_tests_have_exactly_the_asked_length(name, length):
 def test_a_length_that_no_test_has_is_refused():
     with pytest.raises(TaskError, match="no held-out SCAN command has 23 actions"):
         source_of("scan").test(23, 5)
-    with pytest.raises(UsageError, match="length 2 is not possible for lookup: give 3 or more"):
+    with pytest.raises(TaskError, match="length 2 is not possible for lookup: give 3 or more"):
         source_of("lookup", length=2)
 
 

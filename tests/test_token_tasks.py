@@ -399,8 +399,14 @@ def test_cfq_trains_a_model_of_two_layers_on_local_data(abc, tmp_path):
     widths = ("--layers", 2, "--embedding", 6, "--width", 8, "--head", 4, "--value", 10)
     words = ("--data", data, "--model", "gru", *widths, "--batch", 2, "--steps", 2, "-q")
     abc("train", "cfq", *words, "--out", tmp_path / "run")
-    shape = json.loads((tmp_path / "run/config.json").read_text())["recurrent"]
-    assert [shape[n] for n in ("layers", "embedding", "width", "head", "value")] == [2, 6, 8, 4, 10]
+    shape = json.loads((tmp_path / "run/config.json").read_text())["model"]
+    assert [shape[n] for n in ("layers", "embedding", "width", "d_head", "value")] == [
+        2,
+        6,
+        8,
+        4,
+        10,
+    ]
     said = abc("eval", tmp_path / "run", "--set", "test", "--json").json()
     assert said["rows"][0]["n"] == 1
 
