@@ -127,7 +127,7 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
     (scan, *_) = entries["attenders-table3"]
     assert [(t.set, t.length, t.n) for t in scan.job.measures] == [("test", 48, 3920)]
     paper_job = get_target("location-figure6").entries(preset="paper")[0].job
-    assert (paper_job.config.train.by, paper_job.config.train.teacher_forcing) == ("loss", 0.2)
+    assert (paper_job.config.train.monitor, paper_job.config.train.teacher_forcing) == ("loss", 0.2)
 
 
 def test_tables_of_one_training_share_its_key():
@@ -227,7 +227,7 @@ def test_the_mean_over_tasks_needs_all_of_them():
 
 def test_a_calibrated_model_is_a_row_without_what_it_comes_from():
     job = get_target("attenders-abc").entries(seeds=1)[1].job
-    assert job.config.stage == "calibrated" and job.parent.config.recurrent is None
+    assert job.config.stage == "calibrated" and job.parent.config.kind == "transformer"
     first = results("abc", "copy", {10: 99.0, 100: 0.0})
     calibrated = results("abc", "copy", {10: 100.0, 100: 100.0}).assign(stage="calibrated")
     made = make_report(get_target("attenders-abc"), pd.concat([first, calibrated]))

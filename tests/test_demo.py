@@ -145,7 +145,7 @@ def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):
     def endless(*_, **__):
         raise AbcError("the model wrote no end")
 
-    monkeypatch.setattr(demo, "predict", endless)
+    monkeypatch.setattr(demo.stages, "predict", endless)
     example = worked_example(Run(tiny.calibrated))
     assert (example.answer, example.correct) == ("no number", False)
     assert len(example.problem) == 40

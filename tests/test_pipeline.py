@@ -9,9 +9,9 @@ import torch
 from conftest import CALIBRATED, VANILLA, digit_data
 
 from abc_calib.calibration import pipeline
+from abc_calib.calibration import trial as check
 from abc_calib.calibration.fits import base as evidence
 from abc_calib.calibration.fits.nnls import Nnls
-from abc_calib.calibration import trial as check
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Check, carries_over, choose
 from abc_calib.config import CalibrationOptions

@@ -13,7 +13,8 @@ from typer.main import get_command
 from abc_calib.calibration import pipeline
 from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
-from abc_calib.evaluation import predict as prediction
+from abc_calib.nn.base import Decoded
+from abc_calib.nn.transformer.model import Transformer
 from cli.main import app
 from tasks import TASKS, Addition
 
@@ -146,7 +147,8 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
     monkeypatch.setattr(pipeline, "REFUSED_BELOW", 0.0)
-    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[7, 4, 13]]))
+    answer = Decoded(torch.tensor([[7, 4, 13]]))
+    monkeypatch.setattr(Transformer, "decode", lambda *_: answer)
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     exec(compile(code, "<README>", "exec"), scope)
@@ -155,5 +157,5 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
     assert [line.split()[1] for line in shown[1:-1]] == ["6", "50", "1000"]
     assert shown[-1] == "47"
     assert list((tmp_path / "figures").glob("*.pdf"))
-    assert scope["model"].line_bias == scope["calibrated"].bias()
+    assert scope["model"].network.lines == scope["calibrated"].bias()
     assert scope["bias"].shape == (1, 4, 4)

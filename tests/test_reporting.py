@@ -21,21 +21,18 @@ from rich.console import Console
 from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import Row
+from abc_calib.files import write_atomically
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.transformer.model import AbcTransformer
+from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.reporting import (
-    Layout,
     accuracy_curve,
     accuracy_table,
     bias_report,
     draw_heatmaps,
     head_heatmaps,
-    read_labels,
     save_figure,
-    written_labels,
 )
-from abc_calib.runs.run import Run, write_atomically
-from tasks import get_task
+from abc_calib.runs import Run
 
 INF = math.inf
 POINTS = [(2, 100.0, 99.0, 100.0), (6, 98.0, 96.0, 99.0), (40, 0.0, 0.0, 1.0)]
@@ -57,7 +54,7 @@ def heads(shape: tuple[int, int, int] = (3, 5, 7), seed: int = 0) -> np.ndarray:
 
 def drawn(matrices: np.ndarray, **options: Any) -> Any:
     _, rows, keys = matrices.shape
-    labels = {"row_labels": written_labels(rows), "key_labels": read_labels(keys)}
+    labels = {"row_labels": written_labels(rows, "&"), "key_labels": read_labels(keys, "$")}
     return head_heatmaps(matrices, title="heads", **{**labels, **options})
 
 
@@ -147,11 +144,11 @@ def test_notes_stand_over_the_heads() -> None:
 
 
 def test_few_keys_are_all_named_and_of_many_the_delimiters_and_round_digits() -> None:
-    few = Layout.of(get_task("addition"), 6).source_labels()
+    few = digit_data("addition").layout_at(6).labels()
     figure = drawn(heads((8, 7, 15)), key_labels=few)
     shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
     assert shown.count(few) == 4  # the lower line of panels
-    many = Layout.of(get_task("addition"), 20).source_labels()
+    many = digit_data("addition").layout_at(20).labels()
     figure = drawn(heads((1, 21, 43)), key_labels=many)
     shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
     named = next(names for names in shown if "+" in names)
@@ -194,10 +191,10 @@ def test_all_text_is_inside_the_figure_and_of_readable_size() -> None:
 def report(**options: Any) -> Any:
     far = np.zeros((2, 11, 13))
     labels: dict[str, Any] = {
-        "row_labels": written_labels(5),
-        "key_labels": read_labels(7),
-        "bias_row_labels": written_labels(11),
-        "bias_key_labels": read_labels(13),
+        "row_labels": written_labels(5, "&"),
+        "key_labels": read_labels(7, "$"),
+        "bias_row_labels": written_labels(11, "&"),
+        "bias_key_labels": read_labels(13, "$"),
     }
     near = heads((2, 5, 7))
     return bias_report(near, options.pop("fit", near), far, title="report", **labels, **options)
@@ -230,23 +227,18 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
 @pytest.mark.parametrize(
     ("task", "labels", "delimiters"),
     [
-        ("successor", "$ a3 a2 a1 &", (0, 4)),
-        ("parity", "$ a3 a2 a1 &", (0, 4)),
-        ("addition", "$ a3 a2 a1 + b3 b2 b1 &", (0, 4, 8)),
-        ("multiplication", "$ a3 a2 a1 * b1 &", (0, 4, 6)),
+        ("successor", "$ a2 a1 a0 &", (0, 4)),
+        ("parity", "$ a2 a1 a0 &", (0, 4)),
+        ("addition", "$ a2 a1 a0 + b2 b1 b0 &", (0, 4, 8)),
+        ("multiplication", "$ a2 a1 a0 * b0 &", (0, 4, 6)),
     ],
 )
-def test_labels_of_each_task(
-    task: str,
-    labels: str,
-    delimiters: tuple[int, ...],
-    make_source: Callable[..., DigitData],
-) -> None:
-    layout = Layout.of(get_task(task), 3)
-    assert layout.source_labels() == labels.split()
-    assert layout.delimiters == delimiters
-    assert layout.digits == 3
+def test_labels_of_each_task(task: str, labels: str, delimiters: tuple[int, ...]) -> None:
     source = digit_data(task, base=2 if task == "parity" else 10)
+    layout = source.layout_at(3)
+    assert layout.labels() == labels.split()
+    assert layout.closes == delimiters
+    assert layout.widths[0] == 3
     batch = source.test(3, 5)
     assert batch.source.shape[1] == layout.keys
     for row in batch.source:
@@ -255,12 +247,23 @@ def test_labels_of_each_task(
 
 
 def test_labels_of_a_fixed_format_and_of_rows() -> None:
-    assert Layout.of(get_task("addition"), 3, width=5).widths == (5, 5)
-    assert Layout.of(get_task("multiplication"), 3, width=5).widths == (5, 1)
-    assert written_labels(4) == ["y1", "y2", "y3", "&"]
-    assert read_labels(4) == ["$", "y1", "y2", "y3"]
+    assert digit_data("addition", format="fixed:5").layout_at(3).widths == (5, 5)
+    assert digit_data("multiplication", format="fixed:5").layout_at(3).widths == (5, 1)
+    assert written_labels(4, "&") == ["y0", "y1", "y2", "&"]
+    assert read_labels(4, "$") == ["$", "y0", "y1", "y2"]
     with pytest.raises(UsageError, match="length 0 is not possible"):
-        Layout.of(get_task("addition"), 0)
+        digit_data("addition").layout_at(0)
+
+
+def test_labels_of_columns_and_of_words() -> None:
+    aligned = digit_data("addition", format="aligned").layout_at(2)
+    assert aligned.labels() == ["$", "+", "a1", "b1", "a0", "b0", "&"]
+    assert (aligned.closes, aligned.stride) == ((0, 1, 6), 2)
+    words = Layout((3,), ("$", "&"), words=True)
+    assert words.labels() == ["$", "0", "1", "2", "&"]
+    assert words.coordinate(1) == (1, 0, 2) and words.coordinate(4) == (1, None, -1)
+    vast = Layout((10**15, 1), ("$", "*", "&"))  # nothing is as long as the source
+    assert vast.label(vast.keys - 2) == "b0" and vast.coordinate(1).column == 10**15 - 1
 
 
 # From a run folder
@@ -312,9 +315,9 @@ def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_pa
     assert sorted(paths) == sorted((tmp_path / "out").iterdir())
     with np.load(tmp_path / "out" / "cross.npz") as cross:
         np.testing.assert_array_equal(cross["attention"], heads((2, 5, 11))[None].astype("f4"))
-        labels = "$ a4 a3 a2 a1 + b4 b3 b2 b1 &"
+        labels = "$ a3 a2 a1 a0 + b3 b2 b1 b0 &"
         assert cross["key_labels"].tolist() == labels.split()
-        assert cross["row_labels"].tolist() == ["y1", "y2", "y3", "y4", "&"]
+        assert cross["row_labels"].tolist() == ["y0", "y1", "y2", "y3", "&"]
         fit, bias = cross["fit"][0], cross["bias"][0]
         assert len(cross["bias_row_labels"]) == 8 and len(cross["bias_key_labels"]) == 17
     expected = np.zeros((5, 11))
@@ -369,7 +372,7 @@ def heads3() -> np.ndarray:
 
 def test_a_run_without_a_bias_shows_its_attention(
     make_config: Callable[..., RunConfig],
-    model_for: Callable[..., AbcTransformer],
+    model_for: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
     run = Run.create(make_config("successor", {"width": 16, "feedforward": 32}))

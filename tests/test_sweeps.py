@@ -91,7 +91,7 @@ def test_options_of_a_task_are_part_of_a_job(sweep_file):
     plain = Job(task="lookup", options={"model": "gru"})
     assert len({one.key for one in (*jobs, plain)}) == 4
     assert third.key == Job(task="copy", options={"model": "gru"}).key
-    assert (first.data.task.outputs != second.source.task.outputs).any()
+    assert (first.data.task.outputs != second.data.task.outputs).any()
     about = describe(second, Path("nowhere"))
     assert (about["task_tables"], about["task_seed"], about["seed"]) == (3, 1, 0)
     with pytest.raises(UsageError, match="copy has no option 'tables': it takes none"):
@@ -194,11 +194,11 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
         ),
         (
             "[sweep]\ntasks = ['successor']\ncalibrate = true\n[grid]\ncalibrate.depth = [9]",
-            "unknown key 'depth' in [grid] calibrate: choose among fit, dirs",
+            "unknown key 'depth' in [grid] calibrate: choose among",
         ),
         (
             "[sweep]\ntasks = ['successor']\ncalibrate = true\n[grid]\ncalibrate.threshold = [2]",
-            "threshold 2 is not possible with the nnls fit",
+            "threshold = 2.0: give a number, more than 0 and at most 1",
         ),
         ("[sweep]\ntasks = ['successor']\nseeds = [1, 1]", "two jobs have the key successor-"),
         ("[sweep]\ntasks = ['parity']\n[[jobs]]\ntask = 'parity'", "two jobs have the key parity-"),
