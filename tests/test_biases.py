@@ -21,13 +21,13 @@ SEEDS = st.integers(0, 2**32)
 
 
 def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int | None:
-    """The key of a line in a row, from the table in ``lines.py``; None if it has left.
+    """The key of a line in a row, from the table in ``geometry.lines``; None if it has left.
 
     ``last`` is the last key that exists: in self-attention the row's own. There, and in the
     encoder, a segment line is counted as a corner line and then clamped; an encoder's vertical
     is the delimiter itself.
     """
-    sign = {"diag": 1, "anti": -1, "vert": 0}[line.direction] * line.step
+    sign = {"diag": 1, "anti": -1, "vert": 0}[line.direction] * line.stride
     start = {"diag": line.offset, "anti": last - line.offset, "vert": line.offset}
     low, high = 0, last
     if line.segment != CORNER and site == "cross":
@@ -85,9 +85,10 @@ def random_heads(
         segment = rng.choice(segments if single else [CORNER, *segments])
         fixed = site == "encoder" and direction == "vert" and segment != CORNER
         offset = 0 if fixed else rng.randint(-4, 9)
-        step = 1 if direction == "vert" else rng.choice([1, 1, 2, 3])
+        slanted = site == "cross" and direction != "vert"
+        stride = rng.choice([1, 1, 2, 3]) if slanted else 1
         value = rng.choice([0.0, -0.5, -2.0, rng.uniform(-9, 0)])
-        return Line(direction, segment, offset, value, step)
+        return Line(direction, segment, offset, value, stride)
 
     if single:
         return tuple((line(),) for _ in range(heads))
@@ -200,7 +201,7 @@ def test_equal_lines_count_once():
     assert (open_.sum(-1) == 1).all()
 
 
-def test_a_corner_line_that_leaves_the_matrix_closes_its_row():
+def test_a_corner_line_that_leaves_the_matrix_masks_its_row():
     frame = Frame("cross", torch.arange(5), 3, torch.tensor([3]))
     bias = LayerBias(((Line("diag", CORNER, 1),),), "cross")
     assert bias.may_mask_rows
@@ -223,7 +224,7 @@ def test_layers_know_how_few_keys_their_rows_read():
 # Masks and delimiters
 
 
-def test_masks_close_padding_and_the_future():
+def test_padding_and_the_future_are_masked():
     lengths = torch.tensor([2, 3])
     cross = Frame("cross", torch.arange(4), 3, lengths).mask().expand(2, 1, 4, 3)
     assert cross[0, 0].tolist() == [[True, True, False]] * 4
@@ -234,13 +235,13 @@ def test_masks_close_padding_and_the_future():
 
 def test_delimiters_are_found_in_every_row():
     ids = torch.tensor([[9, 1, 8, 1, 9, 0, 0], [9, 1, 1, 1, 8, 1, 9], [9, 1, 9, 0, 0, 0, 0]])
-    places = delimiter_positions(ids, [8, 9])
+    places = delimiter_positions(ids, (8, 9))
     assert places.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
-    assert delimiter_positions(ids, []).shape == (3, 0)
+    assert delimiter_positions(ids, ()).shape == (3, 0)
 
 
 def test_alike():
-    assert alike(None) and alike(torch.tensor([5, 5, 5])) and alike(torch.tensor([[1, 2], [1, 2]]))
+    assert alike(torch.tensor([5, 5, 5])) and alike(torch.tensor([[1, 2], [1, 2]]))
     assert not alike(torch.tensor([5, 5, 4]))
 
 

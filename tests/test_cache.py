@@ -2,128 +2,184 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from conftest import digit_data
-from transformers import EncoderDecoderCache
-from transformers.cache_utils import DynamicCache
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
 
 from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch, DigitData
-from abc_calib.evaluation import exact as evaluation
-from abc_calib.geometry import Line, LineBias
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.transformer.cache import Window, WindowLayer, left_out
-from abc_calib.nn.window import window_bias
-from tests.test_certification import random_lines
+from abc_calib.nn.transformer import model as transformer
+from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
+from abc_calib.nn.transformer.model import Transformer
 
 
 @pytest.fixture
-def source() -> DigitData:
-    return digit_data("addition", format="free", seed=0, sampling="mixed", length=6)
+def data() -> DigitData:
+    return digit_data("addition")
 
 
-def decoded_stepwise(model, source_ids, steps: int):
-    """Logits of each step with a cache, ``(b, t, v)``, and the cache."""
-    encoded = model.encoder(source_ids)
-    read = torch.full((len(source_ids), 1), model.sos)
-    cache, logits = None, []
+def short_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:
+    """Segment lines near the row's own, up to ``most`` a head."""
+    rng = random.Random(seed)
+
+    def own() -> Line:
+        if rng.random() < 0.7:
+            return Line("diag", 0, rng.choice([0, -1, -2]))
+        return Line("vert", 0, rng.choice([0, 1]))
+
+    def crossed() -> Line:
+        direction = rng.choice(["anti", "vert", "diag"])
+        return Line(direction, rng.randint(0, 2), rng.randint(0, 1), rng.choice([0.0, -0.5]))
+
+    def layer(line):
+        return tuple(tuple(line() for _ in range(rng.randint(1, most))) for _ in range(heads))
+
+    return LineBias({site: tuple(layer(line) for _ in range(layers)) for site, line in
+                     (("self", own), ("cross", crossed))})  # fmt: skip
+
+
+def small(data: DigitData, seed: int, **options) -> Transformer:
+    """A small model without positions, unless told otherwise."""
+    shape = {"width": 16, "heads": 2, "feedforward": 20, "decoder_layers": 2, "scheme": "none"}
+    model = build_model("transformer", TransformerOptions(**{**shape, **options}), data, seed)
+    assert isinstance(model, Transformer)
+    return model.eval()
+
+
+@torch.inference_mode()
+def stepwise(model: Transformer, source: Tensor, steps: int) -> tuple[Tensor, Cache]:
+    """Logits of each greedy step with a cache, ``(b, t, v)``, and the cache."""
+    encoded, cache = model.encode(source), Cache(model.kept_rows)
+    read, logits = torch.full((len(source), 1), model.sos), []
     for _ in range(steps):
-        out = model(
-            encoder_outputs=encoded, decoder_input_ids=read, past_key_values=cache, use_cache=True
-        )
-        cache = out.past_key_values
-        logits.append(out.logits)
-        read = out.logits.argmax(-1)
+        logits.append(model.run(encoded, read, cache).logits)
+        read = logits[-1].argmax(-1)
     return torch.cat(logits, 1), cache
+
+
+@torch.inference_mode()
+def in_one_pass(model: Transformer, source: Tensor, written: Tensor) -> Tensor:
+    """The logits of what was written, by dense attention."""
+    model.set_path("dense")
+    logits = model(source, written)
+    model.set_path("auto")
+    return logits
 
 
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_cached_steps_equal_one_pass(source, seed, most):
-    options = TransformerOptions(width=16, heads=4, feedforward=20, decoder_layers=3, scheme="none")
-    model = build_model("transformer", options, source, seed).eval()
-    model.set_lines(random_lines(seed, 3, 4, 2, most))
-    batch = source.test(9, 5)
+def test_cached_steps_equal_one_pass(data, seed, most):
+    model = small(data, seed, heads=4, decoder_layers=3)
+    model.set_lines(short_lines(seed, 3, 4, most))
+    batch = data.test(9, 5)
     steps = 90  # beyond the length from which lines are gathered
-    with torch.inference_mode():
-        stepwise, cache = decoded_stepwise(model, batch.source, steps)
-        model.set_path("dense")
-        read = torch.cat([torch.full((5, 1), model.sos), stepwise.argmax(-1)[:, :-1]], 1)
-        once = model(batch.source, decoder_input_ids=read).logits
-    torch.testing.assert_close(stepwise, once, atol=1e-4, rtol=1e-4)
-    assert model.window is None  # dense attention reads every row
-    model.set_path("auto")
-    kept = model.window
-    assert kept.recent <= 2 and kept.pinned <= 2
-    for layer in cache.self_attention_cache.layers:
-        assert isinstance(layer, WindowLayer)
-        assert layer.keys.shape[2] == kept.pinned + kept.recent
-        assert layer.get_seq_length() == steps
-    assert left_out(cache) == (kept.pinned, steps - kept.pinned - kept.recent)
+    logits, cache = stepwise(model, batch.source, steps)
+    once = in_one_pass(model, batch.source, logits.argmax(-1))
+    torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
+    kept = model.kept_rows
+    assert kept is not None and kept.recent <= 2 and kept.pinned <= 2
+    assert len(cache.rows) == 3
+    for keys, values in cache.rows.values():
+        assert keys.shape[2] == values.shape[2] == kept.pinned + kept.recent
+    assert cache.seen == steps
+    assert cache.left_out == (kept.pinned, steps - kept.pinned - kept.recent)
+    model.set_path("dense")
+    assert model.kept_rows is None  # dense attention reads every row
 
 
 def test_windows_of_the_scaffolding_use_it_too():
-    source = digit_data("addition", format="aligned", seed=0, sampling="mixed", length=6)
-    options = TransformerOptions(width=16, heads=2, feedforward=20, cyclic=3, window=2)
-    model = build_model("transformer", options, source, 0).eval()
-    model.set_lines(window_bias(options, source))
-    assert model.window == Window(1, 2)
-    batch = source.test(12, 3)
-    with torch.inference_mode():
-        stepwise, cache = decoded_stepwise(model, batch.source, 20)
-        model.set_path("dense")
-        read = torch.cat([torch.full((3, 1), model.sos), stepwise.argmax(-1)[:, :-1]], 1)
-        once = model(batch.source, decoder_input_ids=read).logits
-    torch.testing.assert_close(stepwise, once, atol=1e-4, rtol=1e-4)
-    assert cache.self_attention_cache.layers[0].keys.shape[2] == 3
+    data = digit_data("addition", format="aligned")
+    options = {"scheme": "sinusoidal", "decoder_layers": 3, "cyclic": 3, "attention_window": 2}
+    model = small(data, 0, **options)
+    assert model.kept_rows == KeptRows(0, 2)  # a row reads itself and two before it
+    batch = data.test(12, 3)
+    logits, cache = stepwise(model, batch.source, 20)
+    once = in_one_pass(model, batch.source, logits.argmax(-1))
+    torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
+    assert cache.rows[0][0].shape[2] == 2
 
 
-def test_heads_that_may_read_any_row_keep_them_all(source):
-    options = TransformerOptions(width=16, heads=2, feedforward=20, decoder_layers=1, scheme="none")
-    model = build_model("transformer", options, source, 0).eval()
-    lines = random_lines(0, 1, 2, 2).sites
-    for own in (((), (Line("diag", 0, 0),)), ((Line("diag", -1, 0),), (Line("diag", 0, 0),)),
-                ((Line("anti", 0, 0),), (Line("diag", 0, 0),))):  # fmt: skip
-        model.set_lines(LineBias({**lines, "self": (own,)}))
-        assert model.window is None
+def test_heads_that_may_read_any_row_keep_them_all(data):
+    model = small(data, 0, decoder_layers=1)
+    lines = short_lines(0, 1, 2).sites
+    here = (Line("diag", 0, 0),)
+    for other in ((), (Line("diag", CORNER, 0),), (Line("anti", 0, 0),)):
+        model.set_lines(LineBias({**lines, "self": ((other, here),)}))
+        assert model.kept_rows is None
+    model.set_lines(LineBias({**lines, "self": ((here, here),)}, off_line_bias=-5.0))
+    assert model.kept_rows is None
     model.set_lines(None)
-    assert model.window is None
-    with torch.inference_mode():
-        _, cache = decoded_stepwise(model, source.test(3, 2).source, 7)
-    assert isinstance(cache.self_attention_cache, DynamicCache) and left_out(cache) == (0, 0)
-    assert cache.self_attention_cache.layers[0].keys.shape[2] == 7
+    assert model.kept_rows is None
+    _, cache = stepwise(model, data.test(3, 2).source, 7)
+    assert cache.kept is None and cache.left_out == (0, 0)
+    assert cache.rows[0][0].shape[2] == 7
 
 
-def test_generate_uses_the_window_and_may_be_given_a_cache(source):
-    options = TransformerOptions(width=16, heads=2, feedforward=20, decoder_layers=2, scheme="none")
-    model = build_model("transformer", options, source, 1).eval()
-    model.set_lines(random_lines(1, 2, 2, 2))
-    ids = source.test(8, 4).source
-    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    plain = model.decode(ids, 30)
-    given = model.generate(ids, max_new_tokens=30, do_sample=False, past_key_values=cache)[:, 1:]
-    assert torch.equal(given, plain[:, : given.shape[1]])
-    assert isinstance(cache.self_attention_cache.layers[0], WindowLayer)
+def test_a_head_with_fewer_lines_than_others_reads_no_row_that_is_left_out(data):
+    """What fills it up is masked, and is among the rows that are held all the same."""
+    model = small(data, 0, decoder_layers=1)
+    here, before = Line("diag", 0, 0), Line("diag", 0, -1, -0.5)
+    lines = short_lines(0, 1, 2).sites
+    for own in (((here,), (here, before)), ((here, before), (here,))):
+        model.set_lines(LineBias({**lines, "self": (own,)}))
+        assert model.kept_rows == KeptRows(0, 1)
+        batch = data.test(9, 3)
+        logits, _ = stepwise(model, batch.source, 9)
+        once = in_one_pass(model, batch.source, logits.argmax(-1))
+        torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
+
+
+OWN = st.builds(Line, st.sampled_from(["diag", "vert"]), st.just(0), st.integers(-5, 5))
+
+
+@given(st.lists(OWN, min_size=1, max_size=3), st.lists(OWN, min_size=1, max_size=3))
+def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first, second):
+    """Against the keys themselves, row by row."""
+    rows, biases = 40, [LayerBias((tuple(head),), "self") for head in (first, second)]
+    frame = Frame("self", torch.arange(rows), rows, torch.tensor([3]))
+    read = [
+        {int(key) for bias in biases for key in bias.positions(frame)[0][0, 0, row]}
+        for row in range(rows)
+    ]
+    kept = kept_rows(biases)
+    assert kept is not None
+    for row in range(rows):
+        for key in read[row] - {row}:
+            assert key < kept.pinned or key >= row - kept.recent, (row, key)
+    if kept.recent:
+        assert any(row - kept.recent in read[row] for row in range(kept.recent, rows))
+    if kept.pinned:
+        assert all(kept.pinned - 1 in read[row] for row in range(rows // 2, rows))
+
+
+def test_answers_with_a_window_are_those_of_dense_attention(data):
+    model = small(data, 1)
+    model.set_lines(short_lines(1, 2, 2))
+    source = data.test(8, 4).source
+    written = model.decode(source, 30).ids
     model.set_path("dense")
-    assert torch.equal(model.decode(ids, 30), plain)
-    model.set_path("auto")
-    beams = model.generate(ids, max_new_tokens=12, num_beams=3, do_sample=False)
-    model.set_path("dense")
-    assert torch.equal(beams, model.generate(ids, max_new_tokens=12, num_beams=3, do_sample=False))
+    assert torch.equal(model.decode(source, 30).ids, written)
 
 
-def test_a_long_output_is_scored_in_parts(source, monkeypatch):
+def test_a_long_output_is_scored_in_parts(data, monkeypatch):
     """With any size of the parts the same, for a right row and for one wrong near its end."""
-    options = TransformerOptions(width=16, heads=2, feedforward=20, decoder_layers=2, scheme="none")
-    model = build_model("transformer", options, source, 1).eval()
-    model.set_lines(random_lines(1, 2, 2, 2, 2))
-    batch = source.test(50, 6)
+    model = small(data, 1)
+    model.set_lines(short_lines(1, 2, 2, 2))
+    batch = data.test(50, 6)
     steps = batch.target.shape[1]
-    target = model.decode(batch.source, steps).clone()
+    target = model.decode(batch.source, steps).ids.clone()
     target[1, -2] = (target[1, -2] + 1) % 10
     batch = Batch(batch.source, target, batch.problems)
     expected = [True, False, True, True, True, True]
     for size in (7, 20, steps - 1, steps):
-        monkeypatch.setattr(evaluation, "ROWS_AT_ONCE", size)
-        assert evaluation.exact_matches(model, batch).tolist() == expected, size
+        monkeypatch.setattr(transformer, "ROWS_AT_ONCE", size)
+        assert exact_matches(model, batch).tolist() == expected, size

@@ -15,7 +15,7 @@ from abc_calib.runs import Run
 from tasks import TaskError
 
 TINY = {
-    "model": "gru", "width": 8, "embedding": 6, "head": 8, "value": 8, "batch": 32, "steps": 1,
+    "model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8, "batch": 32, "steps": 1,
 }  # fmt: skip
 SOURCE = "010 t3 t4 ."
 
@@ -43,7 +43,7 @@ def changed(runs, tmp_path):
         model = run.load_model()
         with torch.no_grad():
             change(model)
-        model.save_pretrained(folder / "model")
+        run.save_model(model)
         return run
 
     return make
@@ -60,7 +60,7 @@ def test_every_step_has_its_weights_and_variables(runs):
     assert all(len(values) == steps for values in found.variables.values())
     assert all(0 <= value <= 1 for value in found.variables["mix"])
     assert all(value > 0 for value in found.variables["width"])
-    assert all(0 <= place <= 3 for place in found.looked)  # this body sees words alone
+    assert all(0 <= place <= 3 for place in found.looked)  # this backbone sees words alone
     assert not found.correct
 
 
@@ -180,7 +180,7 @@ def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):
     def flatten(model):
         for value in model.attender.parameters():
             value.zero_()
-        for name, value in model.body.encoder.named_parameters():
+        for name, value in model.backbone.encoder.named_parameters():
             value.zero_()
             if "bias" in name:  # of the reset, update and new gates: always the new state
                 _, update, new = value.chunk(3)

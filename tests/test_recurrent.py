@@ -1,76 +1,77 @@
-"""The recurrent models: both bodies, saving, decoding, training, and the metrics of outputs."""
+"""The recurrent models: both backbones, decoding, training, and the metrics of outputs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from conftest import TOKENS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.data.tokens import TokenSource
+from abc_calib.config import RecurrentOptions
+from abc_calib.data import TokenData
+from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.decoding import greedy_decode, written
-from abc_calib.evaluation.exact import exact_matches, measured
-from abc_calib.evaluation.predict import predict
+from abc_calib.evaluation.exact import exact_matches, measured, written
 from abc_calib.evaluation.sequences import compare, edit_distance
 from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.attenders.base import Memory
-from abc_calib.nn.recurrent.model import RecurrentConfig, RecurrentModel
-from abc_calib.runs.run import Run
-from abc_calib.training.schedule import standing
+from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.runs import Run
+from abc_calib.training.schedule import plateau_state
 from abc_calib.training.trainer import Trainer
 from tasks import get_task
 
-TINY = {"width": 8, "embedding": 6, "head": 8, "value": 8}
+TINY = {"width": 8, "embedding": 6, "d_head": 8, "value": 8}
 
 
-def model_of(attender: str = "one_step", seed: int = 0, **more) -> RecurrentModel:
+def model_of(attender: str = "one_step", seed: int = 0, **more) -> Recurrent:
     torch.manual_seed(seed)
-    sizes = {"d_embedding": 6, "d_model": 8, "d_head": 8, "d_value": 8}
-    body = more.pop("body", "ray_chowdhury")
-    config = RecurrentConfig(attender=attender, body=body, vocab_size=15, **sizes, **more)
-    return RecurrentModel(config).eval()
+    options = {"backbone": "ray_chowdhury", **TINY, "attender": attender, **more}
+    return Recurrent(Recurrent.settled(RecurrentOptions(**options)), TOKENS).eval()
 
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 1, 5, 13], [12, 9, 2, 13, 14, 14, 14]])
 TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
-BODIES = [("ray_chowdhury", "mix_one_step"), ("ray_chowdhury", "relative"), ("dubois", "mix")]
+BACKBONES = [("ray_chowdhury", "mix_one_step"), ("ray_chowdhury", "relative"), ("dubois", "mix")]
 
 
-@pytest.mark.parametrize(("body", "attender"), BODIES)
+@pytest.mark.parametrize(("backbone", "attender"), BACKBONES)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_padded_row_writes_what_it_writes_alone(body, attender, layers):
-    model = model_of(attender, body=body, layers=layers)
-    both = model(SOURCE, decoder_input_ids=model.shifted(TARGET), output_attentions=True)
-    alone = model(SOURCE[1:, :4], decoder_input_ids=model.shifted(TARGET[1:]))
-    assert torch.allclose(both.logits[1:], alone.logits, atol=1e-5)
-    (weights,) = both.cross_attentions
+def test_a_padded_row_writes_what_it_writes_alone(backbone, attender, layers):
+    model = model_of(attender, backbone=backbone, layers=layers)
+    both, alone = model(SOURCE, TARGET), model(SOURCE[1:, :4], TARGET[1:])
+    assert torch.allclose(both[1:], alone, atol=1e-5)
+    found = model.attention(SOURCE, TARGET)
+    (weights,) = found.weights["cross"]
     assert weights.shape == (2, 1, 4, 7)
     assert torch.allclose(weights.sum(-1), torch.ones(2, 1, 4), atol=1e-6)
     # without START and END the weights of $ and & are 0
-    assert (weights[1, :, :, [0, 3]].sum() == 0) == (body == "dubois")
+    assert (weights[1, :, :, [0, 3]].sum() == 0) == (backbone == "dubois")
     assert not weights[1, :, :, 4:].any()
 
 
-@pytest.mark.parametrize(("body", "attender"), BODIES)
+@pytest.mark.parametrize(("backbone", "attender"), BACKBONES)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_decoding_step_by_step_is_the_one_pass(body, attender, layers):
-    model = model_of(attender, body=body, layers=layers)
-    ids = greedy_decode(model, SOURCE, 9)
-    logits = model(SOURCE, decoder_input_ids=model.shifted(ids)).logits
-    counted = ids != model.config.pad
+def test_decoding_step_by_step_is_the_one_pass(backbone, attender, layers):
+    model = model_of(attender, backbone=backbone, layers=layers)
+    ids = model.decode(SOURCE, 9).ids
+    assert ids.shape == (2, 9)
+    logits = model(SOURCE, ids)
+    counted = ids != model.pad
     assert (logits.argmax(-1) == ids)[counted].all()
-    free = model(SOURCE, labels=ids, teacher_forcing=False).logits.argmax(-1)
-    assert (free == ids)[counted].all()
+    # fed its own tokens it writes the same, and the loss is that of the same logits
+    free = model.loss(SOURCE, ids, teacher_forcing=False)
+    torch.testing.assert_close(free, model.loss(SOURCE, ids))
 
 
-def slow(model: RecurrentModel, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def slow(model: Recurrent, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Logits ``(t, v)`` of one source without padding, by PyTorch's own GRU and cells."""
-    body, attender = model.body, model.attender
-    cells, ids, d = [body.cell, *body.further], source[None], model.config.d_model
-    if model.config.body == "dubois":
+    body, attender = model.backbone, model.attender
+    cells, ids = [body.cell, *body.further], source[None]
+    if model.options.backbone == "dubois":
         x, embed = body.embed(ids[:, 1:-1]), body.embed_target
         states, final = body.encoder(x, body.first)
         firsts = list(final)
@@ -78,17 +79,16 @@ def slow(model: RecurrentModel, source: torch.Tensor, target: torch.Tensor) -> t
         x, embed = body.embed(ids), body.embed
         x = torch.cat([body.start.expand(1, 1, -1), x[:, 1:-1], body.end.expand(1, 1, -1)], 1)
         states, final = body.encoder(x)
-        by_layer = final.view(len(cells), 2, 1, d // 2)
-        firsts = [torch.cat([ahead, back], 1) for ahead, back in by_layer]
+        firsts = [torch.cat([final[-2], final[-1]], 1)] * len(cells)  # as their public code
     memory = Memory(states, torch.tensor([x.shape[1]]), firsts[-1])
     turned = attender.turned(states, memory)
     prepared = attender.prepare(memory.with_states(turned), len(target))
     carry = attender.begin(memory)
     hidden, logits = firsts, []
-    for t, token in enumerate([model.config.sos, *target[:-1].tolist()]):
+    for t, token in enumerate([model.sos, *target[:-1].tolist()]):
         weights, carry = attender.step(hidden[-1], prepared, carry, t)
         token = embed(torch.tensor([token]))
-        if model.config.body == "dubois":
+        if model.options.backbone == "dubois":
             value = body.value(turned) + attender.turned(x, memory)
             given = torch.cat([(weights[:, :, None] * value).sum(1), token], 1)
         else:
@@ -103,11 +103,11 @@ def slow(model: RecurrentModel, source: torch.Tensor, target: torch.Tensor) -> t
     return torch.stack(logits)
 
 
-@pytest.mark.parametrize(("body", "attender"), BODIES)
+@pytest.mark.parametrize(("backbone", "attender"), BACKBONES)
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_layers_of_the_decoder_are_stacked_cells(body, attender, layers):
-    model = model_of(attender, body=body, layers=layers).double()
-    got = model(SOURCE, labels=TARGET).logits
+def test_layers_of_the_decoder_are_stacked_cells(backbone, attender, layers):
+    model = model_of(attender, backbone=backbone, layers=layers).double()
+    got = model(SOURCE, TARGET)
     one, two = slow(model, SOURCE[0], TARGET[0]), slow(model, SOURCE[1, :4], TARGET[1, :2])
     assert torch.allclose(got[0], one) and torch.allclose(got[1, :2], two)
     a, b = torch.randn_like(one), torch.randn_like(two)
@@ -122,24 +122,24 @@ def test_layers_of_the_decoder_are_stacked_cells(body, attender, layers):
         assert i is not None and j is not None and torch.allclose(i, j, atol=1e-12), name
 
 
-@pytest.mark.parametrize("body", ["ray_chowdhury", "dubois"])
-def test_a_second_layer_adds_a_cell_to_the_decoder_and_one_layer_none(body, monkeypatch):
+@pytest.mark.parametrize("backbone", ["ray_chowdhury", "dubois"])
+def test_a_second_layer_adds_a_cell_to_the_decoder_and_one_layer_none(backbone, monkeypatch):
     def cells(layers: int) -> set[str]:
-        names = model_of(body=body, layers=layers).state_dict()
+        names = model_of(backbone=backbone, layers=layers).state_dict()
         return {name for name in names if name.startswith("body.further")}
 
     parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     assert cells(1) == set() and cells(2) == {f"body.further.0.{part}" for part in parts}
-    one = model_of(body=body, layers=1).state_dict()
+    one = model_of(backbone=backbone, layers=1).state_dict()
     target = "abc_calib.nn.recurrent.backbones.further_cells"
     monkeypatch.setattr(target, lambda _: torch.nn.ModuleList())
-    without = model_of(body=body, layers=1).state_dict()
+    without = model_of(backbone=backbone, layers=1).state_dict()
     assert list(one) == list(without)
     assert all(torch.equal(one[name], without[name]) for name in one)
 
 
 def test_dropout_is_on_the_first_state_of_every_layer_but_not_on_the_query():
-    model = model_of("mix", body="dubois", layers=3)
+    model = model_of("mix", backbone="dubois", layers=3)
     kept = model.encode(SOURCE)
     drawn = model.train().encode(SOURCE)
     assert torch.equal(drawn.query, kept.query)
@@ -150,24 +150,23 @@ def test_dropout_is_on_the_first_state_of_every_layer_but_not_on_the_query():
 
 def test_start_and_end_are_places_of_the_source_and_learn():
     model = model_of()
-    loss = model(SOURCE, labels=TARGET).loss
+    loss = model.loss(SOURCE, TARGET)
     loss.backward()
-    assert model.body.start.grad.any() and model.body.end.grad.any()
+    assert model.backbone.start.grad.any() and model.backbone.end.grad.any()
     with torch.no_grad():
-        model.body.start.add_(1.0)
-    assert not torch.allclose(model(SOURCE, labels=TARGET).loss, loss)
+        model.backbone.start.add_(1.0)
+    assert not torch.allclose(model.loss(SOURCE, TARGET), loss)
 
 
-def test_a_saved_model_is_the_same_model(tmp_path):
-    model = model_of("mix_mono")
-    model.save_pretrained(tmp_path)
-    again = RecurrentModel.from_pretrained(tmp_path).eval()
-    assert again.config.attender == "mix_mono"
-    assert torch.equal(model(SOURCE, labels=TARGET).logits, again(SOURCE, labels=TARGET).logits)
+def test_weights_know_the_backbone_by_its_older_name():
+    """So that a folder of an older version loads."""
+    names = list(model_of().state_dict())
+    assert {name.partition(".")[0] for name in names} == {"body", "attender"}
 
 
 def test_the_size_is_that_of_the_paper():
-    model = RecurrentModel(RecurrentConfig(vocab_size=14, attender="content", pad_token_id=13))
+    options = Recurrent.settled(RecurrentOptions(attender="content"))
+    model = Recurrent(options, TokenIds(14, pad=13, sos=11, eos=12))
     assert 249_000 < sum(p.numel() for p in model.parameters()) < 266_000
 
 
@@ -175,15 +174,15 @@ def test_the_size_is_that_of_the_paper():
 
 
 def test_the_rate_is_halved_after_five_validations_without_a_better_one():
-    factors = [standing([0.5] * n).factor for n in range(1, 13)]
+    factors = [plateau_state([0.5] * n).factor for n in range(1, 13)]
     assert factors == [1.0] * 5 + [0.5] * 5 + [0.25] * 2
 
 
 def test_as_good_is_best_again_within_a_tie():
-    assert standing([0.9, 0.8]).impatience == 1
-    assert standing([0.9, 0.8995], tie=0.001).best
-    assert not standing([0.9, 0.8995]).best
-    assert standing([0.9, 0.5, 0.5, 0.91]).impatience == 0
+    assert plateau_state([0.9, 0.8]).impatience == 1
+    assert plateau_state([0.9, 0.8995], tie=0.001).best
+    assert not plateau_state([0.9, 0.8995]).best
+    assert plateau_state([0.9, 0.5, 0.5, 0.91]).impatience == 0
 
 
 # Runs
@@ -202,7 +201,7 @@ def trained(tmp_path_factory):
 
 
 def test_a_run_is_trained_evaluated_and_asked(trained):
-    assert trained.config.recurrent.body == "ray_chowdhury"
+    assert trained.config.model.backbone == "ray_chowdhury"
     assert trained.config.train.dev == "longer" and trained.result["validation_samples"] == 975
     rows = stages.evaluate(trained, [7, 9], samples=20)
     assert rows["length"].tolist() == [7, 9]
@@ -218,10 +217,10 @@ def test_a_run_is_trained_evaluated_and_asked(trained):
 def test_a_resumed_training_ends_with_the_same_weights(trained, tmp_path):
     config = trained.config
     run = Run.create(config, tmp_path / "again")
-    first = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    first = Trainer(run, build_model(config.kind, config.model, run.data, config.train.seed))
     for _ in range(2):
         first.validate(float(first.one_step())) if first.step == 1 else first.one_step()
-    second = Trainer(run, build_model(config.shape, run.source.vocabulary, config.train.seed))
+    second = Trainer(run, build_model(config.kind, config.model, run.data, config.train.seed))
     second.train()
     one, two = (r.load_model().state_dict() for r in (trained, run))
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -232,7 +231,7 @@ def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch
     monkeypatch.setattr("abc_calib.training.trainer.accuracy_of", lambda *_: next(accuracies))
     config = trained.config
     run = Run.create(config, tmp_path / "best")
-    trainer = Trainer(run, build_model(config.shape, run.source.vocabulary, 1))
+    trainer = Trainer(run, build_model(config.kind, config.model, run.data, 1))
     trainer.validate(1.0)
     kept = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.one_step()
@@ -253,18 +252,19 @@ def test_finetuning_starts_from_the_weights_of_a_run():
     first = stages.train("lookup_one_shot", **QUICK)
     still = {"steps": 1, "learning_rate": 1e-9, "batch": 64}
     second = stages.train("lookup", finetune=first, **still)
-    assert second.config.parent == str(first) and second.config.shape == first.config.shape
+    assert second.config.parent == str(first) and second.config.model == first.config.model
     one, two = (run.load_model().state_dict() for run in (first, second))
     assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
 
 
 def test_finetuning_keeps_the_window_of_a_run():
     tiny = {"steps": 1, "batch": 8, "width": 8, "heads": 2, "decoder_layers": 1}
-    first = stages.train("addition", window=1, format="aligned", **tiny)
+    first = stages.train("addition", attention_window=1, format="aligned", **tiny)
     second = stages.train(
         "addition", finetune=first, format="aligned", steps=1, batch=8, learning_rate=1e-9
     )
-    assert second.config.model.window == 1 and second.load_model().line_bias is not None
+    assert second.config.model.attention_window == 1
+    assert second.load_model().lines == first.load_model().lines is not None
     one, two = (dict(run.load_model().named_parameters()) for run in (first, second))
     assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
 
@@ -274,7 +274,7 @@ def test_finetuning_keeps_the_window_of_a_run():
     [
         ("lookup", {"width": 16}, "leave out the model's options"),
         ("copy", {}, "copy has other symbols than its task lookup"),
-        ("lookup", {"model": "lstm"}, "its model is gru, not lstm"),
+        ("lookup", {"model": "transformer"}, "its model is gru, not transformer"),
     ],
 )
 def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, message):
@@ -284,7 +284,7 @@ def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, mes
 
 def test_arithmetic_trains_on_recurrent_models_too():
     run = stages.train("addition", **{**QUICK, "attender": "mix"})
-    assert run.config.recurrent.body == "dubois" and run.config.base == 10
+    assert run.config.model.backbone == "dubois" and run.config.base == 10
     assert stages.evaluate(run, [3], samples=5)["accuracy"].tolist() == [0.0]
 
 
@@ -292,8 +292,11 @@ def test_arithmetic_trains_on_recurrent_models_too():
     ("options", "message"),
     [
         ({"model": "gru", "attender": "two_step"}, "unknown attender 'two_step'"),
-        ({"model": "gru", "body": "big"}, "unknown body 'big': choose one of ray_chowdhury"),
-        ({"model": "gru", "width": 7}, "width 7 and head 128: choose even numbers"),
+        (
+            {"model": "gru", "backbone": "big"},
+            "unknown backbone 'big': choose one of ray_chowdhury",
+        ),
+        ({"model": "gru", "width": 7}, "width 7 and d_head 128: choose even numbers"),
         ({"model": "gru", "heads": 2}, "unknown option 'heads'"),
         ({"model": "gru", "epochs": 0}, "epochs 0: give 1 or more"),
         ({"model": "gru", "preset": "big"}, "unknown preset 'big'"),
@@ -308,7 +311,7 @@ def test_bad_options_are_refused_before_anything_is_written(options, message, ru
 
 
 def test_a_recurrent_model_is_not_calibrated(trained):
-    with pytest.raises(UsageError, match="calibration is for the Transformer"):
+    with pytest.raises(UsageError, match="no lines can be put into this model: it is recurrent"):
         stages.calibrate(trained)
 
 
@@ -343,29 +346,29 @@ def test_attention_loss_counts_written_steps_before_the_end():
 
 
 def test_attention_is_counted_in_words():
-    """A model that never moves looks at START in one body, at the first word in the other."""
-    for body, attender, place in (("ray_chowdhury", "r_mono", -1.0), ("dubois", "r_mono", 0.0)):
-        model = model_of(attender, body=body)
+    """A model that never moves looks at START in one backbone, at the first word in the other."""
+    for backbone, attender, place in (("ray_chowdhury", "r_mono", -1.0), ("dubois", "r_mono", 0.0)):
+        model = model_of(attender, backbone=backbone)
         with torch.no_grad():
             model.attender.numbers_of.weight.zero_()
             model.attender.direction.bias.fill_(50.0)  # forwards
-        looked = written(model, SOURCE[:1], 2).looked
+        _, looked = written(model, SOURCE[:1], 2)
         assert looked is not None and looked[0, 0] == pytest.approx(place, abs=0.01)
 
 
 def test_one_pass_and_decoding_find_the_same_rows_right(trained):
-    source = trained.source
-    assert isinstance(source, TokenSource)
+    data = trained.data
+    assert isinstance(data, TokenData)
     model = trained.load_model()
-    batch = source.test(7, 30)
-    _, right = measured(model, source, batch)
+    batch = data.test(7, 30)
+    _, right = measured(model, data, batch)
     assert torch.equal(right, exact_matches(model, batch))
 
 
 def test_a_prediction_says_where_it_looked(trained):
     task = get_task("lookup")
     try:
-        found = predict(trained, "010 t3 t4 .", show=True)
+        found = stages.predict(trained, "010 t3 t4 .", show=True)
     except AbcError as error:
         assert "wrote no end" in str(error)
     else:

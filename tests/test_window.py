@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import digit_data
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
 from abc_calib.config import RETRAIN, TransformerOptions
+from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
+from abc_calib.geometry.window import window_bias, window_lines
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.nn.window import window_bias, window_lines
+from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
-from tasks import get_task
 
 SMALL = {"width": 8, "heads": 2, "feedforward": 16, "decoder_layers": 1, "steps": 3, "batch": 5}
 
 
-def seen(task: str, problem: str, window: int = 1, layout: str = "aligned") -> list[str]:
+def window_of(data: Data, window: int, **layers: int) -> LineBias:
+    """The window of a model of two heads on data."""
+    layout = data.layout_at(1)
+    sites = {"encoder": 0, "self": 1, "cross": 1} | layers
+    return window_bias(window, sites, 2, len(layout.parts), layout.stride)  # type: ignore[arg-type]
+
+
+def seen(task: str, problem: str, window: int = 1, format: str = "aligned") -> list[str]:
     """The source's tokens that each row of cross-attention sees, in order."""
-    rule = get_task(task)
-    source = Source(rule, Format(layout), 0, "mixed", 6)
-    batch = source.layout.lay_out(rule, source.vocabulary, rule.parse(problem))
-    bias = window_bias(TransformerOptions(window=window, heads=1, width=2), source)
-    tokens = [source.vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    delimiters = set(source.vocabulary.delimiters)
-    places = [i for i, t in enumerate(batch.source[0].tolist()) if t in delimiters]
-    steps = batch.target.shape[1]
+    data = digit_data(task, format=format)
+    problems = data.task.parse(problem)
+    batch = data.lay_out(problems)
+    tokens = [data.vocabulary.symbols[i] for i in batch.source[0].tolist()]
     frame = Frame(
         "cross",
-        torch.arange(steps),
+        torch.arange(batch.target.shape[1]),
         len(tokens),
         torch.tensor([len(tokens)]),
-        torch.tensor([places]),
+        torch.tensor([data.layout(problems).closes]),
     )
-    matrix = LayerBias(bias.heads("cross", 0), "cross").dense(frame)[0, 0]  # type: ignore[arg-type]
+    heads = window_of(data, window).heads("cross", 0)
+    matrix = LayerBias(heads, "cross").dense(frame)[0, 0]  # type: ignore[arg-type]
     return ["".join(t for t, b in zip(tokens, row, strict=True) if b == 0) for row in matrix]
 
 
@@ -56,7 +62,7 @@ def test_a_row_of_columns_sees_both_digits_of_its_column():
 
 
 def test_padded_operands_have_the_same_window():
-    assert seen("successor", "34", layout="fixed:4")[:4] == ["4&", "34&", "034", "003"]
+    assert seen("successor", "34", format="fixed:4")[:4] == ["4&", "34&", "034", "003"]
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.booleans())
@@ -91,42 +97,58 @@ def test_self_attention_looks_back_and_the_encoder_to_both_sides():
     assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
 
 
-def test_every_layer_and_head_has_the_window(make_source):
-    options = TransformerOptions(window=3, encoder_layers=1, decoder_layers=2, heads=4)
-    bias = window_bias(options, make_source("successor"))
+def test_every_layer_and_head_has_the_window():
+    data = digit_data("successor")
+    options = TransformerOptions(
+        attention_window=3, encoder_layers=1, decoder_layers=2, heads=4, width=8
+    )
+    bias = build_model("transformer", options, data, 0).lines
+    assert bias is not None
     bias.check({"encoder": 1, "self": 2, "cross": 2}, 4)
     assert not bias.transparent()
     assert LineBias.from_dict(bias.to_dict()) == bias
-    assert (
-        "encoder" not in window_bias(TransformerOptions(window=3), make_source("successor")).sites
-    )
+    assert "encoder" not in window_of(data, 3).sites
 
 
 def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
-    run = stages.train("addition", format="aligned", window=1, cyclic=3, **SMALL)
+    run = stages.train("addition", format="aligned", attention_window=1, cyclic=3, **SMALL)
     model = Run.open(run.path).load_model()
-    assert model.lines == window_bias(run.config.model, run.data)
-    assert model.config.cyclic == 3
-    steps = {line.step for line in model.lines.heads("cross", 0)[0]}
-    assert steps == {2}
+    assert model.lines == window_of(run.data, 1)
+    assert model.options.cyclic == 3
+    strides = {line.stride for line in model.lines.heads("cross", 0)[0]}
+    assert strides == {2}
+
+
+def test_the_older_name_of_the_option_is_taken(runs_root):
+    run = stages.train("successor", window=2, **SMALL)
+    assert run.config.model.attention_window == 2
+    assert run.load_model().lines == window_of(run.data, 2)
 
 
 def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():
-    planned = plan_training("successor", window=1, seed=3)
+    planned = plan_training("successor", attention_window=1, seed=3)
     assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3, "steps": 4000})
     assert plan_training("successor", seed=3).train.stop_early
 
 
 def test_calibrated_lines_take_the_place_of_the_window(runs_root):
     longer = {"length": 2, "width": 16, "steps": 150, "batch": 32, "learning_rate": 1e-2}
-    run = stages.train("parity", window=1, cyclic=3, **{**SMALL, **longer})
+    run = stages.train("parity", attention_window=1, cyclic=3, **{**SMALL, **longer})
     made = stages.calibrate(run, force=True, samples=64, threshold=0.5, steps=2, batch=5)
-    assert made.config.model.window is None and made.config.model.cyclic is None
-    assert made.load_model().line_bias == made.bias()
+    assert made.config.model.attention_window is None and made.config.model.cyclic is None
+    assert made.load_model().lines == made.bias()
 
 
-def test_a_window_on_operands_one_after_another_is_refused(make_source):
-    options = TransformerOptions(window=1)
-    for layout in ("free", "fixed:8"):
-        with pytest.raises(UsageError, match=f"addition in format {layout}: .* choose the format"):
-            window_bias(options, make_source("addition", layout=layout))
+@pytest.mark.parametrize("format", ["free", "fixed:8"])
+def test_a_window_on_operands_one_after_another_is_refused(format):
+    options = TransformerOptions(attention_window=1)
+    message = f"addition in format {format}: .* choose the format"
+    with pytest.raises(UsageError, match=message):
+        build_model("transformer", options, digit_data("addition", format=format), 0)
+
+
+def test_a_window_on_a_task_on_tokens_is_refused_before_anything_is_written(runs_root):
+    message = "attention_window = 1: .* and copy has none; leave it out"
+    with pytest.raises(UsageError, match=message):
+        stages.train("copy", attention_window=1, **SMALL)
+    assert not runs_root.exists()

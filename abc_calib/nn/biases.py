@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry.lines import CORNER, DELIMITERS, Formula, Heads, Site, formula, located
+from abc_calib.geometry.lines import (
+    CORNER,
+    DELIMITERS,
+    LAST,
+    Formula,
+    Heads,
+    Site,
+    formula,
+    located,
+)
 
 MASKED = -1e9
 """Added where a row may not look. Finite: a row that is masked everywhere stays a number."""
@@ -211,7 +220,8 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     )
 
 
-_NOWHERE = Formula(0, 0, 0, 0, 0, False)
+_NOWHERE = Formula(LAST, 0, 0, LAST, LAST, False)
+"""A masked line; it names a key that every cache holds, in self-attention the row's own."""
 
 
 def _anchors(frame: Frame) -> Tensor:

@@ -165,6 +165,8 @@ class Run:
         """The lines that the run's model follows, found or given; ``UsageError`` if none."""
         lines = self.bias() if self.config.stage == "calibrated" else self.fresh_model().lines
         if lines is None:
+            if reason := model_type(self.config.kind).no_lines:
+                raise UsageError(f"{self} has no lines: {reason}")
             raise UsageError(f"{self} has no lines: abc calibrate {shlex.quote(str(self))}")
         return lines
 

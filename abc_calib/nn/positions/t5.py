@@ -6,7 +6,7 @@ import math
 
 import torch
 from einops import rearrange
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from abc_calib.config import Options
@@ -37,8 +37,15 @@ def bucket(offsets: Tensor, both_sides: bool, buckets: int, distance: int) -> Te
 class T5Options(Options):
     """``buckets`` in all, and the ``distance`` from which on keys share the last one."""
 
-    buckets: int = Field(32, ge=4, multiple_of=2)
+    buckets: int = Field(32, ge=4)
     distance: int = Field(128, ge=1)
+
+    @field_validator("buckets")
+    @classmethod
+    def _half_on_each_side(cls, buckets: int) -> int:
+        if buckets % 2:
+            raise ValueError("give a multiple of 2, 4 or more")
+        return buckets
 
 
 class T5(Scheme):

@@ -120,7 +120,7 @@ class Recurrent(Model):
             ended |= tokens.eq(self.eos)
             if bool(ended.all()):
                 break
-        rows = torch.stack(ids, 1)
+        rows = torch.stack(ids, 1) if ids else source.new_empty((len(source), 0))
         rows = F.pad(rows, (0, steps - rows.shape[1]), value=self.pad)
         return Decoded(rows, self._over_tokens(weights, encoded, source), carried)
 

@@ -1,0 +1,415 @@
+"""The ``transformers`` face: what a run folder holds loads through the Auto classes, the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TOKENS, change_json
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    EncoderDecoderCache,
+    PreTrainedModel,
+)
+from transformers.cache_utils import DynamicCache
+
+from abc_calib import stages
+from abc_calib.config import RecurrentOptions
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn import hub
+from abc_calib.nn.recurrent.attenders import ATTENDERS
+from abc_calib.nn.recurrent.backbones import BACKBONES
+from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.runs import Run
+from tests.test_transformer import CASES, additions, with_lines
+
+SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])
+TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
+
+
+@pytest.fixture
+def build(make_model, random_bias):
+    """``build(shape, biased, seed)``: a Transformer, with random lines where asked for."""
+
+    def make(shape: dict, biased: str, seed: int = 0):
+        return with_lines(make_model(seed, **shape), random_bias, biased, seed)
+
+    return make
+
+
+def recurrent(attender: str = "one_step", backbone: str | None = None) -> Recurrent:
+    options = RecurrentOptions(
+        attender=attender, backbone=backbone, embedding=6, width=8, d_head=8, value=8
+    )
+    torch.manual_seed(0)
+    return Recurrent(Recurrent.settled(options), TOKENS).eval()
+
+
+def saved(model: Any, folder: Path) -> Path:
+    """The folder ``model`` of a run."""
+    Run(folder).save_model(model)
+    return folder / "model"
+
+
+def generated(model: Any, source: Tensor, steps: int, **options: Any) -> Tensor:
+    """What ``generate`` writes, without SOS and filled up."""
+    mask = (source != 14).long()
+    written = model.generate(
+        source, attention_mask=mask, max_new_tokens=steps, do_sample=False, **options
+    )
+    return functional.pad(written[:, 1:], (0, steps + 1 - written.shape[1]), value=14)
+
+
+# Loading what a run saved
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_what_a_run_saves_comes_back_through_the_auto_class(build, tmp_path, shape, biased):
+    """No buffer is lost on the way, and the lines come with the model."""
+    model, source = build(shape, biased, seed=3), additions()
+    folder = saved(model, tmp_path)
+    loaded, info = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+    assert type(loaded) is hub.AbcTransformer and not loaded.training
+    assert not any(info.values()), info
+    assert loaded.network.lines == model.lines
+    assert (model.lines is None) == (biased == "none")
+    assert_same_weights(loaded, model)
+    assert list(load_file(folder / "model.safetensors")) == sorted(model.state_dict())
+    read = torch.cat([torch.full((7, 1), 12), source[:, 1:4].clamp(max=9)], 1)
+    with torch.no_grad():
+        expected = model.run(model.encode(source), read).logits
+        same(loaded(source, source != 14, read).logits, expected)
+        same(loaded(source, decoder_input_ids=read).logits, expected)
+    assert torch.equal(generated(loaded, source, 9), model.decode(source, 9).ids)
+
+
+def same(one: Tensor, other: Tensor) -> None:
+    """But for last bits: where loaded weights lie in memory may change the order of sums."""
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
+    """The same names in the same order, and the same numbers."""
+    state = one.state_dict()
+    assert list(state) == list(other.state_dict())
+    for name, value in other.state_dict().items():
+        assert torch.equal(state[name], value), name
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("attender", ATTENDERS)
+def test_so_does_every_recurrent_model(attender, backbone, tmp_path):
+    model = recurrent(attender, backbone)
+    loaded, info = AutoModelForSeq2SeqLM.from_pretrained(
+        saved(model, tmp_path), output_loading_info=True
+    )
+    assert type(loaded) is hub.AbcRecurrent and not loaded.training
+    assert not any(info.values()), info
+    assert loaded.config.attender == attender and loaded.config.backbone == backbone
+    assert loaded.network.options == model.options
+    assert_same_weights(loaded, model)
+    found = loaded(SOURCE, labels=TARGET)
+    same(found.logits, model(SOURCE, TARGET))
+    same(found.loss, model.loss(SOURCE, TARGET))
+    written = loaded.generate(SOURCE, max_new_tokens=7)
+    assert (written[:, 0] == 12).all()
+    assert torch.equal(written[:, 1:], model.decode(SOURCE, 7).ids)
+
+
+QUICK = {"steps": 2, "batch": 4, "width": 8}
+SMALL = {**QUICK, "heads": 2, "feedforward": 8, "decoder_layers": 1, "length": 3}
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("successor", SMALL),
+        ("addition", {**SMALL, "format": "aligned", "attention_window": 1, "cyclic": 3}),
+        ("copy", {**SMALL, "length": 10}),
+        ("copy", {**QUICK, "model": "gru", "embedding": 6, "d_head": 8, "value": 8}),
+    ],
+    ids=["free", "window", "tokens", "gru"],
+)
+def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
+    """Through ``load``, in another vocabulary than the default one."""
+    run = stages.train(task, **options)
+    model, loaded = run.load_model(), hub.load(run.path / "model")
+    assert_same_weights(loaded, model)
+    batch = run.data.training(0, 5)
+    with torch.no_grad():
+        logits = loaded(batch.source, labels=batch.target).logits
+        same(logits, model(batch.source, batch.target))
+    steps = batch.target.shape[1]
+    written = loaded.generate(batch.source, max_new_tokens=steps)[:, 1:]
+    expected = model.decode(batch.source, steps).ids
+    assert torch.equal(written, expected[:, : written.shape[1]])
+    assert (expected[:, written.shape[1] :] == model.pad).all()
+
+
+def test_no_other_room_imports_transformers():
+    """It takes longer than most commands."""
+    code = "import sys, abc_calib.stages, cli.main; print('transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# Folders that older versions wrote
+
+
+def test_a_recurrent_folder_with_the_older_name_of_its_backbone_loads(tmp_path):
+    model = recurrent("mix")
+    folder = saved(model, tmp_path)
+    path = folder / "config.json"
+    described = json.loads(path.read_text())
+    described["body"] = described.pop("backbone")
+    described["architectures"] = ["RecurrentModel"]
+    path.write_text(json.dumps(described))
+    loaded = hub.load(folder)
+    assert loaded.network.options.backbone == "dubois"
+    same(loaded(SOURCE, labels=TARGET).logits, model(SOURCE, TARGET))
+
+
+def test_a_folder_with_the_older_names_of_its_lines_loads(build, tmp_path):
+    model = build({}, "none")
+    columns = (Line("anti", 2, 0, -0.5, stride=2),)
+    model.set_lines(LineBias({"cross": ((columns, ()),) * 2}, off_line_bias=-4.0))
+    folder = saved(model, tmp_path)
+    written = {"direction": "anti", "segment": 2, "offset": 0, "value": -0.5, "step": 2}
+    change_json(folder / "config.json", line_bias={"closed": -4.0, "cross": [[[written], []]] * 2})
+    loaded = hub.load(folder)
+    assert loaded.network.lines == model.lines
+    with torch.no_grad():
+        logits = loaded(SOURCE, labels=TARGET).logits
+        same(logits, model(SOURCE, TARGET))
+
+
+# Saving and configurations
+
+
+@pytest.mark.parametrize("kind", ["transformer", "gru"])
+def test_saving_and_loading_twice_changes_nothing(build, tmp_path, kind):
+    model = build({}, "lines") if kind == "transformer" else recurrent()
+    face = hub.wrapped(model)
+    face.save_pretrained(tmp_path / "one")
+    type(face).from_pretrained(tmp_path / "one").save_pretrained(tmp_path / "two")
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["transformer", "gru"])
+def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
+    """The configuration but for its version, the same weights, the same ids for ``generate``."""
+    model = build({"encoder_layers": 1}, "lines") if kind == "transformer" else recurrent()
+    ours = saved(model, tmp_path)
+    hub.wrapped(model).save_pretrained(tmp_path / "theirs")
+    one, two = (
+        json.loads((folder / "config.json").read_text()) for folder in (ours, tmp_path / "theirs")
+    )
+    assert {name: two.get(name) for name in one} == one
+    assert {name for name, value in two.items() if value is not None} - set(one) == {
+        "transformers_version"
+    }
+    weights = [load_file(folder / "model.safetensors") for folder in (ours, tmp_path / "theirs")]
+    assert list(weights[0]) == list(weights[1])
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    ids = json.loads((ours / "generation_config.json").read_text())
+    assert (ids["pad_token_id"], ids["bos_token_id"], ids["eos_token_id"]) == (14, 12, 13)
+
+
+def test_the_configuration_comes_back_through_the_auto_class(build, tmp_path):
+    model = build({"encoder_layers": 1, "scheme": "none"}, "lines")
+    config = AutoConfig.from_pretrained(saved(model, tmp_path))
+    assert isinstance(config, hub.AbcConfig)
+    for name, value in model.hub_config().items():
+        assert config.to_dict()[name] == value, name
+    assert (config.pad_token_id, config.eos_token_id) == (14, 13)
+    assert config.num_hidden_layers == config.decoder_layers == 2
+
+
+def test_a_value_of_the_wrong_type_in_the_configuration_is_refused():
+    """Strict validation of transformers' configurations has to be asked for."""
+    with pytest.raises(StrictDataclassError, match="heads"):
+        hub.AbcConfig(heads="eight")  # type: ignore[arg-type]
+    with pytest.raises(StrictDataclassError, match="attender"):
+        hub.AbcRecurrentConfig(attender=3)  # type: ignore[arg-type]
+
+
+def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):
+    folder = saved(make_model(), tmp_path)
+    model = hub.AbcTransformer.from_pretrained(folder, scheme="rpe:clip=3")
+    table = model.network.scheme.table
+    assert table.shape == (2, 2, 7, 10)
+    assert table.std().item() == pytest.approx((2 / 17) ** 0.5, rel=0.3)
+
+
+# A face and its model
+
+
+def test_a_face_shares_its_weights_with_its_network(build):
+    """Every weight is there once; a change of either is a change of both."""
+    model = build({"encoder_layers": 1}, "none")
+    face = hub.wrapped(model)
+    assert isinstance(face, PreTrainedModel)
+    assert face.embed is face.network.embed and face.get_input_embeddings() is face.embed
+    assert len(list(face.parameters())) == len(list(model.parameters()))
+    assert face.network.embed.weight is not model.embed.weight  # a copy of the model
+    with torch.no_grad():
+        face.embed.weight.zero_()
+        assert not face.network.embed.weight.any() and model.embed.weight.any()
+
+
+def test_training_mode_is_that_of_the_network(make_model):
+    face = hub.wrapped(make_model(cyclic=3))
+    for mode in (True, False):
+        assert face.train(mode).training == face.network.training == mode
+        assert face.network.encoder.training == mode
+    assert hub.wrapped(make_model().train()).network.training
+
+
+def test_lines_that_are_set_on_a_face_are_saved_with_it(build, tmp_path):
+    face = hub.wrapped(build({}, "none"))
+    before = face(SOURCE, labels=TARGET).logits
+    lines = build({}, "lines", seed=5).lines
+    face.set_lines(lines)
+    assert not torch.allclose(face(SOURCE, labels=TARGET).logits, before)
+    face.save_pretrained(tmp_path)
+    assert hub.load(tmp_path).network.lines == lines
+    face.set_lines(None)
+    assert face.config.line_bias is None
+    assert torch.equal(face(SOURCE, labels=TARGET).logits, before)
+
+
+def test_labels_give_the_loss_and_the_input_of_the_decoder(build):
+    """With -100 or the padding where nothing counts."""
+    model = build({}, "none")
+    face = hub.wrapped(model)
+    found = face(SOURCE, SOURCE != 14, labels=TARGET)
+    torch.testing.assert_close(found.loss, model.loss(SOURCE, TARGET))
+    assert torch.equal(found.logits, model(SOURCE, TARGET))
+    assert torch.equal(face.shifted(TARGET), model.shifted(TARGET))
+    ignored = TARGET.masked_fill(TARGET == 14, -100)
+    torch.testing.assert_close(face(SOURCE, labels=ignored).loss, found.loss)
+
+
+@torch.no_grad()
+def test_attentions_are_those_of_the_model(build):
+    model, source = build({"encoder_layers": 1}, "some transparent", seed=7), additions()
+    face, read = hub.wrapped(model), torch.full((7, 5), 12)
+    plain = face(source, source != 14, read)
+    assert plain.decoder_attentions is plain.cross_attentions is plain.encoder_attentions is None
+    seen = face(source, source != 14, read, output_attentions=True)
+    encoded = model.encode(source, weights=True)
+    expected = model.run(encoded, read, weights=True)
+    for ours, theirs in (
+        (encoded.attention, seen.encoder_attentions),
+        (expected.own, seen.decoder_attentions),
+        (expected.crossed, seen.cross_attentions),
+    ):
+        assert len(ours) == len(theirs) > 0
+        assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+# Generating
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_generate_is_decode_with_a_cache_and_without(build, shape, biased):
+    source = additions()
+    for seed in (0, 1):
+        model = build(shape, biased, seed)
+        face, expected = hub.wrapped(model), model.decode(source, 17).ids
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(generated(face, source, 17), expected)
+        assert torch.equal(generated(face, source, 17, use_cache=False), expected)
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_beams_do_not_depend_on_the_cache(build, shape, biased):
+    face, source = hub.wrapped(build(shape, biased, seed=5)), additions()
+    cached = generated(face, source, 7, num_beams=3)
+    assert torch.equal(cached, generated(face, source, 7, num_beams=3, use_cache=False))
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_weights_can_be_asked_for_while_generating(build, shape, biased):
+    model, source = build(shape, biased, seed=5), additions()
+    output = hub.wrapped(model).generate(
+        source,
+        attention_mask=(source != 14).long(),
+        max_new_tokens=5,
+        do_sample=False,
+        output_attentions=True,
+        return_dict_in_generate=True,
+    )
+    written = output.sequences[:, 1:]
+    assert torch.equal(written, model.decode(source, 5).ids[:, : written.shape[1]])
+    for step, layers in enumerate(output.cross_attentions):
+        assert [layer.shape for layer in layers] == [(7, 2, 1, source.shape[1])] * 2
+        assert output.decoder_attentions[step][0].shape == (7, 2, 1, step + 1)
+
+
+def test_generate_without_a_mask_takes_the_pad_id_as_padding(build):
+    """``generate`` makes no mask of its own for an encoder-decoder."""
+    model, source = build({"scheme": "none"}, "none", seed=4), additions()
+    written = hub.wrapped(model).generate(source, max_new_tokens=7, do_sample=False)[:, 1:]
+    assert torch.equal(written, model.decode(source, 7).ids[:, : written.shape[1]])
+
+
+def short_lines() -> LineBias:
+    """One segment line a head, of which later rows read two."""
+    here, before = Line("diag", 0, 0), Line("diag", 0, -2)
+    digits = (Line("anti", 1, 0),), (Line("anti", 2, 0),)
+    return LineBias({"self": (((here,), (before,)),) * 2, "cross": (digits,) * 2})
+
+
+def test_generate_keeps_the_rows_that_lines_reach_and_may_be_given_a_cache(make_model):
+    model, source = make_model(seed=1, scheme="none"), additions()
+    model.set_lines(short_lines())
+    face, plain = hub.wrapped(model), model.decode(source, 30).ids
+    output = face.generate(source, max_new_tokens=30, do_sample=False, return_dict_in_generate=True)
+    cache = output.past_key_values
+    assert isinstance(cache, hub.GenerationCache)
+    steps = output.sequences.shape[1] - 1
+    assert cache.get_seq_length() == cache.cache.seen == steps
+    assert cache.cache.left_out == (0, steps - 2)
+    assert cache.cache.rows[1][0].shape[2] == 2
+    given = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    assert torch.equal(generated(face, source, 30, past_key_values=given), plain)
+    beams = generated(face, source, 12, num_beams=3)
+    face.network.set_path("dense")
+    assert torch.equal(generated(face, source, 30), plain)
+    assert torch.equal(generated(face, source, 12, num_beams=3), beams)
+
+
+def test_an_encoded_source_and_a_cache_are_handed_on_by_hand(make_model):
+    """As a program that steps by itself does it."""
+    model, source = make_model(scheme="none"), additions()
+    model.set_lines(short_lines())
+    face = hub.wrapped(model)
+    read = torch.cat([torch.full((7, 1), 12), torch.randint(0, 10, (7, 10))], 1)
+    with torch.no_grad():
+        expected = model.run(model.encode(source), read).logits
+        encoded = face.get_encoder()(source, source != 14)
+        cache, parts = None, []
+        for part in read.split([1, 4, 1, 5], 1):
+            step = face(
+                encoder_outputs=encoded,
+                decoder_input_ids=part,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache = step.past_key_values
+            parts.append(step.logits)
+    torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=1e-4, atol=1e-5)
