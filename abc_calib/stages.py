@@ -1,7 +1,8 @@
 """The verbs: train, calibrate, retrain, evaluate, predict, stress, certify, repair.
 
 Each takes a run, its folder or nothing for the latest one, and gives a run or a table. They are
-what the commands call, and what a notebook calls too.
+what the commands call, and what a notebook calls too. ``progress``: show how far the work is; None
+does in a terminal or a notebook.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,26 @@ from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import certify
+from abc_calib.certification.decide import certify as decide
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
-from abc_calib.config import RunConfig
+from abc_calib.config import (
+    MODEL_OPTIONS,
+    RETRAIN,
+    CalibrationOptions,
+    CertifyOptions,
+    EvaluateOptions,
+    MachineOptions,
+    RecipeOptions,
+    RetrainedOptions,
+    RunConfig,
+    StressOptions,
+    TaskOptions,
+    TrainOptions,
+    build,
+    documented,
+    taken,
+)
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
@@ -33,6 +51,8 @@ from abc_calib.evaluation.stress import stress as stress_rows
 from abc_calib.files import runs_root, write_atomically, write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
+from abc_calib.progress import bar
+from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
@@ -58,6 +78,7 @@ def _ignore(*_: Any) -> None:
     pass
 
 
+@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
 def train(
     task: str,
     *,
@@ -69,24 +90,36 @@ def train(
     device: str = "auto",
     on_step: Callback = _ignore,
     on_start: Callable[[Run], None] = _ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    ``task_options`` go to ``tasks.get_task``. ``finetune``: start from the weights of this run,
+    ``task_options`` go to ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do.
+    ``finetune``: start from the weights of this run,
     not from fresh ones. Raises ``UsageError`` for an unknown task, preset, device or option before
     anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
     start = None if finetune is None else _opened(finetune)
+    chosen = build(TaskOptions, **taken(TaskOptions, options)).of_the_task
+    chosen |= task_options or {}
     config = plan_training(
-        task, base=base, task_options=task_options, preset=preset, finetune=start, **options
+        task, base=base, task_options=chosen, preset=preset, finetune=start, **options
     )
     run = _created(config, out)
     on_start(run)
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
+@documented(
+    CalibrationOptions,
+    RetrainedOptions,
+    RETRAIN,
+    MachineOptions,
+    without=("length", "format"),
+    kept=("seed", "sampling"),
+)
 def calibrate(
     run: AnyRun = None,
     *,
@@ -98,6 +131,7 @@ def calibrate(
     on_step: Callback = _ignore,
     on_check: Callable[[Check], None] = _ignore,
     on_lines: Callable[[Run, Calibration], None] = _ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
@@ -121,23 +155,37 @@ def calibrate(
     if calibration.checks:
         write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
     on_lines(calibrated, calibration)
-    return _trained(calibrated, device, on_step) if retrain else calibrated
+    return _trained(calibrated, device, on_step, progress) if retrain else calibrated
 
 
-def retrain(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
+@documented(MachineOptions)
+def retrain(
+    run: AnyRun = None,
+    *,
+    device: str = "auto",
+    on_step: Callback = _ignore,
+    progress: bool | None = None,
+) -> Run:
     """Train the model of a run that was calibrated without retraining."""
     run = _opened(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
-def resume(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
+@documented(MachineOptions)
+def resume(
+    run: AnyRun = None,
+    *,
+    device: str = "auto",
+    on_step: Callback = _ignore,
+    progress: bool | None = None,
+) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
     run = _opened(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
 def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
@@ -148,7 +196,7 @@ def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
     return run if run.result is not None else resume(run, **how)
 
 
-def _trained(run: Run, device: str, on_step: Callback) -> Run:
+def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:
     config = run.config
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
@@ -157,7 +205,14 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
         model.set_lines(run.bias())
     elif config.parent:
         model.load_state_dict(Run.open(config.parent).load_model().state_dict())
-    Trainer(run, model, device).train(on_step)
+    title = "retraining" if config.stage == "calibrated" else f"training {config.task}"
+    with training_bar(title, progress) as shown:
+
+        def both(step: Progress) -> None:
+            shown(step)
+            on_step(step)
+
+        Trainer(run, model, device).train(both)
     run.make_latest()
     return run
 
@@ -205,6 +260,7 @@ def held_out_loss(run: Run) -> str:
     )
 
 
+@documented(EvaluateOptions, MachineOptions)
 def evaluate(
     run: AnyRun = None,
     lengths: Sequence[int] = tuple(range(1, 51)),
@@ -215,24 +271,32 @@ def evaluate(
     greedy: bool = False,
     device: str = "auto",
     on_row: Callable[[Row], None] = _ignore,
+    progress: bool | None = None,
 ) -> pd.DataFrame:
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
     test_hash, seconds.
     """
+    asked = build(EvaluateOptions, lengths=lengths, samples=samples, seed=seed)
+    lengths = asked.lengths or ()
     opened = _opened(run)
     path = opened.path / "eval.csv"
     earlier = _earlier_rows(path)
     model = opened.load_model().to(resolve_device(device))
     rows: list[Row] = []
-
-    def keep(row: Row) -> None:
-        rows.append(row)
-        on_row(row)
-
+    known = [kind for kind in sets if kind in opened.data.tests]
+    total = sum(len(opened.data.lengths_of(kind, lengths)) for kind in known)
     try:
-        exact_match_rows(model, opened.data, lengths, samples, sets, seed, greedy, keep)
+        with bar("evaluating", progress, "rows") as update:
+
+            def keep(row: Row) -> None:
+                rows.append(row)
+                measured = f"{row.set} {row.length} {opened.task.unit}: {row.accuracy:.2f} %"
+                update(len(rows), total, measured, True)
+                on_row(row)
+
+            exact_match_rows(model, opened.data, lengths, samples, sets, seed, greedy, keep)
     finally:  # what was measured before an interruption counts
         table = pd.DataFrame([row.as_dict() for row in rows])
         if rows:
@@ -267,6 +331,7 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     return answer(opened.load_model().to(resolve_device(device)), opened.data, problem, show)
 
 
+@documented(StressOptions)
 def stress(
     run: AnyRun = None,
     lengths: Sequence[int] | None = None,
@@ -275,6 +340,7 @@ def stress(
     search: int = 2000,
     seed: int = 0,
     on_row: Callable[[Stressed], None] = _ignore,
+    progress: bool | None = None,
 ) -> list[Stressed]:
     """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
 
@@ -282,9 +348,18 @@ def stress(
     """
     opened = _opened(run)
     short = opened.config.train.length
-    wanted = (short, short + 1, 50) if lengths is None else lengths
+    asked = build(StressOptions, lengths=lengths, samples=samples, search=search, seed=seed)
+    wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
     model = opened.load_model()
-    rows = stress_rows(model, opened.data, wanted, samples, search, seed, on_row)
+    with bar("stress", progress, "lengths") as update:
+
+        def told_row(row: Stressed) -> None:
+            at = wanted.index(row.length) if row.length in wanted else 0
+            note = f"{row.length} digits, {row.family}: {row.wrong} wrong"
+            update(at + (row.family == "search"), len(wanted), note, True)
+            on_row(row)
+
+        rows = stress_rows(model, opened.data, wanted, samples, search, seed, told_row)
     least = smallest(rows)
     told = {
         "run": str(opened),
@@ -296,6 +371,29 @@ def stress(
     return rows
 
 
+@documented(CertifyOptions)
+def certify(
+    run: AnyRun = None,
+    *,
+    minutes: float = 15.0,
+    on_windows: Callable[[int, int], None] = _ignore,
+    progress: bool | None = None,
+) -> Certificate:
+    """Decide about a trained run and write its certificate and page into its folder.
+
+    ``on_windows`` hears how many windows of how many are done. Raises ``AbcError`` if the run has
+    no trained model.
+    """
+    asked = build(CertifyOptions, minutes=minutes)
+    with bar("checking windows", progress, "%") as update:
+
+        def both(done: int, total: int) -> None:
+            update(100 * done // total, 100, f"of {total}")
+            on_windows(done, total)
+
+        return decide(_opened(run), minutes=asked.minutes, on_windows=both)
+
+
 def certified(
     task: str,
     seed: int = 0,
@@ -303,6 +401,7 @@ def certified(
     folder: Path | None = None,
     minutes: float = 15.0,
     on_step: Callable[[str, Progress], None] = _ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
@@ -312,24 +411,8 @@ def certified(
     once; a certified one is verified by dense attention.
     """
     root = folder or runs_root() / "certified"
-    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
-
-    def training(progress: Progress) -> None:
-        on_step("training", progress)
-
-    def retraining(progress: Progress) -> None:
-        on_step("retraining", progress)
-
-    def from_fresh_weights() -> Run:
-        return train(task, seed=seed, out=first, on_step=training, **options)
-
-    vanilla = finished(first, from_fresh_weights, on_step=training)
-
-    def from_its_lines() -> Run:
-        return calibrate(vanilla, out=second, on_step=retraining)
-
-    run = finished(second, from_its_lines, on_step=retraining)
-    certificate = certify(run, minutes=minutes)
+    run = _trained_twice(task, seed, root, on_step, progress, options)
+    certificate = certify(run, minutes=minutes, progress=False)
     if certificate.outcome == "refuted" and certificate.windows:
         repaired = root / f"{task}-seed{seed}-repaired"
         if repaired.exists() and any(repaired.iterdir()):
@@ -339,3 +422,30 @@ def certified(
     if certificate.outcome == "certified":
         certificate = verify(run)
     return run, certificate
+
+
+def _trained_twice(
+    task: str,
+    seed: int,
+    root: Path,
+    on_step: Callable[[str, Progress], None],
+    progress: bool | None,
+    options: Mapping[str, Any],
+) -> Run:
+    """The calibrated run in ``root``, trained to its end."""
+    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
+    with bar(f"{task}, seed {seed}:", progress, "%") as update:
+
+        def said(stage: str) -> Callback:
+            def step(done: Progress) -> None:
+                seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
+                update(100 * done.step // done.steps, 100, stage + seen, bool(seen))
+                on_step(stage, done)
+
+            return step
+
+        one: dict[str, Any] = {"on_step": said("training"), "progress": False}
+        two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
+        begin = partial(train, task, seed=seed, out=first, **one, **options)
+        vanilla = finished(first, begin, **one)
+        return finished(second, partial(calibrate, vanilla, out=second, **two), **two)
