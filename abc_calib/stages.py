@@ -78,7 +78,14 @@ def _ignore(*_: Any) -> None:
     pass
 
 
-@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
+@documented(
+    TaskOptions,
+    RecipeOptions,
+    TrainOptions,
+    *MODEL_OPTIONS.values(),
+    MachineOptions,
+    without=("threads",),
+)
 def train(
     task: str,
     *,
@@ -117,7 +124,7 @@ def train(
     RetrainedOptions,
     RETRAIN,
     MachineOptions,
-    without=("length", "format"),
+    without=("length", "format", "threads"),
     kept=("seed", "sampling"),
 )
 def calibrate(

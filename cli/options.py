@@ -68,7 +68,7 @@ def flags(option: Named) -> list[inspect.Parameter]:
         info = typer.Option(
             flag + no,
             help=option.help,
-            metavar=option.metavar,
+            metavar=None if switch else f"<{option.what}>",
             rich_help_panel=about(option.field, "panel") or None,
             hidden=name != option.name,
             show_default=False,

@@ -74,7 +74,7 @@ def current_names(kind: type[Options], given: Mapping[str, Any]) -> dict[str, An
 T = TypeVar("T", bound=Options)
 
 
-def build(kind: type[T], **values: Any) -> T:
+def build(kind: type[T], /, **values: Any) -> T:
     """``kind(**values)``; ``OptionError`` says which value is not possible and what is."""
     try:
         return kind(**values)
@@ -153,6 +153,8 @@ def _number(kind: type, limits: dict[str, Any], several: bool) -> str:
     """``a whole number from 1 to 64``."""
     words = {True: ("whole numbers", "numbers"), False: ("a whole number", "a number")}[several]
     text = words[0 if kind is int else 1]
+    if limits.keys() == {"ge"}:
+        return f"{text} of {_digits(limits['ge'])} or more"
     if "ge" in limits:
         text += f" from {_digits(limits['ge'])}"
     elif "gt" in limits:

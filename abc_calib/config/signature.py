@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from textwrap import dedent
+from textwrap import fill
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -41,13 +41,11 @@ class Named:
         return self.default not in ("", "no")
 
     @property
-    def metavar(self) -> str | None:
-        """What stands for the value in the help; None for a switch."""
-        if self.type is bool:
-            return None
+    def what(self) -> str:
+        """The values that it takes: ``int``, or ``cosine|plateau``."""
         members = [self.field.annotation, *get_args(self.field.annotation)]
         choices = next((get_args(kind) for kind in members if get_origin(kind) is Literal), None)
-        return f"<{'|'.join(choices) if choices else self.type.__name__}>"
+        return "|".join(choices) if choices else self.type.__name__
 
     @property
     def type(self) -> type:
@@ -112,10 +110,14 @@ def parameters(options: dict[str, Named]) -> list[inspect.Parameter]:
             option.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=option.field.annotation,
+            annotation=_or_none(option.field.annotation),
         )
         for option in options.values()
     ]
+
+
+def _or_none(annotation: Any) -> Any:
+    return annotation | None
 
 
 def documented(
@@ -133,10 +135,10 @@ def documented(
         else:
             options = {name: o for name, o in options.items() if name in signature.parameters}
         verb.__signature__ = signature  # type: ignore[attr-defined]
-        lines = [dedent(verb.__doc__ or "").strip(), "", "Options", "-------"]
+        lines = [inspect.getdoc(verb) or "", "", "Options", "-------"]
         for option in options.values():
-            kind = inspect.formatannotation(option.field.annotation)
-            lines += [f"{option.name} : {kind}", f"    {option.help}"]
+            told = fill(option.help, 96, initial_indent="    ", subsequent_indent="    ")
+            lines += [f"{option.name} : {option.what}", told]
         verb.__doc__ = "\n".join(lines)
         return verb
 
