@@ -112,7 +112,7 @@ def test_a_run_needs_its_stage_and_task(make_config):
     with pytest.raises(UsageError, match="stage = 'trained': choose vanilla or calibrated"):
         build(RunConfig, **{**data, "stage": "trained"})
     del data["task"]
-    with pytest.raises(UsageError, match="^task is missing: give a word"):
+    with pytest.raises(UsageError, match=r"^task is missing: give a word"):
         build(RunConfig, **data)
 
 
@@ -207,7 +207,7 @@ def test_a_text_is_read_as_the_value_that_it_stands_for():
     options = named(TrainOptions, CalibrationOptions)
     assert options["steps"].read("12") == 12
     assert options["dirs"].read("vert,diag") == ("vert", "diag")
-    with pytest.raises(OptionError, match="^steps = 'many': give a whole number"):
+    with pytest.raises(OptionError, match=r"^steps = 'many': give a whole number"):
         options["steps"].read("many")
 
 
@@ -223,3 +223,30 @@ def test_the_verbs_show_their_options_in_their_signature_and_documentation():
     names = inspect.signature(stages.calibrate).parameters
     assert {"run", "dirs", "steps"} <= set(names) and not {"length", "format"} & set(names)
     assert "Seed of the test sets; by default 0." in (stages.evaluate.__doc__ or "")
+
+
+# The public face
+
+
+def test_the_package_names_what_it_offers_and_loads_it_when_asked():
+    import abc_calib
+
+    for name in abc_calib.__all__:
+        assert name in dir(abc_calib)
+        assert getattr(abc_calib, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        _ = abc_calib.colour
+
+
+def test_results_show_themselves_in_a_notebook():
+    from abc_calib import Certificate, Line, LineBias
+
+    bias = LineBias({"cross": (((Line("anti", 1, 2),), ()),)})
+    assert repr(bias) == "LineBias(cross: 1 lines (1 different) in 2 heads)"
+    assert "<td>anti +2 segment 1</td>" in bias._repr_html_()
+    found = Certificate("refuted", "3 < 4 windows", "addition", 10, 6, "none", "")
+    found.counterexamples = [{"problem": "1+1", "answer": "3", "right": "2"}]
+    assert repr(found) == "Certificate(refuted: addition in base 10, 3 < 4 windows)"
+    shown = found._repr_html_()
+    assert "<b>refuted</b>: 3 &lt; 4 windows" in shown
+    assert "<code>1+1</code> gives <code>3</code>" in shown
