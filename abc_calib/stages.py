@@ -7,7 +7,6 @@ does in a terminal or a notebook.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -22,20 +21,16 @@ from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import certify as decide
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.config import (
     MODEL_OPTIONS,
     RETRAIN,
     CalibrationOptions,
-    CertifyOptions,
-    EvaluateOptions,
     MachineOptions,
     RecipeOptions,
     RetrainedOptions,
     RunConfig,
-    StressOptions,
     TaskOptions,
     TrainOptions,
     build,
@@ -43,12 +38,8 @@ from abc_calib.config import (
     taken,
 )
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import Prediction, Row
-from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.evaluation import predict as answer
-from abc_calib.evaluation.stress import Stressed, smallest
-from abc_calib.evaluation.stress import stress as stress_rows
 from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.judging import AnyRun, certify, evaluate, ignore, opened, predict, stress
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
@@ -62,6 +53,7 @@ __all__ = [
     "certified",
     "certify",
     "evaluate",
+    "held_out_loss",
     "predict",
     "repair",
     "resume",
@@ -70,12 +62,6 @@ __all__ = [
     "train",
     "verify",
 ]
-
-AnyRun = Run | Path | str | None
-
-
-def _ignore(*_: Any) -> None:
-    pass
 
 
 @documented(
@@ -95,8 +81,8 @@ def train(
     finetune: AnyRun = None,
     out: Path | None = None,
     device: str = "auto",
-    on_step: Callback = _ignore,
-    on_start: Callable[[Run], None] = _ignore,
+    on_step: Callback = ignore,
+    on_start: Callable[[Run], None] = ignore,
     progress: bool | None = None,
     **options: Any,
 ) -> Run:
@@ -108,7 +94,7 @@ def train(
     anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
-    start = None if finetune is None else _opened(finetune)
+    start = None if finetune is None else opened(finetune)
     chosen = build(TaskOptions, **taken(TaskOptions, options)).of_the_task
     chosen |= task_options or {}
     config = plan_training(
@@ -135,9 +121,9 @@ def calibrate(
     retrain: bool = True,
     out: Path | None = None,
     device: str = "auto",
-    on_step: Callback = _ignore,
-    on_check: Callable[[Check], None] = _ignore,
-    on_lines: Callable[[Run, Calibration], None] = _ignore,
+    on_step: Callback = ignore,
+    on_check: Callable[[Check], None] = ignore,
+    on_lines: Callable[[Run, Calibration], None] = ignore,
     progress: bool | None = None,
     **options: Any,
 ) -> Run:
@@ -170,11 +156,11 @@ def retrain(
     run: AnyRun = None,
     *,
     device: str = "auto",
-    on_step: Callback = _ignore,
+    on_step: Callback = ignore,
     progress: bool | None = None,
 ) -> Run:
     """Train the model of a run that was calibrated without retraining."""
-    run = _opened(run)
+    run = opened(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
     return _trained(run, device, on_step, progress)
@@ -185,11 +171,11 @@ def resume(
     run: AnyRun = None,
     *,
     device: str = "auto",
-    on_step: Callback = _ignore,
+    on_step: Callback = ignore,
     progress: bool | None = None,
 ) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
-    run = _opened(run)
+    run = opened(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
     return _trained(run, device, on_step, progress)
@@ -230,19 +216,15 @@ def _created(config: RunConfig, out: Path | None) -> Run:
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out)
 
 
-def _opened(run: AnyRun) -> Run:
-    return run if isinstance(run, Run) else Run.open(run)
-
-
 def _vanilla(run: AnyRun) -> Run:
     """The run to calibrate: of a calibrated one that was not named outright, its parent."""
-    opened = _opened(run)
-    if opened.config.stage == "calibrated":
-        parent = opened.config.parent
+    first = opened(run)
+    if first.config.stage == "calibrated":
+        parent = first.config.parent
         if run is None and parent and Path(parent).is_dir():
             return Run.open(parent)
-        raise UsageError(f"{opened} is calibrated already: name the run it came from, {parent}")
-    return opened
+        raise UsageError(f"{first} is calibrated already: name the run it came from, {parent}")
+    return first
 
 
 def _as_csv(rows: Sequence[Any]) -> str:
@@ -267,147 +249,13 @@ def held_out_loss(run: Run) -> str:
     )
 
 
-@documented(EvaluateOptions, MachineOptions)
-def evaluate(
-    run: AnyRun = None,
-    lengths: Sequence[int] = tuple(range(1, 51)),
-    *,
-    samples: int | None = None,
-    sets: Sequence[str] = ("random",),
-    seed: int = 0,
-    greedy: bool = False,
-    device: str = "auto",
-    on_row: Callable[[Row], None] = _ignore,
-    progress: bool | None = None,
-) -> pd.DataFrame:
-    """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
-
-    Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
-    test_hash, seconds.
-    """
-    asked = build(EvaluateOptions, lengths=lengths, samples=samples, seed=seed)
-    lengths = asked.lengths or ()
-    opened = _opened(run)
-    path = opened.path / "eval.csv"
-    earlier = _earlier_rows(path)
-    model = opened.load_model().to(resolve_device(device))
-    rows: list[Row] = []
-    known = [kind for kind in sets if kind in opened.data.tests]
-    total = sum(len(opened.data.lengths_of(kind, lengths)) for kind in known)
-    try:
-        with bar("evaluating", progress, "rows") as update:
-
-            def keep(row: Row) -> None:
-                rows.append(row)
-                measured = f"{row.set} {row.length} {opened.task.unit}: {row.accuracy:.2f} %"
-                update(len(rows), total, measured, True)
-                on_row(row)
-
-            exact_match_rows(model, opened.data, lengths, samples, sets, seed, greedy, keep)
-    finally:  # what was measured before an interruption counts
-        table = pd.DataFrame([row.as_dict() for row in rows])
-        if rows:
-            merged = pd.concat([earlier, table]) if earlier is not None else table
-            merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
-            write_text(path, merged.to_csv(index=False))
-    return table
-
-
-ROW = ["set", "test_seed", "length"]
-"""Columns that name a row of ``eval.csv``."""
-
-
-def _earlier_rows(path: Path) -> pd.DataFrame | None:
-    """What earlier evaluations left; ``AbcError`` if that cannot be read."""
-    if not path.exists():
-        return None
-    try:
-        return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
-    except (OSError, ValueError, KeyError) as error:
-        raise AbcError(f"{path} cannot be read ({error}): remove it") from None
-
-
-def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
-    """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
-
-    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
-    writes no end within the longest possible answer or the source does not fit the memory.
-    """
-    opened = _opened(run)
-    opened.task.parse(problem)
-    return answer(opened.load_model().to(resolve_device(device)), opened.data, problem, show)
-
-
-@documented(StressOptions)
-def stress(
-    run: AnyRun = None,
-    lengths: Sequence[int] | None = None,
-    *,
-    samples: int = 100,
-    search: int = 2000,
-    seed: int = 0,
-    on_row: Callable[[Stressed], None] = _ignore,
-    progress: bool | None = None,
-) -> list[Stressed]:
-    """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
-
-    ``lengths``: by default the training length, one more, and 50.
-    """
-    opened = _opened(run)
-    short = opened.config.train.length
-    asked = build(StressOptions, lengths=lengths, samples=samples, search=search, seed=seed)
-    wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
-    model = opened.load_model()
-    with bar("stress", progress, "lengths") as update:
-
-        def told_row(row: Stressed) -> None:
-            at = wanted.index(row.length) if row.length in wanted else 0
-            note = f"{row.length} digits, {row.family}: {row.wrong} wrong"
-            update(at + (row.family == "search"), len(wanted), note, True)
-            on_row(row)
-
-        rows = stress_rows(model, opened.data, wanted, samples, search, seed, told_row)
-    least = smallest(rows)
-    told = {
-        "run": str(opened),
-        "task": opened.config.task,
-        "rows": [row.as_dict() for row in rows],
-        "smallest": least.as_dict() if least else None,
-    }
-    write_text(opened.path / "stress.json", json.dumps(told, indent=2) + "\n")
-    return rows
-
-
-@documented(CertifyOptions)
-def certify(
-    run: AnyRun = None,
-    *,
-    minutes: float = 15.0,
-    on_windows: Callable[[int, int], None] = _ignore,
-    progress: bool | None = None,
-) -> Certificate:
-    """Decide about a trained run and write its certificate and page into its folder.
-
-    ``on_windows`` hears how many windows of how many are done. Raises ``AbcError`` if the run has
-    no trained model.
-    """
-    asked = build(CertifyOptions, minutes=minutes)
-    with bar("checking windows", progress, "%") as update:
-
-        def both(done: int, total: int) -> None:
-            update(100 * done // total, 100, f"of {total}")
-            on_windows(done, total)
-
-        return decide(_opened(run), minutes=asked.minutes, on_windows=both)
-
-
 def certified(
     task: str,
     seed: int = 0,
     *,
     folder: Path | None = None,
     minutes: float = 15.0,
-    on_step: Callable[[str, Progress], None] = _ignore,
+    on_step: Callable[[str, Progress], None] = ignore,
     progress: bool | None = None,
     **options: Any,
 ) -> tuple[Run, Certificate]:
