@@ -25,6 +25,7 @@ from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
 from abc_calib.geometry.lines import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
+from abc_calib.runs import Run
 from cli import console
 from cli.main import app
 from tasks import TASKS
@@ -225,6 +226,15 @@ def test_retraining_does_without_the_first_run(tiny, abc):
     said = abc("retrain")
     assert said.code == 0
     assert said.err.splitlines()[-1].startswith("it has not interpolated")
+
+
+def test_a_retrained_model_that_is_worse_than_the_first_is_told(tiny, abc):
+    abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 1, "--batch", 5)
+    said = abc("retrain")
+    worse = [line for line in said.err.splitlines() if line.startswith("worse than before")]
+    assert len(worse) == 1 and "% of held-out problems, " in worse[0]
+    assert worse[0].endswith(" before. Try another --threshold, more --steps or another --seed")
+    assert stages.held_out_loss(Run.open(tiny.calibrated)) == ""
 
 
 def test_calibrating_again_starts_from_the_first_run(tiny, abc):
