@@ -106,6 +106,7 @@ def _earlier_rows(path: Path) -> pd.DataFrame | None:
         raise AbcError(f"{path} cannot be read ({error}): remove it") from None
 
 
+@documented(MachineOptions)
 def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
     """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
 

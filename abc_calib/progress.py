@@ -43,7 +43,7 @@ class Update(Protocol):
 
 
 def is_live() -> bool:
-    """Can a bar be drawn: is stderr a terminal, or this a notebook with widgets?"""
+    """Can a bar be drawn: is stderr a terminal, or this a notebook that has widgets?"""
     return err.is_terminal or (err.is_jupyter and find_spec("ipywidgets") is not None)
 
 
@@ -53,7 +53,9 @@ def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
 
     ``show``: None is a bar in a terminal or notebook, and nothing elsewhere.
     """
-    if not (is_live() if show is None else show):
+    if show is None:
+        show = err.is_terminal or err.is_jupyter
+    if not show:
         yield _nothing
     elif is_live():
         with _drawn(title, unit) as update:

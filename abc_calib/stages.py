@@ -249,6 +249,7 @@ def held_out_loss(run: Run) -> str:
     )
 
 
+@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
 def certified(
     task: str,
     seed: int = 0,

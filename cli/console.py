@@ -72,7 +72,7 @@ class OneLine(TyperGroup):
 def _refuse(error: Any, message: str) -> int:
     """What Typer's parser does not take, in a line; the help where nothing was asked."""
     context = getattr(error, "ctx", None)
-    path = context.command_path if context else "abc"
+    path = context.command_path if context else "abc COMMAND"
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return 2

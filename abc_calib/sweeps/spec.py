@@ -52,7 +52,7 @@ from abc_calib.config import (
 from abc_calib.config.commands import MOST_SAMPLES
 from abc_calib.config.options import about
 from abc_calib.config.signature import Named
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.errors import OptionError, UsageError, shortened
 from abc_calib.sweeps.jobs import Job, Test
 from tasks import TaskError
 
@@ -251,4 +251,5 @@ def _checked(given: Mapping[str, Any], options: Mapping[str, Named], where: str)
 def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:
     for name in given:
         if name not in allowed:
-            raise UsageError(f"unknown key {name!r} in {where}: choose among {', '.join(allowed)}")
+            key = shortened(repr(name))
+            raise UsageError(f"unknown key {key} in {where}: choose among {', '.join(allowed)}")
