@@ -7,8 +7,6 @@ is for Ctrl-C (exit code 130).
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class AbcError(Exception):
     """Something failed; exit code 1."""
@@ -23,9 +21,12 @@ class UsageError(AbcError, ValueError):
 
 
 class OptionError(UsageError):
-    """An option has a value that it cannot have; ``rule`` says what it can."""
+    """An option has a value that it cannot have; ``rule`` says what it can.
 
-    def __init__(self, option: str, value: Any, rule: str):
+    ``option`` is the name of its field, which a command shows as the flag that was typed.
+    """
+
+    def __init__(self, option: str, value: object, rule: str):
         super().__init__(option, value, rule)
         self.option, self.value, self.rule = option, value, rule
 

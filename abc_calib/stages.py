@@ -1,15 +1,16 @@
 """The verbs: train, calibrate, retrain, evaluate, predict, stress, certify, repair.
 
 Each takes a run, its folder or nothing for the latest one, and gives a run or a table. They are
-what the commands call, and what a notebook calls too.
+what the commands call, and what a notebook calls too. ``progress``: show how far the work is; None
+does in a terminal or a notebook.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,29 @@ from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import certify
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
-from abc_calib.config import RunConfig
+from abc_calib.config import (
+    MODEL_OPTIONS,
+    RETRAIN,
+    CalibrationOptions,
+    MachineOptions,
+    RecipeOptions,
+    RetrainedOptions,
+    RunConfig,
+    TaskOptions,
+    TrainOptions,
+    build,
+    documented,
+    taken,
+)
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import Prediction, Row
-from abc_calib.evaluation import evaluate as exact_match_rows
-from abc_calib.evaluation import predict as answer
-from abc_calib.evaluation.stress import Stressed, smallest
-from abc_calib.evaluation.stress import stress as stress_rows
 from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.judging import AnyRun, certify, evaluate, ignore, opened, predict, stress
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
+from abc_calib.progress import bar
+from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
@@ -42,6 +53,7 @@ __all__ = [
     "certified",
     "certify",
     "evaluate",
+    "held_out_loss",
     "predict",
     "repair",
     "resume",
@@ -51,13 +63,15 @@ __all__ = [
     "verify",
 ]
 
-AnyRun = Run | Path | str | None
 
-
-def _ignore(*_: Any) -> None:
-    pass
-
-
+@documented(
+    TaskOptions,
+    RecipeOptions,
+    TrainOptions,
+    *MODEL_OPTIONS.values(),
+    MachineOptions,
+    without=("threads",),
+)
 def train(
     task: str,
     *,
@@ -67,26 +81,38 @@ def train(
     finetune: AnyRun = None,
     out: Path | None = None,
     device: str = "auto",
-    on_step: Callback = _ignore,
-    on_start: Callable[[Run], None] = _ignore,
+    on_step: Callback = ignore,
+    on_start: Callable[[Run], None] = ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    ``task_options`` go to ``tasks.get_task``. ``finetune``: start from the weights of this run,
+    ``task_options`` go to ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do.
+    ``finetune``: start from the weights of this run,
     not from fresh ones. Raises ``UsageError`` for an unknown task, preset, device or option before
     anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
-    start = None if finetune is None else _opened(finetune)
+    start = None if finetune is None else opened(finetune)
+    chosen = build(TaskOptions, **taken(TaskOptions, options)).of_the_task
+    chosen |= task_options or {}
     config = plan_training(
-        task, base=base, task_options=task_options, preset=preset, finetune=start, **options
+        task, base=base, task_options=chosen, preset=preset, finetune=start, **options
     )
     run = _created(config, out)
     on_start(run)
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
+@documented(
+    CalibrationOptions,
+    RetrainedOptions,
+    RETRAIN,
+    MachineOptions,
+    without=("length", "format", "threads"),
+    kept=("seed", "sampling"),
+)
 def calibrate(
     run: AnyRun = None,
     *,
@@ -95,9 +121,10 @@ def calibrate(
     retrain: bool = True,
     out: Path | None = None,
     device: str = "auto",
-    on_step: Callback = _ignore,
-    on_check: Callable[[Check], None] = _ignore,
-    on_lines: Callable[[Run, Calibration], None] = _ignore,
+    on_step: Callback = ignore,
+    on_check: Callable[[Check], None] = ignore,
+    on_lines: Callable[[Run, Calibration], None] = ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
@@ -121,23 +148,37 @@ def calibrate(
     if calibration.checks:
         write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
     on_lines(calibrated, calibration)
-    return _trained(calibrated, device, on_step) if retrain else calibrated
+    return _trained(calibrated, device, on_step, progress) if retrain else calibrated
 
 
-def retrain(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
+@documented(MachineOptions)
+def retrain(
+    run: AnyRun = None,
+    *,
+    device: str = "auto",
+    on_step: Callback = ignore,
+    progress: bool | None = None,
+) -> Run:
     """Train the model of a run that was calibrated without retraining."""
-    run = _opened(run)
+    run = opened(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
-def resume(run: AnyRun = None, *, device: str = "auto", on_step: Callback = _ignore) -> Run:
+@documented(MachineOptions)
+def resume(
+    run: AnyRun = None,
+    *,
+    device: str = "auto",
+    on_step: Callback = ignore,
+    progress: bool | None = None,
+) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
-    run = _opened(run)
+    run = opened(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return _trained(run, device, on_step)
+    return _trained(run, device, on_step, progress)
 
 
 def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
@@ -148,7 +189,7 @@ def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
     return run if run.result is not None else resume(run, **how)
 
 
-def _trained(run: Run, device: str, on_step: Callback) -> Run:
+def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:
     config = run.config
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
@@ -157,7 +198,14 @@ def _trained(run: Run, device: str, on_step: Callback) -> Run:
         model.set_lines(run.bias())
     elif config.parent:
         model.load_state_dict(Run.open(config.parent).load_model().state_dict())
-    Trainer(run, model, device).train(on_step)
+    title = "retraining" if config.stage == "calibrated" else f"training {config.task}"
+    with training_bar(title, progress) as shown:
+
+        def both(step: Progress) -> None:
+            shown(step)
+            on_step(step)
+
+        Trainer(run, model, device).train(both)
     run.make_latest()
     return run
 
@@ -168,19 +216,15 @@ def _created(config: RunConfig, out: Path | None) -> Run:
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out)
 
 
-def _opened(run: AnyRun) -> Run:
-    return run if isinstance(run, Run) else Run.open(run)
-
-
 def _vanilla(run: AnyRun) -> Run:
     """The run to calibrate: of a calibrated one that was not named outright, its parent."""
-    opened = _opened(run)
-    if opened.config.stage == "calibrated":
-        parent = opened.config.parent
+    first = opened(run)
+    if first.config.stage == "calibrated":
+        parent = first.config.parent
         if run is None and parent and Path(parent).is_dir():
             return Run.open(parent)
-        raise UsageError(f"{opened} is calibrated already: name the run it came from, {parent}")
-    return opened
+        raise UsageError(f"{first} is calibrated already: name the run it came from, {parent}")
+    return first
 
 
 def _as_csv(rows: Sequence[Any]) -> str:
@@ -205,104 +249,15 @@ def held_out_loss(run: Run) -> str:
     )
 
 
-def evaluate(
-    run: AnyRun = None,
-    lengths: Sequence[int] = tuple(range(1, 51)),
-    *,
-    samples: int | None = None,
-    sets: Sequence[str] = ("random",),
-    seed: int = 0,
-    greedy: bool = False,
-    device: str = "auto",
-    on_row: Callable[[Row], None] = _ignore,
-) -> pd.DataFrame:
-    """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
-
-    Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
-    test_hash, seconds.
-    """
-    opened = _opened(run)
-    path = opened.path / "eval.csv"
-    earlier = _earlier_rows(path)
-    model = opened.load_model().to(resolve_device(device))
-    rows: list[Row] = []
-
-    def keep(row: Row) -> None:
-        rows.append(row)
-        on_row(row)
-
-    try:
-        exact_match_rows(model, opened.data, lengths, samples, sets, seed, greedy, keep)
-    finally:  # what was measured before an interruption counts
-        table = pd.DataFrame([row.as_dict() for row in rows])
-        if rows:
-            merged = pd.concat([earlier, table]) if earlier is not None else table
-            merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
-            write_text(path, merged.to_csv(index=False))
-    return table
-
-
-ROW = ["set", "test_seed", "length"]
-"""Columns that name a row of ``eval.csv``."""
-
-
-def _earlier_rows(path: Path) -> pd.DataFrame | None:
-    """What earlier evaluations left; ``AbcError`` if that cannot be read."""
-    if not path.exists():
-        return None
-    try:
-        return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
-    except (OSError, ValueError, KeyError) as error:
-        raise AbcError(f"{path} cannot be read ({error}): remove it") from None
-
-
-def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
-    """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
-
-    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
-    writes no end within the longest possible answer or the source does not fit the memory.
-    """
-    opened = _opened(run)
-    opened.task.parse(problem)
-    return answer(opened.load_model().to(resolve_device(device)), opened.data, problem, show)
-
-
-def stress(
-    run: AnyRun = None,
-    lengths: Sequence[int] | None = None,
-    *,
-    samples: int = 100,
-    search: int = 2000,
-    seed: int = 0,
-    on_row: Callable[[Stressed], None] = _ignore,
-) -> list[Stressed]:
-    """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
-
-    ``lengths``: by default the training length, one more, and 50.
-    """
-    opened = _opened(run)
-    short = opened.config.train.length
-    wanted = (short, short + 1, 50) if lengths is None else lengths
-    model = opened.load_model()
-    rows = stress_rows(model, opened.data, wanted, samples, search, seed, on_row)
-    least = smallest(rows)
-    told = {
-        "run": str(opened),
-        "task": opened.config.task,
-        "rows": [row.as_dict() for row in rows],
-        "smallest": least.as_dict() if least else None,
-    }
-    write_text(opened.path / "stress.json", json.dumps(told, indent=2) + "\n")
-    return rows
-
-
+@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
 def certified(
     task: str,
     seed: int = 0,
     *,
     folder: Path | None = None,
     minutes: float = 15.0,
-    on_step: Callable[[str, Progress], None] = _ignore,
+    on_step: Callable[[str, Progress], None] = ignore,
+    progress: bool | None = None,
     **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
@@ -312,24 +267,8 @@ def certified(
     once; a certified one is verified by dense attention.
     """
     root = folder or runs_root() / "certified"
-    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
-
-    def training(progress: Progress) -> None:
-        on_step("training", progress)
-
-    def retraining(progress: Progress) -> None:
-        on_step("retraining", progress)
-
-    def from_fresh_weights() -> Run:
-        return train(task, seed=seed, out=first, on_step=training, **options)
-
-    vanilla = finished(first, from_fresh_weights, on_step=training)
-
-    def from_its_lines() -> Run:
-        return calibrate(vanilla, out=second, on_step=retraining)
-
-    run = finished(second, from_its_lines, on_step=retraining)
-    certificate = certify(run, minutes=minutes)
+    run = _trained_twice(task, seed, root, on_step, progress, options)
+    certificate = certify(run, minutes=minutes, progress=False)
     if certificate.outcome == "refuted" and certificate.windows:
         repaired = root / f"{task}-seed{seed}-repaired"
         if repaired.exists() and any(repaired.iterdir()):
@@ -339,3 +278,30 @@ def certified(
     if certificate.outcome == "certified":
         certificate = verify(run)
     return run, certificate
+
+
+def _trained_twice(
+    task: str,
+    seed: int,
+    root: Path,
+    on_step: Callable[[str, Progress], None],
+    progress: bool | None,
+    options: Mapping[str, Any],
+) -> Run:
+    """The calibrated run in ``root``, trained to its end."""
+    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
+    with bar(f"{task}, seed {seed}:", progress, "%") as update:
+
+        def said(stage: str) -> Callback:
+            def step(done: Progress) -> None:
+                seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
+                update(100 * done.step // done.steps, 100, stage + seen, bool(seen))
+                on_step(stage, done)
+
+            return step
+
+        one: dict[str, Any] = {"on_step": said("training"), "progress": False}
+        two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
+        begin = partial(train, task, seed=seed, out=first, **one, **options)
+        vanilla = finished(first, begin, **one)
+        return finished(second, partial(calibrate, vanilla, out=second, **two), **two)

@@ -2,65 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from abc_calib.config import RETRAIN, CalibrationOptions, MachineOptions, RetrainedOptions
 from cli import console
-from cli.options import AsJson, Device, Out, Quiet, RunArgument, Threads
+from cli.options import AsJson, Out, Quiet, RunArgument, options
 from cli.train import report
+
+if TYPE_CHECKING:
+    from abc_calib.calibration.pipeline import Calibration
+    from abc_calib.calibration.trial import Check
+    from abc_calib.runs import Run
 
 
 @console.command
+@options(
+    CalibrationOptions,
+    RetrainedOptions,
+    RETRAIN,
+    MachineOptions,
+    without=("length", "format"),
+    kept=("seed", "sampling"),
+)
 def calibrate(
     run: RunArgument = None,
-    dirs: Annotated[
-        str, typer.Option(help="Directions of lines: diag, anti, vert, with commas between.")
-    ] = "diag,anti,vert",
-    fit: Annotated[
-        str, typer.Option(help="nnls (lines from the delimiters) or mean (the paper's).")
-    ] = "nnls",
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="nnls: least share of a head's attention on a line (default 0.2); "
-            "mean: k, for lines above mean + k standard deviations (default 4)."
-        ),
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Training samples to read attention from.")] = 2048,
-    layer: Annotated[
-        str | None,
-        typer.Option(help="Whose attention a layer's lines are from: own, first, last."),
-    ] = None,
-    sites: Annotated[
-        str, typer.Option(help="Where to put lines: self, cross, encoder, with commas, or all.")
-    ] = "all",
-    anchors: Annotated[
-        str | None, typer.Option(help="Lines count from a segment's delimiters, or the corner.")
-    ] = None,
-    closed: Annotated[
-        float | None, typer.Option(help="Added off the lines, such as -5; by default -inf.")
-    ] = None,
-    values: Annotated[
-        str | None, typer.Option(help="Lines fully open (hard), or as attended to (soft).")
-    ] = None,
-    empty: Annotated[
-        str | None, typer.Option(help="Heads without lines: transparent, or closed on a delimiter.")
-    ] = None,
-    scheme: Annotated[str, typer.Option(help="Positions of the retrained model.")] = "none",
     no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
-    steps: Annotated[int | None, typer.Option(help="Steps of the retraining.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed; the first training's by default.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Even if the model has not interpolated.")
     ] = False,
     out: Out = None,
-    device: Device = "auto",
-    threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Find the lines that a trained model attends along, and retrain with them as biases.
 
@@ -68,82 +43,54 @@ def calibrate(
     --no-retrain**
     """
     from abc_calib import stages
-    from abc_calib.config import PRESETS
-    from abc_calib.runs import Run
-
-    console.set_threads(threads, training=True)
-    opened = Run.open(run)
-    total = steps or PRESETS[opened.config.preset][2].steps
-    given: dict[str, Any] = {
-        "steps": steps,
-        "batch": batch,
-        "learning_rate": learning_rate,
-        "seed": seed,
-    }
-    given |= {"layer": layer, "anchors": anchors, "closed": closed, "values": values}
-    given |= {"empty": empty, "threshold": threshold, "seed": seed}
-    if sites != "all":
-        given["sites"] = split(sites)
-    with console.training_progress("retraining", total, quiet) as on_step:
-        made = stages.calibrate(
-            opened if run else None,
-            fit=fit,
-            dirs=split(dirs),
-            samples=samples,
-            scheme=scheme,
-            force=force,
-            retrain=not no_retrain,
-            out=out,
-            device=device,
-            on_step=on_step,
-            on_check=lambda check: console.say(describe(check), quiet),
-            on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
-            **{name: value for name, value in given.items() if value is not None},
-        )
     from abc_calib.evaluation.memory import dense_note
 
+    console.set_threads(given.pop("threads", None), training=True)
+    made = stages.calibrate(
+        run,
+        force=force,
+        retrain=not no_retrain,
+        out=out,
+        on_check=lambda check: console.say(describe(check), quiet),
+        on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
+        progress=not quiet,
+        **given,
+    )
     console.say(dense_note(made), quiet)
-    if no_retrain:
-        if as_json:
-            console.print_json({"run": str(made), "retrained": False})
-        else:
-            console.say(f"{made}: calibrated; next: abc retrain", quiet)
-        return
-    report(made, quiet, as_json)
-    if not as_json:
-        console.say(time_ratio(made), quiet)
+    if not no_retrain:
+        _report(made, quiet, as_json)
+    elif as_json:
+        console.print_json({"run": str(made), "retrained": False})
+    else:
+        console.say(f"{made}: calibrated; next: abc retrain", quiet)
 
 
 @console.command
+@options(MachineOptions)
 def retrain(
-    run: RunArgument = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
 ) -> None:
     """Train the model of a run that was calibrated with --no-retrain.
 
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
     from abc_calib import stages
-    from abc_calib.runs import Run
 
-    console.set_threads(threads, training=True)
-    opened = Run.open(run)
-    with console.training_progress("retraining", opened.config.train.steps, quiet) as on_step:
-        made = stages.retrain(opened, device=device, on_step=on_step)
-    report(made, quiet, as_json)
+    console.set_threads(given.pop("threads", None), training=True)
+    _report(stages.retrain(run, progress=not quiet, **given), quiet, as_json)
+
+
+def _report(run: Run, quiet: bool, as_json: bool) -> None:
+    """How the retraining ended, beside the first training."""
+    from abc_calib.stages import held_out_loss
+
+    report(run, quiet, as_json)
+    console.say(held_out_loss(run), quiet)
     if not as_json:
-        console.say(time_ratio(made), quiet)
+        console.say(time_ratio(run), quiet)
 
 
-def split(words: str) -> list[str]:
-    """The words between commas."""
-    return [word.strip() for word in words.split(",") if word.strip()]
-
-
-def describe(check: Any) -> str:
+def describe(check: Check) -> str:
     """One line about a candidate that was tried."""
     return (
         f"lines above {check.threshold:.0%} of a head's attention ({check.lines} different): "
@@ -151,7 +98,7 @@ def describe(check: Any) -> str:
     )
 
 
-def show_lines(found: Any) -> None:
+def show_lines(found: Calibration) -> None:
     """The kept lines as a table."""
     from rich.table import Table
 
@@ -165,7 +112,7 @@ def show_lines(found: Any) -> None:
     console.out.print(table)
 
 
-def time_ratio(run: Any) -> str:
+def time_ratio(run: Run) -> str:
     """The retraining's time against the first training's, as the paper reports it.
 
     Empty where the first run is no longer there.
@@ -177,7 +124,7 @@ def time_ratio(run: Any) -> str:
         first = Run.open(run.config.parent).result
     except AbcError:
         return ""
-    if not first:
+    if not first or not run.result:
         return ""
     whole = run.result["seconds"] / max(first["seconds"], 1e-9)
     right = [e for e in run.history() if e["validation_accuracy"] >= first["validation_accuracy"]]

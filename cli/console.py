@@ -1,28 +1,25 @@
-"""What all commands share: progress on stderr, results on stdout, one clear line for errors."""
+"""What all commands share: results on stdout, remarks on stderr, one clear line for errors."""
 
 from __future__ import annotations
 
 import functools
 import json
+import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
+from typer.core import TyperGroup
+
+from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
+from abc_calib.progress import err
 
 out = Console()
-err = Console(stderr=True)
+NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +29,6 @@ def command(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from abc_calib.errors import AbcError, Interrupted, UsageError
         from tasks import TaskError
 
         try:
@@ -44,22 +40,68 @@ def command(function: F) -> F:
         except AbcError as error:
             fail(str(error), 1)
         except MemoryError:
-            fail("out of memory: use shorter lengths or fewer samples", 1)
+            fail(NO_MEMORY, 1)
         except RuntimeError as error:
             if "allocate memory" not in str(error) and "out of memory" not in str(error):
                 raise
-            fail("out of memory: use shorter lengths or fewer samples", 1)
+            fail(NO_MEMORY, 1)
         except KeyboardInterrupt:
             fail("stopped", 130)
 
     return wrapped  # type: ignore[return-value]
 
 
-def fail(message: str, code: int) -> None:
+class OneLine(TyperGroup):
+    """The group of commands; what its parser refuses is one line, as every other error is."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        if not extra.get("standalone_mode", True):
+            return super().main(*args, **extra)
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except typer.Abort:
+            code = _say_error("stopped", 130)
+        except Exception as error:
+            message = getattr(error, "format_message", None)
+            if message is None:
+                raise
+            code = _refuse(error, message())
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(error: Any, message: str) -> int:
+    """What Typer's parser does not take, in a line; the help where nothing was asked."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "abc COMMAND"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return 2
+    message = message.rstrip(".").replace("\n", " ")
+    if not re.search(r"[Dd]id you mean|\bchoose\b", message):
+        message += f": {path} --help shows what there is"
+    return _say_error(message[:1].lower() + message[1:], 2)
+
+
+def fail(message: str, code: int) -> NoReturn:
     """Print one line and leave."""
-    line = Text.assemble(("error:", "bold red"), " ", " ".join(message.split()))
-    err.print(line, soft_wrap=True)
-    raise typer.Exit(code)
+    raise typer.Exit(_say_error(message, code))
+
+
+def _say_error(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), line)
+    err.print(Text.assemble(("error:", "bold red"), " ", visible(line)), soft_wrap=True)
+    return code
+
+
+def visible(text: str) -> str:
+    """``text`` with control characters as they are written in Python."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def typed(value: object) -> str:
+    """A value as it would be typed in a shell, cut where it is long."""
+    return shlex.quote(shortened(visible(str(value))))
 
 
 def say(message: str, quiet: bool = False) -> None:
@@ -84,62 +126,4 @@ def set_threads(threads: int | None, training: bool = False) -> None:
     if threads is not None:
         import torch
 
-        from abc_calib.errors import UsageError
-
-        if threads < 1:
-            raise UsageError(f"--threads {threads} is not possible: give 1 or more")
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def progress(title: str, total: int, quiet: bool, unit: str = "") -> Iterator[Callable[..., None]]:
-    """A live bar with the time left; where stderr is no terminal, a line now and then.
-
-    Gives a function ``update(done, note, report)``: ``report`` marks what is worth a line.
-    """
-    if quiet:
-        yield lambda *_: None
-        return
-    if not err.is_terminal:
-
-        def line(done: int, note: str = "", report: bool = False) -> None:
-            if report:
-                err.print(f"{title} {done}/{total} {note}", soft_wrap=True, highlight=False)
-
-        yield line
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as bar:
-        task = bar.add_task(title, total=total, note="")
-        kept = [""]
-
-        def update(done: int, note: str = "", report: bool = False) -> None:
-            kept[0] = note or kept[0]
-            bar.update(task, completed=done, note=kept[0])
-
-        yield update
-
-
-@contextmanager
-def training_progress(title: str, steps: int, quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """The progress of a training, as its ``on_step`` callback."""
-    with progress(title, steps, quiet, "steps") as update:
-
-        def on_step(done: Any) -> None:
-            if done.accuracy is None:
-                update(done.step)
-                return
-            seconds = f" after {done.seconds:.0f} s" if not err.is_terminal else ""
-            note = f"held-out {100 * done.accuracy:.1f} %, loss {done.loss:.4f}{seconds}"
-            update(done.step, note, True)
-
-        yield on_step

@@ -3,73 +3,71 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOptions, build, taken
+from abc_calib.progress import bar, training
 from cli import console
 from cli.calibrate import describe, show_lines, time_ratio
-from cli.evaluate import parse_lengths
-from cli.options import AsJson, Device, Quiet, Seed, Threads
+from cli.options import AsJson, Quiet, options
+
+if TYPE_CHECKING:
+    from abc_calib.evaluation import Row
 
 
 @console.command
+@options(
+    TaskOptions,
+    TrainOptions,
+    DemoOptions,
+    MachineOptions,
+    only=("base", "seed", "lengths", "samples", "device", "threads"),
+)
 def demo(
     task: Annotated[str, typer.Argument(help="The task: see abc tasks.")] = "addition",
-    base: Annotated[int | None, typer.Option(help="Base of the digits, 2 to 36.")] = None,
-    seed: Seed = 0,
-    lengths: Annotated[
-        str | None, typer.Option(help="Lengths to evaluate, as in 6,50,1000.")
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(help="Samples a length; by default 10000 up to 50 digits, 1000 beyond."),
-    ] = None,
-    device: Device = "auto",
-    threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """The main job, in minutes: train on 6 digits, calibrate, retrain, evaluate to 1,000.
 
     Example: **abc demo multiplication --seed 1**
     """
     from abc_calib import stages
-    from abc_calib.config import PRESETS
-    from abc_calib.errors import UsageError
     from abc_calib.reporting import accuracy_table
     from abc_calib.reproduction import demo as job
 
-    console.set_threads(threads, training=True)
-    if samples is not None and samples < 1:
-        raise UsageError(f"--samples {samples} is not possible: give 1 or more")
-    wanted = parse_lengths(lengths, 1) if lengths else None
+    console.set_threads(given.pop("threads", None), training=True)
+    asked = build(DemoOptions, **taken(DemoOptions, given))
+    device = given.get("device", "auto")
     started = time.perf_counter()
-    _, first, second = PRESETS["small"]
-    with console.training_progress("1/4 training", first.steps, quiet) as on_step:
-        vanilla = stages.train(task, base=base, seed=seed, device=device, on_step=on_step)
-    with console.training_progress("2/4 retraining", second.steps, quiet) as on_step:
+    with training("1/4 training", not quiet) as on_step:
+        vanilla = stages.train(task, on_step=on_step, progress=False, **given)
+    with training("2/4 retraining", not quiet) as on_step:
         calibrated = stages.calibrate(
             vanilla,
             device=device,
             on_step=on_step,
+            progress=False,
             on_check=lambda check: console.say(describe(check), quiet),
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
         )
-    wanted = wanted or job.demo_lengths(vanilla.config.train.length)
+    wanted = asked.lengths or job.demo_lengths(vanilla.config.train.length)
     total = 2 * len(job.SETS) * len(wanted)
-    with console.progress("3/4 evaluating", total, quiet, "rows") as update:
-        done: list[Any] = []
+    with bar("3/4 evaluating", not quiet, "rows") as update:
+        done: list[Row] = []
 
-        def on_row(name: str, row: Any) -> None:
+        def on_row(name: str, row: Row) -> None:
             done.append(row)
             note = f"{name}, {row.set}, {row.length} digits: {row.accuracy:.2f} %"
-            update(len(done), note, True)
+            update(len(done), total, note, True)
 
         series = job.compare(
             {"vanilla": vanilla, "calibrated": calibrated},
             wanted,
-            lambda n: samples or job.demo_samples(vanilla.task.base, n),
+            lambda n: asked.samples or job.demo_samples(vanilla.task.base, n),
             device,
             on_row,
         )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from abc_calib.progress import err
 from cli import console
 
-Workers = Annotated[
-    int | None, typer.Option(help="Jobs at once, each a process of one thread; one a core.")
-]
+if TYPE_CHECKING:
+    from abc_calib.sweeps import Outcome, Progress
 
 WORDS = {
     "kept": "complete already",
@@ -27,17 +26,17 @@ WORDS = {
 
 
 @contextmanager
-def jobs_progress(quiet: bool) -> Iterator[Callable[[Any, Any], None]]:
+def jobs_progress(quiet: bool) -> Iterator[Callable[[Progress, Outcome | None], None]]:
     """What ``run_jobs`` calls: a live table, or a line a job where stderr is no terminal."""
     if quiet:
         yield lambda *_: None
         return
-    if not console.err.is_terminal:
+    if not err.is_terminal:
         yield say_outcome
         return
-    with Live(console=console.err, refresh_per_second=4, transient=True) as live:
+    with Live(console=err, refresh_per_second=4, transient=True) as live:
 
-        def update(progress: Any, outcome: Any) -> None:
+        def update(progress: Progress, outcome: Outcome | None) -> None:
             if outcome is not None and outcome.state in ("failed", "blocked"):
                 say_outcome(progress, outcome)
             live.update(jobs_table(progress))
@@ -45,7 +44,7 @@ def jobs_progress(quiet: bool) -> Iterator[Callable[[Any, Any], None]]:
         yield update
 
 
-def say_outcome(progress: Any, outcome: Any) -> None:
+def say_outcome(progress: Progress, outcome: Outcome | None) -> None:
     """One line about a job that has ended."""
     if outcome is None:
         return
@@ -58,7 +57,7 @@ def say_outcome(progress: Any, outcome: Any) -> None:
     console.say(line if left is None else f"{line}; {clock(left)} left")
 
 
-def jobs_table(progress: Any) -> Table:
+def jobs_table(progress: Progress) -> Table:
     """How many jobs have ended, and what runs."""
     left = progress.seconds_left
     parts = [

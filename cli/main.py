@@ -21,9 +21,11 @@ from cli import (
     sweep,
     train,
 )
+from cli.console import OneLine
 
 app = typer.Typer(
     name="abc",
+    cls=OneLine,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

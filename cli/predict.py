@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from abc_calib.config import MachineOptions
 from cli import console
-from cli.options import AsJson, Device, Threads
+from cli.options import AsJson, options
+
+if TYPE_CHECKING:
+    from abc_calib.evaluation import Prediction
 
 
 @console.command
+@options(MachineOptions)
 def predict(
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
     run: Annotated[str | None, typer.Option(help="A run; the latest by default.")] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Also which input digits each output digit read.")
     ] = False,
-    device: Device = "auto",
-    threads: Threads = None,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Let a trained model answer one problem.
 
@@ -27,8 +31,8 @@ def predict(
     """
     from abc_calib import stages
 
-    console.set_threads(threads)
-    found = stages.predict(run, problem, device=device, show=show)
+    console.set_threads(given.pop("threads", None))
+    found = stages.predict(run, problem, show=show, **given)
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}
@@ -42,14 +46,14 @@ def predict(
         console.say("this is wrong: the model has not learned this one")
 
 
-def _named(found: Any) -> list[list[dict[str, Any]]]:
+def _named(found: Prediction) -> list[list[dict[str, Any]]]:
     return [
         [{"place": found.places[k], "digit": found.tokens[k], "weight": w} for k, w in keys]
         for keys in found.attended
     ]
 
 
-def show_attention(found: Any) -> None:
+def show_attention(found: Prediction) -> None:
     """For each output token, the source tokens it attended to."""
     from rich.table import Table
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions, build, taken
+from abc_calib.errors import UsageError
 from cli import console
-from cli.jobs import Workers, jobs_progress
-from cli.options import AsJson, Device, Quiet
+from cli.jobs import jobs_progress
+from cli.options import AsJson, Quiet, options
 
 TARGET_HELP = (
     "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7, "
@@ -18,30 +20,19 @@ TARGET_HELP = (
 
 
 @console.command
+@options(ReproduceOptions, WorkOptions, MachineOptions, without=("threads",))
 def reproduce(
     target: Annotated[str, typer.Argument(help=TARGET_HELP)],
-    preset: Annotated[str, typer.Option(help="small (minutes a job on a CPU) or paper.")] = "small",
-    seeds: Annotated[
-        int | None,
-        typer.Option(help="Seeds of every row; by default 1 to 5, as the target says."),
-    ] = None,
     row: Annotated[
         list[str] | None,
         typer.Option(help="Run only this row, as the results name it; may be repeated."),
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Minutes after which no job is started any more.")
-    ] = None,
-    workers: Workers = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
     ] = None,
     jobs: Annotated[
         Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
     ] = None,
-    from_results: Annotated[
-        bool, typer.Option("--from-results", help="Train nothing: show the committed results.")
-    ] = False,
     results: Annotated[
         Path | None,
         typer.Option(
@@ -49,9 +40,9 @@ def reproduce(
             "--from-results, what counts as done."
         ),
     ] = None,
-    device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
@@ -65,38 +56,39 @@ def reproduce(
     --from-results --json**
     """
     from abc_calib import reproduction
-    from abc_calib.errors import UsageError
     from abc_calib.files import runs_root
-    from abc_calib.sweeps.engine import check_limits
 
     wanted = reproduction.get_target(target)
-    check_limits(workers, budget)
-    if seeds is not None and seeds < 1:
-        raise UsageError(f"--seeds {seeds} is not possible: give 1 or more")
-    if from_results and (row, budget, workers, jobs, preset) != (None, None, None, None, "small"):
+    if given.get("from_results") and (
+        row or jobs or given.keys() & {"preset", "workers", "budget"}
+    ):
         raise UsageError(
             "--from-results runs nothing: leave out --preset, --row, --budget, --workers and --jobs"
         )
+    asked = build(ReproduceOptions, **taken(ReproduceOptions, given))
+    work = build(WorkOptions, **taken(WorkOptions, given))
     failed = False
-    if from_results:
-        made = reproduction.make_report(wanted, reproduction.load_results(target, results), seeds)
+    if asked.from_results:
+        made = reproduction.make_report(
+            wanted, reproduction.load_results(target, results), asked.seeds
+        )
         if out is not None:
             reproduction.write_report(made, None, out)
     else:
         with jobs_progress(quiet) as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted,
-                preset=preset,
-                seeds=seeds,
+                preset=asked.preset,
+                seeds=asked.seeds,
                 rows=row or (),
                 known=None if results is None else reproduction.load_known(results),
                 root=jobs,
-                workers=workers,
-                device=device,
-                budget=None if budget is None else 60 * budget,
+                workers=work.workers,
+                budget=work.seconds,
                 on_change=on_change,
+                **given,
             )
-        made = reproduction.make_report(wanted, table, seeds)
+        made = reproduction.make_report(wanted, table, asked.seeds)
         folder = out or runs_root() / "reproduction"
         reproduction.write_report(made, table, folder)
         console.say(f"written to {folder}", quiet)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from abc_calib.config import MachineOptions, StressOptions
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument, Threads
+from cli.options import AsJson, Quiet, RunArgument, options
+
+if TYPE_CHECKING:
+    from abc_calib.evaluation.stress import Stressed
 
 
 @console.command
+@options(StressOptions, MachineOptions, without=("device",))
 def stress(
-    run: RunArgument = None,
-    lengths: Annotated[
-        str | None, typer.Option(help="Digits; the training length, one more, and 50.")
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Problems of each family and length.")] = 100,
-    search: Annotated[
-        int, typer.Option(help="Mutated problems of each length, guided by the logit margin.")
-    ] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
-    threads: Threads = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
 ) -> None:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
@@ -31,30 +26,13 @@ def stress(
 
     Examples: **abc stress** · **abc stress RUN --lengths 6,50,200 --search 5000**
     """
-    import json
-
     from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
     from abc_calib.runs import Run
-    from cli.evaluate import parse_lengths
 
-    console.set_threads(threads)
+    console.set_threads(given.pop("threads", None))
     opened = Run.open(run)
-    short = opened.config.train.length
-    wanted = parse_lengths(lengths or f"{short},{short + 1},50", 50)
-    done: list[Any] = []
-    with console.progress("stress", len(wanted), quiet, "lengths") as update:
-
-        def on_row(row: Any) -> None:
-            done.append(row)
-            at = wanted.index(row.length) if row.length in wanted else 0
-            update(
-                at + (row.family == "search"),
-                f"{row.length} digits, {row.family}: {row.wrong} wrong",
-                True,
-            )
-
-        stages.stress(opened, wanted, samples=samples, search=search, seed=seed, on_row=on_row)
+    done = stages.stress(opened, progress=not quiet, **given)
     least = smallest(done)
     if as_json:
         console.print_json(json.loads((opened.path / "stress.json").read_text()))
@@ -67,7 +45,7 @@ def stress(
     console.say(f"written to {opened.path / 'stress.json'}", quiet)
 
 
-def _show(rows: list[Any]) -> None:
+def _show(rows: list[Stressed]) -> None:
     from rich.table import Table
 
     table = Table(title="wrong of tried, by digits")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from abc_calib.config import MachineOptions, WorkOptions, build, taken
 from cli import console
-from cli.jobs import Workers, jobs_progress
-from cli.options import AsJson, Device, Quiet
+from cli.jobs import jobs_progress
+from cli.options import AsJson, Quiet, options
 
 
 @console.command
+@options(WorkOptions, MachineOptions, without=("threads",))
 def sweep(
     file: Annotated[Path, typer.Argument(help="What to run: a TOML file.")],
     out: Annotated[
@@ -22,16 +24,12 @@ def sweep(
     jobs: Annotated[
         Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
     ] = None,
-    workers: Workers = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Minutes after which no job is started any more.")
-    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
     ] = False,
-    device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
 
@@ -65,14 +63,13 @@ def sweep(
     """
     from abc_calib.files import runs_root
     from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
-    from abc_calib.sweeps.engine import check_limits
     from abc_calib.sweeps.results import check_writable
 
     wanted = read_sweep(file)
     path = out or runs_root() / f"{file.stem}.csv"
     root = jobs or jobs_root()
     check_writable(path)
-    check_limits(workers, budget)
+    work = build(WorkOptions, **taken(WorkOptions, given))
     if check:
         if as_json:
             console.print_json({"jobs": [job.key for job in wanted]})
@@ -84,10 +81,10 @@ def sweep(
         outcomes = run_jobs(
             wanted,
             root,
-            workers=workers,
-            device=device,
-            budget=None if budget is None else 60 * budget,
+            workers=work.workers,
+            budget=work.seconds,
             on_change=on_change,
+            **given,
         )
     table = results_table(wanted, root, outcomes)
     write_table(table, path)

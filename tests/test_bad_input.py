@@ -13,13 +13,13 @@ import torch
 from conftest import CALIBRATED, VANILLA, change_json
 from safetensors.torch import load_file, save_file
 
-from abc_calib import stages
+from abc_calib import files, stages
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation import memory
 from abc_calib.geometry.lines import Line, LineBias
-from abc_calib.nn.transformer.model import AbcConfig
 from abc_calib.runs import run as runs
 
+LENGTHS = "give whole numbers from 1 to 10,000,000, as in 6,10,100"
 QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
 
 
@@ -54,23 +54,23 @@ def refused(abc, unchanged):
     ("words", "message"),
     [
         (["sucessor"], "unknown task 'sucessor' (did you mean successor?): choose one of succ"),
-        (["successor", "--base", 1], "base 1 is not possible: choose 2 to 36"),
-        (["successor", "--base", 37], "base 37 is not possible: choose 2 to 36"),
+        (["successor", "--base", 1], "--base 1: give a whole number from 2 to 36"),
+        (["successor", "--base", 37], "--base 37: give a whole number from 2 to 36"),
         (["parity", "--base", 10], "parity is defined on bits: base 10 is not possible, only 2"),
         (["successor", "--preset", "huge"], "unknown preset 'huge': choose one of small, paper"),
         (["successor", "--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
-        (["successor", "--law", "odd"], "unknown sampling law 'odd': choose one of uniform, bal"),
-        (["successor", "--format", "wide"], "unknown format 'wide': choose free, aligned or f"),
-        (["successor", "--format", "fixed:0"], "unknown format 'fixed:0': choose free, aligned o"),
+        (["successor", "--law", "odd"], "--law odd: choose uniform, balanced, carry, mixed"),
+        (["successor", "--format", "wide"], "--format wide: choose free, aligned or fixed:N"),
+        (["successor", "--format", "fixed:0"], "--format fixed:0: choose free, aligned or f"),
         (["successor", "--format", "fixed:5"], "an operand of 6 digits does not fit 5: use the"),
         (["successor", "--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
-        (["successor", "--scheme", "rpe:clip=0"], "scheme 'rpe:clip=0': clip = '0': input should"),
-        (["successor", "--cyclic", 0], "model options: cyclic = 0: input should be greater than"),
-        (["successor", "--window", 0], "model options: window = 0: input should be greater than"),
-        (["addition", "--window", 1], "window = 1 on addition in format free: a window follows"),
+        (["successor", "--scheme", "rpe:clip=0"], "scheme 'rpe:clip=0': clip = '0': give a whole"),
+        (["successor", "--cyclic", 0], "--cyclic 0: give a whole number from 1 to 1,000,000"),
+        (["successor", "--window", 0], "--window 0: give a whole number from 1 to 1,000"),
+        (["addition", "--window", 1], "attention_window = 1 on addition in format free: "),
         (
             ["multiplication", "--window", 2, "--format", "fixed:7"],
-            "window = 2 on multiplication in format fixed:7: a window follows one line",
+            "attention_window = 2 on multiplication in format fixed:7: a window follows one line",
         ),
         (
             ["successor", "--cyclic", 3, "--scheme", "none"],
@@ -90,16 +90,16 @@ def refused(abc, unchanged):
         ),
         (["successor", "--decoder-scheme", "spiral"], "unknown scheme 'spiral': choose one of"),
         (["successor", "--heads", 3], "width 64 is not divisible by 3 heads: choose a width that"),
-        (["successor", "--digits", 0], "training options: length = 0: input should be greater th"),
-        (["successor", "--digits", -2], "training options: length = -2: input should be greater"),
-        (["successor", "--steps", 0], "training options: steps = 0: input should be greater than"),
-        (["successor", "--batch", 0], "training options: batch = 0: input should be greater than"),
-        (["successor", "--seed", -1], "training options: seed = -1: input should be greater than"),
-        (["successor", "--seed", 2**64], "training options: seed = 18446744073709551616: input s"),
-        (["successor", "--dropout", 1], "model options: dropout = 1.0: input should be less than"),
-        (["successor", "--learning-rate", "nan"], "training options: learning_rate = nan: input"),
-        (["successor", "--learning-rate", "inf"], "training options: learning_rate = inf: input"),
-        (["successor", "--threads", 0], "--threads 0 is not possible: give 1 or more"),
+        (["successor", "--digits", 0], "--digits 0: give a whole number from 1 to 1,000,000"),
+        (["successor", "--digits", -2], "--digits -2: give a whole number from 1 to 1,000,000"),
+        (["successor", "--steps", 0], "--steps 0: give a whole number from 1 to 1,000,000,000"),
+        (["successor", "--batch", 0], "--batch 0: give a whole number from 1 to 1,000,000"),
+        (["successor", "--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036"),
+        (["successor", "--seed", 2**64], "--seed 18446744073709551616: give a whole num"),
+        (["successor", "--dropout", 1], "--dropout 1: give a number from 0 to below 1"),
+        (["successor", "--learning-rate", "nan"], "--learning-rate nan: give a number above 0 a"),
+        (["successor", "--learning-rate", "inf"], "--learning-rate inf: give a number above 0 a"),
+        (["successor", "--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
         ([], "name a task (abc tasks lists them), or a run to --resume"),
         (["successor", "--resume", "x"], "name a task (abc tasks lists them), or a run to --res"),
         (["--resume", "x"], "there is no run x: abc runs lists them"),
@@ -119,26 +119,26 @@ def test_a_missing_cuda_device_is_named(abc, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--dirs", "up"], "calibration: dirs.0 = 'up': input should be 'diag', 'anti' or 'vert'"),
-        (["--dirs", "diag,up"], "calibration: dirs.1 = 'up': input should be 'diag', 'anti' or"),
-        (["--dirs", ""], "calibration: dirs = (): tuple should have at least 1 item"),
-        (["--fit", "magic"], "calibration: fit = 'magic': input should be 'nnls' or 'mean'"),
-        (["--threshold", "nan"], "calibration: threshold = nan: input should be a finite number"),
-        (["--threshold", 2], "threshold 2 is not possible with the nnls fit: give a share of"),
-        (["--layer", "middle"], "calibration: layer = 'middle': input should be 'own', 'first'"),
-        (["--sites", "self,head"], "calibration: sites.1 = 'head': input should be 'encoder', 'se"),
-        (["--sites", ""], "calibration: sites = (): tuple should have at least 1 item"),
-        (["--anchors", "top"], "calibration: anchors = 'top': input should be 'segment' or 'cor"),
-        (["--closed", 0], "calibration: closed = 0.0: input should be less than 0"),
-        (["--values", "mild"], "calibration: values = 'mild': input should be 'hard' or 'soft'"),
-        (["--empty", "random"], "calibration: empty = 'random': input should be 'transparent' o"),
+        (["--dirs", "up"], "--dirs up: choose among diag, anti and vert"),
+        (["--dirs", "diag,up"], "--dirs diag,up: choose among diag, anti and vert"),
+        (["--dirs", ""], "--dirs '': choose among diag, anti and vert"),
+        (["--fit", "magic"], "unknown fit 'magic': choose nnls or mean"),
+        (["--threshold", "nan"], "--threshold nan: give a number from -1,000,000 to 1,000,000"),
+        (["--threshold", 2], "--threshold 2: give a number above 0 and at most 1"),
+        (["--layer", "middle"], "--layer middle: choose own, first or last"),
+        (["--sites", "self,head"], "--sites self,head: choose among encoder, self and cross"),
+        (["--sites", ""], "--sites '': choose among encoder, self and cross"),
+        (["--anchors", "top"], "--anchors top: choose segment or corner"),
+        (["--closed", 0], "--closed 0: give a number from -100,000,000 to below 0"),
+        (["--values", "mild"], "--values mild: choose hard or soft"),
+        (["--empty", "random"], "--empty random: choose transparent or sink"),
         (["--sites", "self", "--dirs", "anti"], "there is no line in these directions at these"),
-        (["--samples", 0], "calibration: samples = 0: input should be greater than or equal to 1"),
+        (["--samples", 0], "--samples 0: give a whole number from 1 to 10,000,000"),
         (["--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
-        (["--steps", 0], "retraining options: steps = 0: input should be greater than or equal"),
-        (["--seed", -1], "retraining options: seed = -1: input should be greater than or equal"),
+        (["--steps", 0], "--steps 0: give a whole number from 1 to 1,000,000,000"),
+        (["--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036,854,775"),
         (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
-        (["--threads", -1], "--threads -1 is not possible: give 1 or more"),
+        (["--threads", -1], "--threads -1: give a whole number from 1 to 1,024"),
         ([CALIBRATED], "is calibrated already: name the run it came from, "),
         (["nowhere"], "there is no run nowhere: abc runs lists them"),
     ],
@@ -150,21 +150,19 @@ def test_a_calibration_that_cannot_be_is_refused(tiny, refused, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-len", 0], "--max-len 0 is not possible: give 1 or more"),
-        (["--max-len", -5], "--max-len -5 is not possible: give 1 or more"),
-        (["--lengths", "5,-1"], "length -1 is not possible: give 1 or more"),
-        (["--lengths", "0"], "length 0 is not possible: give 1 or more"),
-        (["--lengths", "a"], "--lengths 'a': give whole numbers, as in 6,10,100"),
-        (["--lengths", ""], "--lengths '': give whole numbers, as in 6,10,100"),
-        (["--lengths", "5;6"], "--lengths '5;6': give whole numbers, as in 6,10,100"),
-        (["--samples", 0], "--samples 0 is not possible: give 1 or more"),
-        (
-            ["--stress", "nerves"],
-            "unknown --stress 'nerves': choose hard or carry, and name a run before it",
-        ),
-        (["--seed", -1], "seed -1 is not possible: give 0 or more"),
+        (["--max-len", 0], "--max-len 0: give a whole number from 1 to 10,000,000"),
+        (["--max-len", -5], "--max-len -5: give a whole number from 1 to 10,000,000"),
+        (["--lengths", "5,-1"], f"--lengths 5,-1: {LENGTHS}"),
+        (["--lengths", "0"], f"--lengths 0: {LENGTHS}"),
+        (["--lengths", "a"], f"--lengths a: {LENGTHS}"),
+        (["--lengths", ""], f"--lengths '': {LENGTHS}"),
+        (["--lengths", "5;6"], f"--lengths '5;6': {LENGTHS}"),
+        (["--lengths", 10**8], f"--lengths 100000000: {LENGTHS}"),
+        (["--samples", 0], "--samples 0: give a whole number from 1 to 10,000,000"),
+        (["--stress", "nerves"], "--stress nerves: choose hard or carry"),
+        (["--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036,854,775,807"),
         (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
-        (["--threads", 0], "--threads 0 is not possible: give 1 or more"),
+        (["--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
         (["nowhere"], "there is no run nowhere: abc runs lists them"),
     ],
 )
@@ -182,7 +180,7 @@ def test_an_evaluation_that_cannot_be_is_refused(tiny, refused, words, message):
         (["1\n2\n["], "'[' is not a digit of base 10: successor takes digits 0-9, as in '123'"),
         (["7", "--run", "nowhere"], "there is no run nowhere: abc runs lists them"),
         (["7", "--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
-        (["7", "--threads", 0], "--threads 0 is not possible: give 1 or more"),
+        (["7", "--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
     ],
 )
 def test_a_problem_that_cannot_be_is_refused(tiny, refused, words, message):
@@ -203,8 +201,8 @@ def test_an_addition_needs_two_numbers(abc, refused, problem):
         (["--format", "gif"], "figures cannot be written as 'gif': choose .pdf, .svg, .png"),
         (["--sites", "nose"], "unknown site 'nose': choose one of encoder, self, cross"),
         (["--sites", "encoder"], "has no encoder-attention: choose self, cross"),
-        (["--digits", 0], "--digits 0 is not possible: give 1 or more"),
-        (["--digits", 10**6], "a heatmap of 1000000 digits is not possible: choose 1 to 500"),
+        (["--digits", 0], "--digits 0: give a whole number from 1 to 500"),
+        (["--digits", 10**6], "--digits 1000000: give a whole number from 1 to 500"),
         (["nowhere"], "there is no run nowhere: abc runs lists them"),
     ],
 )
@@ -216,10 +214,10 @@ def test_a_heatmap_that_cannot_be_is_refused(tiny, refused, words, message):
     ("words", "message"),
     [
         (["walk"], "unknown task 'walk': choose one of successor, addition, multiplication, par"),
-        (["--base", 0], "base 0 is not possible: choose 2 to 36"),
-        (["--lengths", "6,0"], "length 0 is not possible: give 1 or more"),
-        (["--samples", -1], "--samples -1 is not possible: give 1 or more"),
-        (["--seed", -1], "training options: seed = -1: input should be greater than or equal"),
+        (["--base", 0], "--base 0: give a whole number from 2 to 36"),
+        (["--lengths", "6,0"], "--lengths 6,0: give whole numbers from 1 to 10,000,000"),
+        (["--samples", -1], "--samples -1: give a whole number from 1 to 10,000,000"),
+        (["--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036,854,775"),
         (["--device", "tpu"], "unknown device 'tpu': choose auto, cpu or cuda"),
     ],
 )
@@ -233,7 +231,6 @@ def test_a_demo_that_cannot_be_is_refused(abc, runs_root, words, message):
     [
         ["walk"],
         ["eval", "--depth", 3],
-        ["eval", "--max-len", "many"],
         ["eval", "one", "two"],
         ["predict"],
         ["predict", "-1"],
@@ -241,9 +238,53 @@ def test_a_demo_that_cannot_be_is_refused(abc, runs_root, words, message):
     ],
 )
 def test_words_that_no_command_knows_are_usage_errors(abc, words):
-    said = abc(*words)
-    assert (said.code, said.out) == (2, "")
-    assert "─ Error ─" in said.err and "Traceback" not in said.err
+    assert "abc" in abc(*words).error(2) and "--help shows what there is" in abc(*words).err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["eval", "--max-len", "many"], "--max-len many: give a whole number from 1 to 10,000,000"),
+        (
+            ["eval", "--max-len", "1\n[red]"],
+            "--max-len '1\\n[red]': give a whole number f",
+        ),
+        (
+            ["eval", "--samples", 10**30],
+            f"--samples {10**30}: give a whole number from",
+        ),
+        (["eval", "--samples", "1" + "0" * 9999], "--samples '1000000000000000000000000000…00000"),
+        (["eval", "--set", "x" * 100_000], "--set 'xxxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxx"),
+        (["train", "x" * 100_000], "unknown task 'xxxxxxx"),
+        (["train", "successor", "--model", "x" * 100_000], "--model 'xxxxxxxxxxx"),
+        (["train", "successor", "--workers", 2], "no such option: --workers"),
+        (
+            ["train", "successor", "--law", "carry", "--sampling", "mixed"],
+            "--law is an older na",
+        ),
+        (
+            ["calibrate", "--closed", -2, "--off-line-bias", -3],
+            "--closed is an older name of --",
+        ),
+        (["sweep", "x.toml", "--workers", 0], "--workers 0: give a whole number from 1 to 1,024"),
+        (
+            ["sweep", "x.toml", "--budget", 0],
+            "--budget 0: give a number above 0 and at most ",
+        ),
+        (
+            ["certify", "--minutes", "inf"],
+            "--minutes inf: give a number above 0 and at ",
+        ),
+        (["certify", "--seeds", 3], "--seeds 3: give --task with it"),
+        (["stress", "--search", -1], "--search -1: give a whole number from 0 to 1,000,000,000"),
+        (["reproduce", "table1", "--seeds", 0], "--seeds 0: give a whole number from 1 to 1,000,"),
+        (["trainn"], "no such command 'trainn'. Did you mean 'train', 'retrain'?"),
+    ],
+)
+def test_what_was_typed_is_named_in_one_short_line(abc, words, line):
+    said = abc(*words).error(2)
+    assert said.startswith(line)
+    assert len(said) < 700
 
 
 @pytest.mark.parametrize(
@@ -300,9 +341,9 @@ def test_a_folder_that_is_no_run_is_named(tiny, refused, tmp_path, words):
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_run_of_another_version_is_named(tiny, refused, words):
-    change_json(tiny.calibrated / "config.json", format_version=2)
+    change_json(tiny.calibrated / "config.json", format_version=3)
     line = refused(1, *words)
-    assert "is a run folder of version 2, and this program reads version 1: train again" in line
+    assert "is a run folder of version 3, and this program reads versions 1 and 2: train" in line
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -423,7 +464,7 @@ def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc,
 
 def test_a_full_disk_at_the_end_of_training_keeps_the_checkpoint(abc, runs_root, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(AbcConfig, "save_pretrained", no_space)
+        patch.setattr(runs, "hub_files", no_space)
         line = abc("train", "successor", *QUICK, "--quiet").error(1)
     run = runs_root / VANILLA
     assert line.startswith(f"cannot write {run / 'model'} (No space left on device): free some")
@@ -435,13 +476,13 @@ def test_a_full_disk_at_the_end_of_training_keeps_the_checkpoint(abc, runs_root,
 def test_a_full_disk_while_evaluating_keeps_earlier_evaluations(tiny, abc, unchanged, monkeypatch):
     abc("eval", "--lengths", 2, "--samples", 2)
     unchanged()
-    monkeypatch.setattr(runs.tempfile, "mkdtemp", no_space)
+    monkeypatch.setattr(files.tempfile, "mkdtemp", no_space)
     line = abc("eval", "--lengths", 3, "--samples", 2, "--quiet").error(1)
     assert line.startswith(f"cannot write {tiny.calibrated / 'eval.csv'} (No space left on dev")
 
 
 def test_a_full_disk_while_drawing_is_named(tiny, abc, monkeypatch):
-    monkeypatch.setattr(runs.os, "replace", no_space)
+    monkeypatch.setattr(files.os, "replace", no_space)
     words = ("--sites", "cross", "--format", "png", "--quiet")
     assert "(No space left on device)" in abc("heatmap", *words).error(1)
     assert os.listdir(tiny.calibrated / "figures") == []

@@ -20,9 +20,12 @@ from rich.console import Console
 from safetensors.torch import load_file
 from typer.main import get_command
 
-from abc_calib import stages
-from abc_calib.evaluation import predict as prediction
+from abc_calib import progress, stages
+from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
 from abc_calib.geometry.lines import LineBias
+from abc_calib.nn.base import Decoded
+from abc_calib.nn.transformer.model import Transformer
+from abc_calib.runs import Run
 from cli import console
 from cli.main import app
 from tasks import TASKS
@@ -169,7 +172,7 @@ def test_a_prediction_can_show_what_it_read(tiny, abc):
     assert first == "1300"
     steps = [line for line in table if line.strip().startswith("│")]
     assert [line.split("│")[2].strip() for line in steps] == ["0", "0", "3", "1", "&"]
-    assert "a1=9 (1.00)" in steps[0] and "a2=9 (1.00)" in steps[1]
+    assert "a0=9 (1.00)" in steps[0] and "a1=9 (1.00)" in steps[1]
 
 
 def test_a_prediction_can_be_json(tiny, abc):
@@ -180,19 +183,21 @@ def test_a_prediction_can_be_json(tiny, abc):
     }
     attended = abc("predict", "42", "--json", "--show").json()["attended"]
     assert len(attended) == 3
-    assert {"place": "a1", "digit": "2", "weight": 1.0} in attended[0]
-    assert {"place": "a2", "digit": "4", "weight": 1.0} in attended[1]
+    assert {"place": "a0", "digit": "2", "weight": 1.0} in attended[0]
+    assert {"place": "a1", "digit": "4", "weight": 1.0} in attended[1]
 
 
 def test_a_wrong_answer_is_told_on_stderr(tiny, abc, monkeypatch):
-    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[7, 4, 13, 14]]))
+    written = Decoded(torch.tensor([[7, 4, 13, 14]]))
+    monkeypatch.setattr(Transformer, "decode", lambda *_: written)
     said = abc("predict", "12")
     assert (said.code, said.out) == (0, "47\n")
     assert said.err == "this is wrong: the model has not learned this one\n"
 
 
 def test_an_answer_without_an_end_is_no_answer(tiny, abc, monkeypatch):
-    monkeypatch.setattr(prediction, "greedy_decode", lambda *_: torch.tensor([[1, 1, 1, 1, 1]]))
+    written = Decoded(torch.tensor([[1, 1, 1, 1, 1]]))
+    monkeypatch.setattr(Transformer, "decode", lambda *_: written)
     assert "the model wrote no end within 5 tokens" in abc("predict", "12").error(1)
 
 
@@ -221,6 +226,15 @@ def test_retraining_does_without_the_first_run(tiny, abc):
     said = abc("retrain")
     assert said.code == 0
     assert said.err.splitlines()[-1].startswith("it has not interpolated")
+
+
+def test_a_retrained_model_that_is_worse_than_the_first_is_told(tiny, abc):
+    abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 1, "--batch", 5)
+    said = abc("retrain")
+    worse = [line for line in said.err.splitlines() if line.startswith("worse than before")]
+    assert len(worse) == 1 and "% of held-out problems, " in worse[0]
+    assert worse[0].endswith(" before. Try another --threshold, more --steps or another --seed")
+    assert stages.held_out_loss(Run.open(tiny.calibrated)) == ""
 
 
 def test_calibrating_again_starts_from_the_first_run(tiny, abc):
@@ -310,9 +324,16 @@ def test_options_reach_the_configuration(abc, runs_root):
         "decoder_scheme": "learned",
         "cross_scheme": "rope",
         "cyclic": 5,
-        "window": 2,
+        "attention_window": 2,
     }
-    asked = {"seed": 3, "law": "balanced", "format": "fixed:9", "length": 3, "steps": 4, "batch": 5}
+    asked = {
+        "seed": 3,
+        "sampling": "balanced",
+        "format": "fixed:9",
+        "length": 3,
+        "steps": 4,
+        "batch": 5,
+    }
     assert {**config["train"], **asked, "learning_rate": 0.01} == config["train"]
     assert abc("eval", "--lengths", 2, "--samples", 2, "--json").json()["run"].endswith("deep/er")
 
@@ -330,10 +351,40 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
         "layer": "own",
         "sites": ["cross", "self"],
         "anchors": "segment",
-        "closed": -3,
+        "off_line_bias": -3,
         "values": "hard",
-        "empty": "closed",
+        "empty": "sink",
     }
+
+
+def test_every_option_of_a_training_has_a_flag_and_reaches_the_configuration(abc, runs_root):
+    words = ("--no-stop-early", "--cooldown", 1, "--warmup", 2, "--validate-every", 3)
+    more = ("--patience", 4, "--halvings", 5, "--schedule", "plateau", "--keep-best")
+    last = ("--monitor", "loss", "--max-grad-norm", 2, "--early-stop-after", 6, "--dev", "same")
+    made = Path(abc(*QUICK, *words, *more, *last, "--json").json()["run"])
+    train = json.loads((made / "config.json").read_text())["train"]
+    asked = {"stop_early": False, "cooldown": 1, "warmup": 2, "validate_every": 3, "patience": 4}
+    asked |= {"halvings": 5, "schedule": "plateau", "keep_best": True, "monitor": "loss"}
+    assert {**train, **asked, "max_grad_norm": 2, "early_stop_after": 6} == train
+    flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}  # type: ignore[attr-defined]
+    fields = named(TrainOptions, *MODEL_OPTIONS.values()).values()
+    assert flags >= {flag for option in fields for flag in option.flags}
+
+
+def test_older_flags_are_taken_and_not_shown(abc, runs_root):
+    old = ("--law", "carry", "--window", 2, "--enough", 3, "--by", "loss", "--clip", 4)
+    config = json.loads(
+        (Path(abc(*QUICK, *old, "--json").json()["run"]) / "config.json").read_text()
+    )
+    train = config["train"]
+    assert [train[name] for name in ("sampling", "early_stop_after", "monitor")] == [
+        *("carry", 3, "loss"),
+    ]
+    assert (train["max_grad_norm"], config["model"]["attention_window"]) == (4, 2)
+    shown = abc("train", "--help").out
+    assert "--sampling" in shown
+    for flag in ("--law", "--window ", "--enough", "--by ", "--clip", "--body", "--head "):
+        assert flag not in shown
 
 
 def test_the_same_command_gives_the_same_weights(abc, runs_root):
@@ -525,10 +576,10 @@ def test_a_shell_completes_commands():
 def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=120, _environ={})
-    monkeypatch.setattr(console, "err", terminal)
-    with console.progress("training", 3, False, "steps") as update:
+    monkeypatch.setattr(progress, "err", terminal)
+    with progress.bar("training", None, "steps") as update:
         for done in range(1, 4):
-            update(done, f"at {done}", True)
+            update(done, 3, f"at {done}", True)
     bar = shown.getvalue()
     for part in ("training", "3/3", "steps", "at 3", "left", "0:00:00"):
         assert part in bar
@@ -536,11 +587,27 @@ def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
 
 def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
     shown = io.StringIO()
-    monkeypatch.setattr(console, "err", Console(file=shown, _environ={}))
-    with console.progress("training", 3, False, "steps") as update:
+    monkeypatch.setattr(progress, "err", Console(file=shown, _environ={}))
+    with progress.bar("training", True, "steps") as update:
         for done in range(1, 4):
-            update(done, f"at {done}", done != 2)
+            update(done, 3, f"at {done}", done != 2)
     assert shown.getvalue() == "training 1/3 at 1\ntraining 3/3 at 3\n"
+
+
+@pytest.mark.parametrize("show", [None, False])
+def test_unless_asked_for_progress_is_silent_where_there_is_no_terminal(monkeypatch, show):
+    shown = io.StringIO()
+    monkeypatch.setattr(progress, "err", Console(file=shown, _environ={}))
+    with progress.bar("training", show, "steps") as update:
+        update(1, 3, "at 1", True)
+    assert shown.getvalue() == ""
+
+
+def test_a_verb_shows_its_progress_if_asked_to(tiny, capsys):
+    stages.evaluate(tiny.calibrated, [3], samples=5)
+    assert capsys.readouterr().err == ""
+    stages.evaluate(tiny.calibrated, [3], samples=5, progress=True)
+    assert capsys.readouterr().err == "evaluating 1/1 random 3 digits: 100.00 %\n"
 
 
 def test_an_interrupted_evaluation_keeps_its_rows(tiny):

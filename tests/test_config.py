@@ -7,61 +7,73 @@ from pydantic import ValidationError
 
 from abc_calib.config import (
     FORMAT_VERSION,
+    MODEL_OPTIONS,
     PRESETS,
+    RETRAIN,
     CalibrationOptions,
-    ModelOptions,
+    EvaluateOptions,
+    RecurrentOptions,
     RunConfig,
+    TaskOptions,
     TrainOptions,
+    TransformerOptions,
     build,
+    changed,
     load_config,
+    named,
 )
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.config.options import about, allowed, current_names
+from abc_calib.errors import AbcError, OptionError, UsageError
 
 
-@pytest.mark.parametrize("kind", [ModelOptions, TrainOptions, CalibrationOptions])
+@pytest.mark.parametrize(
+    "kind", [TransformerOptions, RecurrentOptions, TrainOptions, CalibrationOptions]
+)
 def test_options_are_frozen_and_know_their_names(kind):
     options = kind()
     name = next(iter(kind.model_fields))
     with pytest.raises(ValidationError, match="frozen"):
         setattr(options, name, getattr(options, name))
-    with pytest.raises(UsageError, match="given: colour = 'red': extra inputs are not permitted"):
-        build(kind, "given", colour="red")
+    with pytest.raises(UsageError, match=f"unknown option 'colour' of {kind.title}: choose among"):
+        build(kind, colour="red")
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "value", "rule"),
     [
-        (ModelOptions, "heads", 0, "greater than or equal to 1"),
-        (ModelOptions, "decoder_layers", 0, "greater than or equal to 1"),
-        (ModelOptions, "encoder_layers", -1, "greater than or equal to 0"),
-        (ModelOptions, "width", 1, "greater than or equal to 2"),
-        (ModelOptions, "dropout", 1.0, "less than 1"),
-        (ModelOptions, "dropout", -0.1, "greater than or equal to 0"),
-        (ModelOptions, "feedforward", "wide", "valid integer"),
-        (TrainOptions, "steps", 0, "greater than or equal to 1"),
-        (TrainOptions, "batch", 2.5, "valid integer"),
-        (TrainOptions, "learning_rate", 0, "greater than 0"),
-        (TrainOptions, "validate_every", 0, "greater than or equal to 1"),
-        (TrainOptions, "length", 0, "greater than or equal to 1"),
-        (TrainOptions, "seed", -1, "greater than or equal to 0"),
-        (CalibrationOptions, "fit", "best", "'nnls' or 'mean'"),
-        (CalibrationOptions, "samples", 0, "greater than or equal to 1"),
+        (TransformerOptions, "heads", 0, "give a whole number from 1 to 256"),
+        (TransformerOptions, "decoder_layers", 0, "give a whole number from 1 to 64"),
+        (TransformerOptions, "encoder_layers", -1, "give a whole number from 0 to 64"),
+        (TransformerOptions, "width", 1, "give a whole number from 2 to 16,384"),
+        (TransformerOptions, "dropout", 1.0, "give a number from 0 to below 1"),
+        (TransformerOptions, "dropout", -0.1, "give a number from 0 to below 1"),
+        (TransformerOptions, "feedforward", "wide", "give a whole number from 1 to 65,536"),
+        (TrainOptions, "steps", 0, "give a whole number from 1 to 1,000,000,000"),
+        (TrainOptions, "batch", 2.5, "give a whole number from 1 to 1,000,000"),
+        (TrainOptions, "learning_rate", 0, "give a number above 0 and at most 1,000"),
+        (TrainOptions, "validate_every", 0, "give a whole number from 1 to 1,0"),
+        (TrainOptions, "length", 0, "give a whole number from 1 to 1,000,000"),
+        (TrainOptions, "seed", -1, "give a whole number from 0 to 9,223,372,036,854,775,807"),
+        (CalibrationOptions, "off_line_bias", 0, "give a number from -100,000,000 to below 0"),
+        (CalibrationOptions, "layer", "middle", "choose own, first or last"),
+        (EvaluateOptions, "greedy", "often", "give true or false"),
+        (CalibrationOptions, "samples", 0, "give a whole number from 1 to 10,000,000"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_rule(kind, name, value, rule):
-    with pytest.raises(UsageError, match=f"given: {name} = {value!r}: .*{rule}"):
-        build(kind, "given", **{name: value})
+    with pytest.raises(UsageError, match=f"^{name} = {value!r}: {rule}"):
+        build(kind, **{name: value})
 
 
 def test_an_unknown_direction_is_named():
-    with pytest.raises(UsageError, match=r"dirs.1 = 'down': input should be 'diag', 'anti' or 've"):
-        build(CalibrationOptions, "calibration", dirs=("diag", "down"))
+    with pytest.raises(UsageError, match=r"dirs = 'down': choose among diag, anti and vert"):
+        build(CalibrationOptions, dirs=("diag", "down"))
 
 
 def test_numbers_that_are_not_finite_are_refused():
     for value in (float("nan"), float("inf")):
         with pytest.raises(UsageError, match="learning_rate"):
-            build(TrainOptions, "training", learning_rate=value)
+            build(TrainOptions, learning_rate=value)
 
 
 def test_the_papers_preset_is_the_papers_model():
@@ -72,7 +84,7 @@ def test_the_papers_preset_is_the_papers_model():
 
 
 def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):
-    config = make_config("addition", model={"dropout": 0.1}, seed=7, law="carry")
+    config = make_config("addition", model={"dropout": 0.1}, seed=7, sampling="carry")
     config = config.model_copy(
         update={"calibration": CalibrationOptions(dirs=("anti", "vert"), threshold=0.25)}
     )
@@ -97,8 +109,144 @@ def test_a_configuration_that_is_none_is_named(tmp_path, content):
 
 def test_a_run_needs_its_stage_and_task(make_config):
     data = make_config().model_dump()
-    with pytest.raises(UsageError, match="stage = 'trained': input should be 'vanilla' or 'calib"):
-        build(RunConfig, "run", **{**data, "stage": "trained"})
+    with pytest.raises(UsageError, match="stage = 'trained': choose vanilla or calibrated"):
+        build(RunConfig, **{**data, "stage": "trained"})
     del data["task"]
-    with pytest.raises(UsageError, match=r"task = .*: field required"):
-        build(RunConfig, "run", **data)
+    with pytest.raises(UsageError, match=r"^task is missing: give a word"):
+        build(RunConfig, **data)
+
+
+# Names
+
+
+OLDER = [
+    (kind, name, about(field, "was"))
+    for kind in (TrainOptions, CalibrationOptions, *MODEL_OPTIONS.values())
+    for name, field in kind.model_fields.items()
+    if about(field, "was")
+]
+
+
+def test_the_older_names_are_all_there():
+    assert {old for _, _, old in OLDER} == {
+        *("law", "enough", "by", "clip", "closed", "window", "body", "head"),
+    }
+
+
+@pytest.mark.parametrize(("kind", "name", "old"), OLDER, ids=lambda value: str(value))
+def test_an_older_name_is_taken_everywhere_but_not_beside_the_new_one(kind, name, old):
+    value = {"off_line_bias": -5.0, "max_grad_norm": 2.0, "monitor": "loss"}.get(name)
+    value = value or {int: 7, str: "mixed"}[named(kind)[name].type]
+    assert getattr(kind(**{old: value}), name) == value
+    given = {old: value, "other": 1}
+    assert getattr(changed(kind(), given), name) == value
+    assert given == {"other": 1}
+    assert current_names(kind, {old: None, name: value}) == {name: value}
+    message = f"^{old} is an older name of {name}: give one of them$"
+    with pytest.raises(UsageError, match=message):
+        build(kind, **{old: value, name: value})
+    with pytest.raises(UsageError, match=message):
+        changed(kind(), {old: value, name: value})
+
+
+def test_the_older_word_for_a_sink_is_taken():
+    assert CalibrationOptions(empty="closed").empty == "sink"
+
+
+# Lists
+
+
+def test_lists_are_words_with_commas_each_once():
+    assert CalibrationOptions(dirs="diag, ,anti,diag,").dirs == ("diag", "anti")
+    assert CalibrationOptions(sites="all").sites == ("encoder", "self", "cross")
+    assert EvaluateOptions(lengths="6, 10,6,").lengths == (6, 10)
+    assert EvaluateOptions(lengths=[3, 3]).lengths == (3,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(CalibrationOptions, "dirs"), (EvaluateOptions, "lengths")]
+)
+@pytest.mark.parametrize("given", ["", ",", " , ", ()])
+def test_a_list_of_nothing_is_refused(kind, name, given):
+    with pytest.raises(OptionError, match=f"^{name} = "):
+        build(kind, **{name: given})
+
+
+def test_values_are_cut_where_they_are_long():
+    for value in ("1" + "0" * 6000, "x" * 100_000, 10**70):
+        with pytest.raises(OptionError) as refused:
+            build(EvaluateOptions, samples=value)
+        assert len(str(refused.value)) < 200
+        assert str(refused.value).endswith(": give a whole number from 1 to 10,000,000")
+
+
+@pytest.mark.parametrize("kind", [TrainOptions, EvaluateOptions, TaskOptions, RecurrentOptions])
+def test_every_number_has_bounds_on_both_sides(kind):
+    for option in named(kind).values():
+        if option.type in (int, float):
+            assert " to " in allowed(option.field) or " at most " in allowed(option.field)
+
+
+# Signatures
+
+
+def test_options_that_two_kinds_share_are_one_with_both_defaults():
+    options = named(TrainOptions, *MODEL_OPTIONS.values())
+    assert options["width"].help == "Model width; by default 64 (gru: 128)."
+    assert options["attention_window"].flags == ("--attention-window", "--window")
+    assert options["length"].flags == ("--digits",)
+    assert options["stop_early"].type is bool
+    assert options["schedule"].what == "cosine|plateau"
+    again = named(RETRAIN, without=("length",), kept=("seed",))
+    assert "length" not in again
+    assert again["steps"].default == "2000"
+    assert again["seed"].help.endswith("; by default as in the first training.")
+
+
+def test_a_text_is_read_as_the_value_that_it_stands_for():
+    options = named(TrainOptions, CalibrationOptions)
+    assert options["steps"].read("12") == 12
+    assert options["dirs"].read("vert,diag") == ("vert", "diag")
+    with pytest.raises(OptionError, match=r"^steps = 'many': give a whole number"):
+        options["steps"].read("many")
+
+
+def test_the_verbs_show_their_options_in_their_signature_and_documentation():
+    import inspect
+
+    from abc_calib import stages
+
+    names = inspect.signature(stages.train).parameters
+    assert {"task", "steps", "scheme", "attender", "tables_seed"} <= set(names)
+    assert "options" not in names and "threads" not in names
+    assert "Validations at 99.9 % in a row" in (stages.train.__doc__ or "")
+    names = inspect.signature(stages.calibrate).parameters
+    assert {"run", "dirs", "steps"} <= set(names) and not {"length", "format"} & set(names)
+    assert "Seed of the test sets; by default 0." in (stages.evaluate.__doc__ or "")
+
+
+# The public face
+
+
+def test_the_package_names_what_it_offers_and_loads_it_when_asked():
+    import abc_calib
+
+    for name in abc_calib.__all__:
+        assert name in dir(abc_calib)
+        assert getattr(abc_calib, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        _ = abc_calib.colour
+
+
+def test_results_show_themselves_in_a_notebook():
+    from abc_calib import Certificate, Line, LineBias
+
+    bias = LineBias({"cross": (((Line("anti", 1, 2),), ()),)})
+    assert repr(bias) == "LineBias(cross: 1 lines (1 different) in 2 heads)"
+    assert "<td>anti +2 segment 1</td>" in bias._repr_html_()
+    found = Certificate("refuted", "3 < 4 windows", "addition", 10, 6, "none", "")
+    found.counterexamples = [{"problem": "1+1", "answer": "3", "right": "2"}]
+    assert repr(found) == "Certificate(refuted: addition in base 10, 3 < 4 windows)"
+    shown = found._repr_html_()
+    assert "<b>refuted</b>: 3 &lt; 4 windows" in shown
+    assert "<code>1+1</code> gives <code>3</code>" in shown

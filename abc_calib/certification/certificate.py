@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Literal
 
 from abc_calib.certification.page import page
@@ -18,7 +19,7 @@ FILE, PAGE = "certificate.json", "certificate.md"
 Outcome = Literal["certified", "refuted", "unknown"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Certificate:
     """What ``certificate.json`` holds; see the fields' names, and the page for how to read it.
 
@@ -49,6 +50,19 @@ class Certificate:
     seconds: float = 0.0
     verified: dict[str, Any] | None = None
     repair: list[dict[str, Any]] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        base = "" if self.base is None else f" in base {self.base}"
+        return f"Certificate({self.outcome}: {self.task}{base}, {self.reason})"
+
+    def _repr_html_(self) -> str:
+        wrong = "".join(
+            f"<li><code>{escape(str(one['problem']))}</code> gives "
+            f"<code>{escape(str(one['answer'] or 'no end'))}</code></li>"
+            for one in self.counterexamples[:3]
+        )
+        said = f"<p><b>{self.outcome}</b>: {escape(self.reason)}</p>"
+        return said + (f"<ul>{wrong}</ul>" if wrong else "")
 
     def save(self, run: Run) -> None:
         """Write the certificate and its page into the run's folder."""

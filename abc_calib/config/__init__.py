@@ -1,14 +1,28 @@
 """Every option once: type, bounds, default, help and panel."""
 
 from abc_calib.config.calibration import CalibrationOptions
+from abc_calib.config.commands import (
+    CertifyOptions,
+    DemoOptions,
+    EvaluateOptions,
+    FigureOptions,
+    MachineOptions,
+    RecipeOptions,
+    ReproduceOptions,
+    RetrainedOptions,
+    StressOptions,
+    TaskOptions,
+    WorkOptions,
+)
 from abc_calib.config.model import (
     MODEL_OPTIONS,
     ModelOptions,
     RecurrentOptions,
     TransformerOptions,
 )
-from abc_calib.config.options import Options, build, changed, refuse_unknown
+from abc_calib.config.options import Options, build, changed, refuse_unknown, taken
 from abc_calib.config.run import FORMAT_VERSION, RunConfig, load_config
+from abc_calib.config.signature import documented, named
 from abc_calib.config.training import PRESETS, RETRAIN, TrainOptions
 
 __all__ = [
@@ -17,14 +31,28 @@ __all__ = [
     "PRESETS",
     "RETRAIN",
     "CalibrationOptions",
+    "CertifyOptions",
+    "DemoOptions",
+    "EvaluateOptions",
+    "FigureOptions",
+    "MachineOptions",
     "ModelOptions",
     "Options",
+    "RecipeOptions",
     "RecurrentOptions",
+    "ReproduceOptions",
+    "RetrainedOptions",
     "RunConfig",
+    "StressOptions",
+    "TaskOptions",
     "TrainOptions",
     "TransformerOptions",
+    "WorkOptions",
     "build",
     "changed",
+    "documented",
     "load_config",
+    "named",
     "refuse_unknown",
+    "taken",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
@@ -15,6 +15,8 @@ class CalibrationOptions(Options):
     None is what the fit does by itself: each fit has these options with its own defaults
     (``abc_calib.calibration.fits``).
     """
+
+    title: ClassVar[str] = "a calibration"
 
     fit: str = option(
         "nnls", "nnls (lines from the delimiters) or mean (the paper's).", max_length=200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from abc_calib.config.options import Options, option
 
 TRANSFORMER = "Transformer"
@@ -27,6 +29,8 @@ class TransformerOptions(ModelOptions):
     training. ``attention_window``: attention only to so many keys beside the line that an answer
     is read along (paper, appendix A.4).
     """
+
+    title: ClassVar[str] = "transformer"
 
     encoder_layers: int = option(
         0, "Encoder layers; 0: embeddings only.", panel=TRANSFORMER, ge=0, le=64
@@ -84,6 +88,8 @@ class RecurrentOptions(ModelOptions):
     ``legacy_normalisation``: location weights as the public code of Ray Chowdhury & Caragea has
     them, which wrap around to the start far beyond the end.
     """
+
+    title: ClassVar[str] = "gru"
 
     backbone: str | None = option(
         None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -43,8 +43,8 @@ def option(
     ``flag``: its name on the command line, where that is not the field's. ``was``: an older name,
     which is still taken everywhere. ``panel``: where the help shows it.
     """
-    about = {"panel": panel, "flag": flag, "was": was}
-    return Field(default, description=help, json_schema_extra=about, **bounds)
+    more = {"panel": panel, "flag": flag, "was": was}
+    return Field(default, description=help, json_schema_extra={**more}, **bounds)
 
 
 def about(field: FieldInfo, name: str) -> str:
@@ -54,15 +54,27 @@ def about(field: FieldInfo, name: str) -> str:
 
 
 def current_names(kind: type[Options], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` with older names of options in today's words."""
-    older = {about(f, "was"): name for name, f in kind.model_fields.items() if about(f, "was")}
-    return {older.get(name, name): value for name, value in given.items()}
+    """``given`` with older names of options in today's words; ``UsageError`` for one in both.
+
+    None stands for what is not given.
+    """
+    found = dict(given)
+    for name, field in kind.model_fields.items():
+        old = about(field, "was")
+        if not old or old not in found:
+            continue
+        value = found.pop(old)
+        if value is not None and found.get(name) is not None:
+            raise UsageError(f"{old} is an older name of {name}: give one of them")
+        if found.get(name) is None:
+            found[name] = value
+    return found
 
 
 T = TypeVar("T", bound=Options)
 
 
-def build(kind: type[T], **values: Any) -> T:
+def build(kind: type[T], /, **values: Any) -> T:
     """``kind(**values)``; ``OptionError`` says which value is not possible and what is."""
     try:
         return kind(**values)
@@ -75,11 +87,16 @@ def changed(options: T, given: dict[str, Any]) -> T:
 
     None stands for what is not given.
     """
-    kind = type(options)
-    names = current_names(kind, {name: name for name in given})
-    mine = {name: given.pop(old) for name, old in names.items() if name in kind.model_fields}
-    mine = {name: value for name, value in mine.items() if value is not None}
-    return build(kind, **{**options.model_dump(), **mine}) if mine else options
+    mine = taken(type(options), given)
+    return build(type(options), **{**options.model_dump(), **mine}) if mine else options
+
+
+def taken(kind: type[Options], given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of ``given`` that are fields of ``kind`` and not None, taken out of it."""
+    older = {about(field, "was") for field in kind.model_fields.values()}
+    names = [name for name in given if name in kind.model_fields or name in older]
+    mine = current_names(kind, {name: given.pop(name) for name in names})
+    return {name: value for name, value in mine.items() if value is not None}
 
 
 def refuse_unknown(given: Mapping[str, Any], *kinds: type[Options]) -> None:
@@ -94,40 +111,78 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     """The first problem of a validation: what was given, and what is allowed."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
+    reason = str(first.get("ctx", {}).get("error", "")) if first["type"] == "value_error" else ""
     field = kind.model_fields.get(path[0]) if path else None
+    if field is None and reason:
+        return UsageError(reason)
     if field is None:
         name = shortened(".".join(path))
         return UsageError(
             f"unknown option {name!r} of {kind.title}: choose among {', '.join(kind.model_fields)}"
         )
-    if first["type"] == "value_error":
-        return OptionError(path[0], first.get("input"), str(first["ctx"]["error"]))
-    return OptionError(path[0], first.get("input"), allowed(field))
+    if first["type"] == "missing":
+        return UsageError(f"{path[0]} is missing: {allowed(field)}")
+    return OptionError(path[0], first.get("input"), reason or allowed(field))
 
 
 def allowed(field: FieldInfo) -> str:
     """What a field takes, as words: ``give a whole number from 1 to 64``."""
-    kinds = _kinds(field.annotation)
-    choices = [str(value) for kind in kinds if get_origin(kind) is Literal for value in _of(kind)]
-    if choices:
-        several = any(get_origin(kind) is tuple for kind in _members(field.annotation))
-        return f"choose {'among ' if several else ''}{_either(choices)}"
-    if bool in kinds:
+    members, metadata = _members(field.annotation), list(field.metadata)
+    several = next((kind for kind in members if get_origin(kind) in (tuple, list)), None)
+    kind: Any = next((kind for kind in members if kind is not type(None)), str)
+    if several is not None:
+        kind = get_args(several)[0]
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+            metadata += [entry for info in more for entry in getattr(info, "metadata", [info])]
+    if get_origin(kind) is Literal:
+        choices = [str(value) for value in get_args(kind)]
+        return f"choose {_listed(choices, 'and') if several else _listed(choices, 'or')}"
+    if kind is bool:
         return "give true or false"
-    number = "a whole number" if int in kinds else "a number" if float in kinds else ""
-    if not number:
-        return "give one or more words" if tuple in map(get_origin, kinds) else "give a word"
-    limits = {
+    if kind in (int, float):
+        example = f", as in {field.examples[0]}" if field.examples else ""
+        return f"give {_number(kind, _limits(metadata), several is not None)}{example}"
+    if several is not None:
+        return "give one word or more"
+    longest = _limits(metadata).get("max_length")
+    return "give a word" + (f" of at most {longest} characters" if longest else "")
+
+
+def _number(kind: type, limits: dict[str, Any], several: bool) -> str:
+    """``a whole number from 1 to 64``."""
+    words = {True: ("whole numbers", "numbers"), False: ("a whole number", "a number")}[several]
+    text = words[0 if kind is int else 1]
+    if limits.keys() == {"ge"}:
+        return f"{text} of {_digits(limits['ge'])} or more"
+    if "ge" in limits:
+        text += f" from {_digits(limits['ge'])}"
+    elif "gt" in limits:
+        text += f" above {_digits(limits['gt'])}"
+    bounded = "ge" in limits or "gt" in limits
+    if "le" in limits:
+        text += f" {'to' if 'ge' in limits else 'and at most' if bounded else 'of at most'} "
+        text += _digits(limits["le"])
+    elif "lt" in limits:
+        text += " to" if "ge" in limits else " and" if bounded else ""
+        text += f" below {_digits(limits['lt'])}"
+    return text
+
+
+def _limits(metadata: list[Any]) -> dict[str, Any]:
+    """The bounds among a field's metadata, by name."""
+    names = ("ge", "gt", "le", "lt", "max_length")
+    return {
         name: getattr(entry, name)
-        for entry in field.metadata
-        for name in ("ge", "gt", "le", "lt")
+        for entry in metadata
+        for name in names
         if getattr(entry, name, None) is not None
     }
-    low = f"{limits['ge']:g} or more" if "ge" in limits else ""
-    low = f"more than {limits['gt']:g}" if "gt" in limits else low
-    high = f"at most {limits['le']:g}" if "le" in limits else ""
-    high = f"less than {limits['lt']:g}" if "lt" in limits else high
-    return f"give {number}" + (f", {' and '.join(filter(None, (low, high)))}" if limits else "")
+
+
+def _digits(number: float) -> str:
+    """``1,000,000``."""
+    return f"{number:,}" if number != int(number) else f"{int(number):,}"
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
@@ -136,17 +191,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if union else (annotation,)
 
 
-def _kinds(annotation: Any) -> list[Any]:
-    """The types of an annotation, those in a tuple or list with it."""
-    found = []
-    for kind in _members(annotation):
-        found += [kind, *get_args(kind)] if get_origin(kind) in (tuple, list) else [kind]
-    return found
-
-
-_of = get_args
-
-
-def _either(words: list[str]) -> str:
-    """``a, b or c``."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _listed(words: list[str], last: str) -> str:
+    """``a, b or c``; ``among a, b and c``."""
+    among = "among " if last == "and" else ""
+    return among + f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from abc_calib.config.model import TransformerOptions
 from abc_calib.config.options import Options, option
@@ -20,6 +20,8 @@ class TrainOptions(Options):
     model is nearly there (0: it does not). A ``schedule`` is a cosine, or the rate halved on a
     plateau.
     """
+
+    title: ClassVar[str] = "a training"
 
     steps: int = option(3000, "Most optimiser steps.", panel=TRAINING, ge=1, le=10**9)
     batch: int = option(128, "Samples a step.", panel=TRAINING, ge=1, le=10**6)
@@ -58,7 +60,7 @@ class TrainOptions(Options):
     format: str = option(
         "free", "free, aligned (in columns) or fixed:N.", panel=TASK, max_length=200
     )
-    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, lt=2**63)
+    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1)
     dev: Literal["same", "longer"] = option(
         "same",
         "Token tasks: train by held-out problems of the same lengths, or the papers' longer ones.",

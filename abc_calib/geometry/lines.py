@@ -41,6 +41,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -203,7 +204,7 @@ def check_line(line: Line, site: Site) -> None:
         raise UsageError(f"value {value!r} of a {what}: give a number within {LARGEST:g}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LineBias:
     """A calibrated bias: for each site and layer, the lines of every head.
 
@@ -253,6 +254,35 @@ class LineBias:
                         f"the bias has {len(layer)} heads and the model {heads}: "
                         "calibrate a model of the same shape"
                     )
+
+    # For a person
+
+    @property
+    def summary(self) -> str:
+        """How many lines, of how many different ones, each site has."""
+        parts = []
+        for site, layers in self.sites.items():
+            lines = [line for heads in layers for head in heads for line in head]
+            kinds = len(
+                {(line.direction, line.segment, line.offset, line.stride) for line in lines}
+            )
+            heads = sum(map(len, layers))
+            parts.append(f"{site}: {len(lines)} lines ({kinds} different) in {heads} heads")
+        return "; ".join(parts) or "no lines"
+
+    def __repr__(self) -> str:
+        return f"LineBias({self.summary})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{site}</td><td>{layer}</td><td>{number}</td>"
+            f"<td>{escape(', '.join(line.label(site) for line in head))}</td></tr>"
+            for site, layers in self.sites.items()
+            for layer, heads in enumerate(layers)
+            for number, head in enumerate(heads)
+        ]
+        names = "".join(f"<th>{name}</th>" for name in ("site", "layer", "head", "lines"))
+        return f"<p>{escape(self.summary)}</p><table><tr>{names}</tr>{''.join(rows)}</table>"
 
     # As plain data
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from abc_calib.errors import AbcError, Interrupted, UsageError
+from abc_calib.errors import AbcError, Interrupted
 from abc_calib.sweeps.jobs import Job
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
@@ -251,11 +251,3 @@ def _stop_on_terminate() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def check_limits(workers: int | None, budget: float | None) -> None:
-    """``UsageError`` for a number of processes or of minutes that is not possible."""
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers {workers} is not possible: give 1 or more")
-    if budget is not None and not budget > 0:
-        raise UsageError(f"--budget {budget:g} is not possible: give minutes, above 0")

@@ -22,14 +22,8 @@ import torch
 from pydantic import Field
 
 from abc_calib.calibration.plan import plan_calibration
-from abc_calib.config import (
-    MODEL_OPTIONS,
-    CalibrationOptions,
-    Options,
-    RunConfig,
-    TrainOptions,
-)
-from abc_calib.config.options import about
+from abc_calib.config import Options, RunConfig
+from abc_calib.config.commands import LONGEST, MOST_SAMPLES
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
@@ -43,17 +37,6 @@ NOT_CONFIGURATION = {
 """Fields of a run's configuration that say where it came from, not what it is."""
 
 
-def _names(*kinds: type[Options]) -> list[str]:
-    """The options of ``kinds``, and their older names."""
-    fields = [(name, about(f, "was")) for kind in kinds for name, f in kind.model_fields.items()]
-    return [name for pair in fields for name in pair if name]
-
-
-OPTIONS = tuple(dict.fromkeys(["model", "epochs", *_names(*MODEL_OPTIONS.values(), TrainOptions)]))
-CALIBRATE = tuple(dict.fromkeys(["scheme", *_names(CalibrationOptions, TrainOptions)]))
-"""Names that a job's ``options`` and ``calibrate`` may hold."""
-
-
 class Test(Options):
     """One row to measure: ``n`` samples of a kind at a length; fewer where there are fewer.
 
@@ -62,8 +45,8 @@ class Test(Options):
 
     __test__ = False  # no test case, whatever pytest thinks of the name
 
-    length: int = Field(ge=1)
-    n: int = Field(1000, ge=1)
+    length: int = Field(ge=1, le=LONGEST)
+    n: int = Field(1000, ge=1, le=MOST_SAMPLES)
     set: str = "random"
 
 

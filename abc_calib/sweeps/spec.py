@@ -23,9 +23,10 @@
     scheme = "none"
     calibrate = false
 
-The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is a field
-of ``TrainOptions`` or of the model's options, ``model``, its kind, or ``epochs``; behind ``calibrate.`` one of ``CalibrationOptions``, or
-of ``TrainOptions`` for the retraining, or its ``scheme``. All seed 0 jobs come first.
+The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is one of
+``abc train`` (a field of ``TrainOptions``, of the model's options or of ``RecipeOptions``), by its
+name in Python; behind ``calibrate.`` one of ``abc calibrate``. Older names are taken too. All seed
+0 jobs come first.
 """
 
 from __future__ import annotations
@@ -38,15 +39,30 @@ from typing import Any
 
 from pydantic import Field
 
-from abc_calib.config import Options, build
-from abc_calib.errors import UsageError
-from abc_calib.sweeps.jobs import CALIBRATE, OPTIONS, Job, Test
+from abc_calib.config import (
+    MODEL_OPTIONS,
+    CalibrationOptions,
+    Options,
+    RecipeOptions,
+    RetrainedOptions,
+    TrainOptions,
+    build,
+    named,
+)
+from abc_calib.config.commands import MOST_SAMPLES
+from abc_calib.config.options import about
+from abc_calib.config.signature import Named
+from abc_calib.errors import OptionError, UsageError, shortened
+from abc_calib.sweeps.jobs import Job, Test
 from tasks import TaskError
 
 Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
 
 CALIBRATION = "calibrate."
+TRAIN = named(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
+CALIBRATE = named(CalibrationOptions, RetrainedOptions, TrainOptions)
+"""What a job's ``options`` and ``calibrate`` may hold."""
 AXES = {"tasks": "task", "schemes": "scheme", "seeds": "seed"}
 
 
@@ -61,7 +77,7 @@ class Section(Options):
     preset: str = "small"
     calibrate: bool = False
     lengths: list[int] = Field([6, 10, 15, 20, 50], min_length=1)
-    samples: int = Field(1000, ge=1)
+    samples: int = Field(1000, ge=1, le=MOST_SAMPLES)
     sets: list[str] = Field(["random"], min_length=1)
 
     @property
@@ -96,7 +112,10 @@ def expand(data: Mapping[str, Any]) -> list[Job]:
     _known(data, ("sweep", "options", "grid", "jobs"), "the file")
     given = _table(data, "sweep")
     _known(given, tuple(Section.model_fields), "[sweep]")
-    section = build(Section, **given)
+    try:
+        section = build(Section, **given)
+    except OptionError as error:
+        raise UsageError(f"[sweep] {error}") from None
     fixed = _flat(_table(data, "options"), "[options]")
     extra = data.get("jobs", [])
     if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
@@ -200,12 +219,37 @@ def _flat(table: Mapping[str, Any], where: str) -> Flat:
     again = rest.pop("calibrate", {})
     if not isinstance(again, dict):
         raise UsageError(f"{where} calibrate = {again!r}: give its options, or set it in [sweep]")
-    _known(rest, OPTIONS, where)
-    _known(again, CALIBRATE, f"{where} calibrate")
-    return {**rest, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
+    found = _checked(rest, TRAIN, where)
+    again = _checked(again, CALIBRATE, f"{where} calibrate")
+    return {**found, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
+
+
+def _checked(given: Mapping[str, Any], options: Mapping[str, Named], where: str) -> Flat:
+    """``given`` with options in today's names and with values that they can have.
+
+    In the grid each of several values.
+    """
+    older = {about(option.field, "was"): name for name, option in options.items()}
+    found: Flat = {}
+    for name, value in given.items():
+        now = name if name in options else older.get(name, name)
+        _known([now], list(options), where)
+        if now in found:
+            raise UsageError(f"{where} has {now} twice, by an older name too: leave one out")
+        found[now] = value
+        values = [value]
+        if where.startswith("[grid]"):  # that it is a list is checked where it is multiplied
+            values = value if isinstance(value, list) else []
+        for one in values:
+            try:
+                options[now].read(one)
+            except OptionError as error:
+                raise UsageError(f"{where} {error}") from None
+    return found
 
 
 def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:
     for name in given:
         if name not in allowed:
-            raise UsageError(f"unknown key {name!r} in {where}: choose among {', '.join(allowed)}")
+            key = shortened(repr(name))
+            raise UsageError(f"unknown key {key} in {where}: choose among {', '.join(allowed)}")

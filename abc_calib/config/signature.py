@@ -1,0 +1,145 @@
+"""Signatures from options: what commands and verbs take, and how their help says it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from abc_calib.config.options import Options, about, build
+
+Group = type[Options] | Options
+"""The options of a class; of an instance, with its values as defaults."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Named:
+    """An option as a command or a verb takes it; ``default`` in words, empty where it has none."""
+
+    name: str
+    kind: type[Options]
+    default: str
+
+    @property
+    def field(self) -> FieldInfo:
+        return self.kind.model_fields[self.name]
+
+    @property
+    def help(self) -> str:
+        """What it is and its default, but of a switch that is off."""
+        said = self.field.description or ""
+        return f"{said.rstrip('.')}; by default {self.default}." if self.told else said
+
+    @property
+    def told(self) -> bool:
+        """Is there a default to tell?"""
+        return self.default not in ("", "no")
+
+    @property
+    def what(self) -> str:
+        """The values that it takes: ``int``, or ``cosine|plateau``."""
+        members = [self.field.annotation, *get_args(self.field.annotation)]
+        choices = next((get_args(kind) for kind in members if get_origin(kind) is Literal), None)
+        return "|".join(choices) if choices else self.type.__name__
+
+    @property
+    def type(self) -> type:
+        """``bool``, ``int``, ``float`` or ``str``: a list is written with commas between."""
+        members = get_args(self.field.annotation) or (self.field.annotation,)
+        several = get_origin(self.field.annotation) is tuple
+        return next((k for k in (bool, int, float) if k in members and not several), str)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flag on the command line, and its older spelling if it has one."""
+        mine, older = about(self.field, "flag"), about(self.field, "was")
+        return (mine or f"--{dashed(self.name)}", *([f"--{dashed(older)}"] if older else []))
+
+    def read(self, given: object) -> Any:
+        """The value that a text stands for; ``OptionError`` if it is none."""
+        return getattr(build(self.kind, **{self.name: given}), self.name)
+
+
+def dashed(name: str) -> str:
+    """A name as flags are written."""
+    return name.replace("_", "-")
+
+
+def named(
+    *groups: Group,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
+) -> dict[str, Named]:
+    """The options of all groups; one that several groups have is one, with each default.
+
+    ``kept``: those whose default is what the first training had.
+    """
+    found: dict[str, Named] = {}
+    for group in groups:
+        kind = group if isinstance(group, type) else type(group)
+        for name, field in kind.model_fields.items():
+            if name in without or (only and name not in only):
+                continue
+            value = field.default if isinstance(group, type) else getattr(group, name)
+            told = "" if value is None or "default" in (field.description or "") else words(value)
+            told = "as in the first training" if name in kept else told
+            if name in found and told and told != found[name].default:
+                told = f"{found[name].default} ({kind.title}: {told})"
+                found[name] = Named(name, found[name].kind, told)
+            found.setdefault(name, Named(name, kind, told))
+    return found
+
+
+def words(value: object) -> str:
+    """A default as it would be typed."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def parameters(options: dict[str, Named]) -> list[inspect.Parameter]:
+    """One keyword each; None is what is not given."""
+    return [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_or_none(option.field.annotation),
+        )
+        for option in options.values()
+    ]
+
+
+def _or_none(annotation: Any) -> Any:
+    return annotation | None
+
+
+def documented(
+    *groups: Group, without: tuple[str, ...] = (), kept: tuple[str, ...] = ()
+) -> Callable[[F], F]:
+    """Give a verb that takes ``**options`` their names, and a list of them in its documentation."""
+
+    def decorated(verb: F) -> F:
+        signature = inspect.signature(verb)
+        options = named(*groups, without=without, kept=kept)
+        mine = list(signature.parameters.values())
+        if mine[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            more = [p for p in parameters(options) if p.name not in signature.parameters]
+            signature = signature.replace(parameters=[*mine[:-1], *more])
+        else:
+            options = {name: o for name, o in options.items() if name in signature.parameters}
+        verb.__signature__ = signature  # type: ignore[attr-defined]
+        lines = [inspect.getdoc(verb) or "", "", "Options", "-------"]
+        for option in options.values():
+            told = fill(option.help, 96, initial_indent="    ", subsequent_indent="    ")
+            lines += [f"{option.name} : {option.what}", told]
+        verb.__doc__ = "\n".join(lines)
+        return verb
+
+    return decorated

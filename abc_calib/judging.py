@@ -1,0 +1,181 @@
+"""The verbs that judge a run: evaluate, predict, stress, certify.
+
+``progress``: show how far the work is; None does in a terminal or a notebook.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import certify as decide
+from abc_calib.config import (
+    CertifyOptions,
+    EvaluateOptions,
+    MachineOptions,
+    StressOptions,
+    build,
+    documented,
+)
+from abc_calib.errors import AbcError
+from abc_calib.evaluation import Prediction, Row
+from abc_calib.evaluation import evaluate as exact_match_rows
+from abc_calib.evaluation import predict as answer
+from abc_calib.evaluation.stress import Stressed, smallest
+from abc_calib.evaluation.stress import stress as stress_rows
+from abc_calib.files import write_text
+from abc_calib.nn.base import resolve_device
+from abc_calib.progress import bar
+from abc_calib.runs import Run
+
+AnyRun = Run | Path | str | None
+"""A run, its folder or its name; None for the latest one."""
+
+
+def opened(run: AnyRun) -> Run:
+    """The run, whichever way it is named."""
+    return run if isinstance(run, Run) else Run.open(run)
+
+
+def ignore(*_: Any) -> None:
+    """Hear nothing."""
+
+
+@documented(EvaluateOptions, MachineOptions)
+def evaluate(
+    run: AnyRun = None,
+    lengths: Sequence[int] = tuple(range(1, 51)),
+    *,
+    samples: int | None = None,
+    sets: Sequence[str] = ("random",),
+    seed: int = 0,
+    greedy: bool = False,
+    device: str = "auto",
+    on_row: Callable[[Row], None] = ignore,
+    progress: bool | None = None,
+) -> pd.DataFrame:
+    """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
+
+    Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
+    test_hash, seconds.
+    """
+    asked = build(EvaluateOptions, lengths=lengths, samples=samples, seed=seed)
+    lengths = asked.lengths or ()
+    found = opened(run)
+    path = found.path / "eval.csv"
+    earlier = _earlier_rows(path)
+    model = found.load_model().to(resolve_device(device))
+    rows: list[Row] = []
+    known = [kind for kind in sets if kind in found.data.tests]
+    total = sum(len(found.data.lengths_of(kind, lengths)) for kind in known)
+    try:
+        with bar("evaluating", progress, "rows") as update:
+
+            def keep(row: Row) -> None:
+                rows.append(row)
+                measured = f"{row.set} {row.length} {found.task.unit}: {row.accuracy:.2f} %"
+                update(len(rows), total, measured, True)
+                on_row(row)
+
+            exact_match_rows(model, found.data, lengths, samples, sets, seed, greedy, keep)
+    finally:  # what was measured before an interruption counts
+        table = pd.DataFrame([row.as_dict() for row in rows])
+        if rows:
+            merged = pd.concat([earlier, table]) if earlier is not None else table
+            merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
+            write_text(path, merged.to_csv(index=False))
+    return table
+
+
+ROW = ["set", "test_seed", "length"]
+"""Columns that name a row of ``eval.csv``."""
+
+
+def _earlier_rows(path: Path) -> pd.DataFrame | None:
+    """What earlier evaluations left; ``AbcError`` if that cannot be read."""
+    if not path.exists():
+        return None
+    try:
+        return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
+    except (OSError, ValueError, KeyError) as error:
+        raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+
+
+@documented(MachineOptions)
+def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
+    """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
+
+    Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
+    writes no end within the longest possible answer or the source does not fit the memory.
+    """
+    found = opened(run)
+    found.task.parse(problem)
+    return answer(found.load_model().to(resolve_device(device)), found.data, problem, show)
+
+
+@documented(StressOptions)
+def stress(
+    run: AnyRun = None,
+    lengths: Sequence[int] | None = None,
+    *,
+    samples: int = 100,
+    search: int = 2000,
+    seed: int = 0,
+    on_row: Callable[[Stressed], None] = ignore,
+    progress: bool | None = None,
+) -> list[Stressed]:
+    """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
+
+    ``lengths``: by default the training length, one more, and 50.
+    """
+    found = opened(run)
+    short = found.config.train.length
+    asked = build(StressOptions, lengths=lengths, samples=samples, search=search, seed=seed)
+    wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
+    model = found.load_model()
+    with bar("stress", progress, "lengths") as update:
+
+        def told_row(row: Stressed) -> None:
+            at = wanted.index(row.length) if row.length in wanted else 0
+            note = f"{row.length} digits, {row.family}: {row.wrong} wrong"
+            update(at + (row.family == "search"), len(wanted), note, True)
+            on_row(row)
+
+        rows = stress_rows(model, found.data, wanted, samples, search, seed, told_row)
+    least = smallest(rows)
+    told = {
+        "run": str(found),
+        "task": found.config.task,
+        "rows": [row.as_dict() for row in rows],
+        "smallest": least.as_dict() if least else None,
+    }
+    write_text(found.path / "stress.json", json.dumps(told, indent=2) + "\n")
+    return rows
+
+
+@documented(CertifyOptions)
+def certify(
+    run: AnyRun = None,
+    *,
+    minutes: float = 15.0,
+    on_windows: Callable[[int, int], None] = ignore,
+    progress: bool | None = None,
+) -> Certificate:
+    """Decide about a trained run and write its certificate and page into its folder.
+
+    ``on_windows`` hears how many windows of how many are done. Raises ``AbcError`` if the run has
+    no trained model.
+    """
+    asked = build(CertifyOptions, minutes=minutes)
+    with bar("checking windows", progress, "%") as update:
+
+        def both(done: int, total: int) -> None:
+            update(100 * done // total, 100, f"of {total}")
+            on_windows(done, total)
+
+        return decide(opened(run), minutes=asked.minutes, on_windows=both)
