@@ -13,55 +13,8 @@ Names are loaded when first used, so that ``import abc_calib`` takes no time.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from abc_calib.version import __version__
-
-if TYPE_CHECKING:
-    from abc_calib.calibration import extend_bias
-    from abc_calib.certification.certificate import Certificate
-    from abc_calib.errors import AbcError, UsageError
-    from abc_calib.evaluation import Prediction
-    from abc_calib.geometry import Line, LineBias
-    from abc_calib.reporting import draw_heatmaps as heatmap
-    from abc_calib.runs import Run
-    from abc_calib.stages import (
-        calibrate,
-        certified,
-        certify,
-        evaluate,
-        predict,
-        repair,
-        resume,
-        retrain,
-        stress,
-        train,
-        verify,
-    )
-
-__all__ = [
-    "AbcError",
-    "Certificate",
-    "Line",
-    "LineBias",
-    "Prediction",
-    "Run",
-    "UsageError",
-    "__version__",
-    "calibrate",
-    "certified",
-    "certify",
-    "evaluate",
-    "extend_bias",
-    "heatmap",
-    "predict",
-    "repair",
-    "resume",
-    "retrain",
-    "stress",
-    "train",
-    "verify",
-]
 
 _HOMES = {
     "AbcError": "errors",
@@ -71,21 +24,32 @@ _HOMES = {
     "Prediction": "evaluation",
     "Run": "runs",
     "UsageError": "errors",
+    "calibrate": "stages",
+    "certified": "stages",
+    "certify": "stages",
+    "evaluate": "stages",
     "extend_bias": "calibration",
     "heatmap": "reporting",
+    "predict": "stages",
+    "repair": "stages",
+    "resume": "stages",
+    "retrain": "stages",
+    "stress": "stages",
+    "train": "stages",
+    "verify": "stages",
 }
-"""Where a name is, if it is no verb."""
+"""The room of each name; types are in ``__init__.pyi``."""
+
+__all__ = ["__version__", *_HOMES]
 
 
-if not TYPE_CHECKING:  # a type checker shall find a name that is not there
-
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = import_module(f"{__name__}.{_HOMES.get(name, 'stages')}")
-        value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(f"{__name__}.{_HOMES[name]}")
+    value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

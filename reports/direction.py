@@ -99,8 +99,7 @@ def report(rows: pd.DataFrame) -> str:
         "percent of its held-out problems are right, each token given the true ones before it. "
         "Kernels were those for AVX2 instructions (`ATEN_CPU_CAPABILITY=avx2`; 16 gates measured "
         "again are the same); with those for AVX-512 a seed may stand the other way "
-        "([log](LOG.md)).\n\n"
-        + as_markdown(columns, lines)
+        "([log](LOG.md)).\n\n" + as_markdown(columns, lines)
     )
 
 

@@ -28,8 +28,8 @@ class Decoded:
     """What a model wrote: ``ids (b, t)``, filled up with padding where a row has ended.
 
     ``attention (b, t, s)``: over the tokens of the source, where each step has one such row, as
-    with an attender, up to the last end; None where many heads look in many ways. ``carried``: what an attender left
-    from each step to the next.
+    with an attender, up to the last end; None where many heads look in many ways. ``carried``:
+    what an attender left from each step to the next.
     """
 
     ids: Tensor

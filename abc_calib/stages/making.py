@@ -1,8 +1,6 @@
-"""The verbs: train, calibrate, retrain, evaluate, predict, stress, certify, repair.
+"""The verbs that make a run: train, calibrate, retrain, resume, and all of them to a certificate.
 
-Each takes a run, its folder or nothing for the latest one, and gives a run or a table. They are
-what the commands call, and what a notebook calls too. ``progress``: show how far the work is; None
-does in a terminal or a notebook.
+``progress``: show how far the work is; None does in a terminal or a notebook.
 """
 
 from __future__ import annotations
@@ -39,29 +37,14 @@ from abc_calib.config import (
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root, write_atomically, write_text
-from abc_calib.judging import AnyRun, certify, evaluate, ignore, opened, predict, stress
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
 from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
+from abc_calib.stages.judging import AnyRun, certify, ignore, opened
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
-
-__all__ = [
-    "calibrate",
-    "certified",
-    "certify",
-    "evaluate",
-    "held_out_loss",
-    "predict",
-    "repair",
-    "resume",
-    "retrain",
-    "stress",
-    "train",
-    "verify",
-]
 
 
 @documented(

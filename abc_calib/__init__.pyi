@@ -1,0 +1,24 @@
+"""The names of the package, for type checkers; ``__init__.py`` loads them when first used."""
+
+from abc_calib.calibration import extend_bias as extend_bias
+from abc_calib.certification.certificate import Certificate as Certificate
+from abc_calib.errors import AbcError as AbcError
+from abc_calib.errors import UsageError as UsageError
+from abc_calib.evaluation import Prediction as Prediction
+from abc_calib.geometry import Line as Line
+from abc_calib.geometry import LineBias as LineBias
+from abc_calib.runs import Run as Run
+from abc_calib.stages import calibrate as calibrate
+from abc_calib.stages import certified as certified
+from abc_calib.stages import certify as certify
+from abc_calib.stages import evaluate as evaluate
+from abc_calib.stages import predict as predict
+from abc_calib.stages import repair as repair
+from abc_calib.stages import resume as resume
+from abc_calib.stages import retrain as retrain
+from abc_calib.stages import stress as stress
+from abc_calib.stages import train as train
+from abc_calib.stages import verify as verify
+from abc_calib.version import __version__ as __version__
+
+__all__: list[str]

@@ -1,0 +1,34 @@
+"""The verbs: train, calibrate, retrain, evaluate, predict, stress, certify, repair.
+
+Each takes a run, its folder or nothing for the latest one, and gives a run or a table. They are
+what the commands call, and what a notebook calls too.
+"""
+
+from abc_calib.certification.repair import repair
+from abc_calib.certification.verify import verify
+from abc_calib.stages.judging import certify, evaluate, predict, stress
+from abc_calib.stages.making import (
+    calibrate,
+    certified,
+    finished,
+    held_out_loss,
+    resume,
+    retrain,
+    train,
+)
+
+__all__ = [
+    "calibrate",
+    "certified",
+    "certify",
+    "evaluate",
+    "finished",
+    "held_out_loss",
+    "predict",
+    "repair",
+    "resume",
+    "retrain",
+    "stress",
+    "train",
+    "verify",
+]
