@@ -347,7 +347,7 @@ def test_a_transformer_on_the_notation_is_calibrated():
     ("options", "message"),
     [
         ({"model": "toy", "heads": 2}, "unknown option 'heads'"),
-        ({"model": "toy", "width": 0}, "width = 0: give a whole number, 1 or more and at most 100"),
+        ({"model": "toy", "width": 0}, "width = 0: give a whole number from 1 to 100"),
         ({"model": "toi"}, "unknown model 'toi': choose transformer or gru or toy"),
         ({"attention_window": 1, **SHAPES["transformer"]}, "attention_window = 1: .*caesar"),
     ],

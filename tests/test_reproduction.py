@@ -302,7 +302,9 @@ def test_figure_1_is_drawn_from_its_results(abc, tmp_path):
 
 def test_bad_input(abc, tmp_path):
     assert "did you mean table1?" in abc("reproduce", "tabel1").error(2)
-    assert "give 1 or more" in abc("reproduce", "table1", "--seeds", 0).error(2)
+    assert "--seeds 0: give a whole number from 1" in abc(
+        "reproduce", "table1", "--seeds", 0
+    ).error(2)
     assert "above 0" in abc("reproduce", "table1", "--budget", -1).error(2)
     assert "choose one of small, paper" in abc("reproduce", "table1", "--preset", "big").error(2)
     assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)

@@ -84,7 +84,9 @@ def test_bad_stress_is_refused(half_trained, tiny, abc):
     with pytest.raises(UsageError, match="length 0"):
         stress(model, source, [0])
     assert "samples" in abc("stress", tiny.vanilla, "--samples", 0).error(2)
-    assert "--lengths 'a'" in abc("stress", tiny.vanilla, "--lengths", "a").error(2)
+    assert "--lengths a: give whole numbers" in abc("stress", tiny.vanilla, "--lengths", "a").error(
+        2
+    )
 
 
 def test_hard_rows_stand_beside_random_ones(tiny, abc):
@@ -92,7 +94,7 @@ def test_hard_rows_stand_beside_random_ones(tiny, abc):
     told = abc("eval", tiny.calibrated, *words, "--stress", "--json", "-q").json()
     rows = {(row["set"], row["length"]): row["accuracy"] for row in told["rows"]}
     assert rows == {(kind, n): 100.0 for kind in ("random", "hard") for n in (5, 40)}
-    assert "name a run before it" in abc("eval", "--stress", str(tiny.vanilla)).error(2)
+    assert "choose hard or carry" in abc("eval", "--stress", str(tiny.vanilla)).error(2)
 
 
 def test_dense_heads_are_named(tiny, abc):

@@ -198,7 +198,7 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
         ),
         (
             "[sweep]\ntasks = ['successor']\ncalibrate = true\n[grid]\ncalibrate.threshold = [2]",
-            "threshold = 2.0: give a number, more than 0 and at most 1",
+            "threshold = 2.0: give a number above 0 and at most 1",
         ),
         ("[sweep]\ntasks = ['successor']\nseeds = [1, 1]", "two jobs have the key successor-"),
         ("[sweep]\ntasks = ['parity']\n[[jobs]]\ntask = 'parity'", "two jobs have the key parity-"),
@@ -366,7 +366,7 @@ def test_the_command_lists_its_jobs_and_refuses_bad_options(abc, sweep_file, tmp
     assert [key.rsplit("-", 1)[0] for key in listed] == [
         "successor-sinusoidal-vanilla-seed0", "successor-sinusoidal-vanilla-seed1",
     ]  # fmt: skip
-    assert "give 1 or more" in abc("sweep", path, "--workers", 0).error(2)
+    assert "--workers 0: give a whole number from 1" in abc("sweep", path, "--workers", 0).error(2)
     assert "give minutes, above 0" in abc("sweep", path, "--budget", 0).error(2)
     assert "choose .csv" in abc("sweep", path, "--out", tmp_path / "x.txt").error(2)
     assert "cannot be read" in abc("sweep", tmp_path / "none.toml").error(2)
