@@ -34,6 +34,8 @@ check: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@MYPYPATH=tests $(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs \
+		--no-check-untyped-defs tests reports
 	@$(BIN)/lint-imports --no-logo
 
 format: $(DEV)

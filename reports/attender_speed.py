@@ -34,7 +34,7 @@ NAMES = ["attender", "task", "batch"]
 WARM_UP = 3
 
 
-def measure(attender: str, name: str, batch: int, steps: int) -> dict[str, object]:
+def measure(attender: str, name: str, batch: int, steps: int) -> dict[Any, Any]:
     """The row of one attender, task and batch."""
     task: Any = get_task(name)
     data = TokenData(task, TrainOptions(length=task.train_length, sampling=task.sampling))

@@ -39,6 +39,7 @@ def rows(root: Path) -> list[list[Any]]:
         for kind in ("json", "md"):
             shutil.copyfile(path.with_suffix(f".{kind}"), FOLDER / f"{name}.{kind}")
         seen = c["verified"] or {}
+        assert vanilla.result and run.result
         trained, retrained = vanilla.result["seconds"], run.result["seconds"]
         row = [
             Markup(f"[{c['task']}](certificates/{name}.md)"),

@@ -117,7 +117,8 @@ def figure(table: pd.DataFrame) -> Any:
 def report(table: pd.DataFrame, memory: str) -> str:
     medians = table.groupby(["kind", "path", "length"]).microseconds_a_digit.median()
     rows = []
-    for (kind, path, length), value in medians.items():  # type: ignore[misc]
+    places: Any = medians.items()
+    for (kind, path, length), value in places:
         base = medians[kind, "lines", 1000]
         part = table[(table.kind == kind) & (table.path == path) & (table.length == length)]
         cost = [f"{length:,}", f"{value:.1f}", f"{value / base:.2f}", len(part)]

@@ -37,7 +37,7 @@ TASKS = ("copy", "reverse_copy", "lookup", "reverse_lookup", "recopy", "inv_reco
 ATTENDERS = ("bi_relative", "one_step", "mono")
 
 
-def measure(name: str, attender: str, seed: int) -> dict[str, object]:
+def measure(name: str, attender: str, seed: int) -> dict[Any, Any]:
     """The row of one model: its gate before and after the first steps."""
     task = get_task(name)
     options = TrainOptions(seed=seed, length=task.train_length, sampling=task.sampling)

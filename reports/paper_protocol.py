@@ -39,6 +39,7 @@ def main() -> None:
     def judge(run: abc.Run, row: str) -> None:
         table = abc.evaluate(run, LENGTHS, samples=1000, sets=("random", "carry"))
         kept = table[["set", "length", "n", "correct", "accuracy"]]
+        assert run.result
         result = {k: run.result[k] for k in ("steps", "seconds", "validation_accuracy")}
         rows = kept.assign(**common, row=row, **result)
         both = pd.concat([pd.read_csv(ROWS), rows]) if ROWS.exists() else rows
@@ -53,7 +54,7 @@ def main() -> None:
         steps=options.steps,
         batch=options.batch,
         learning_rate=options.learning_rate,
-        on_step=lambda p: p.accuracy is not None and print(p, flush=True),
+        on_step=lambda p: print(p, flush=True) if p.accuracy is not None else None,
     )
     judge(vanilla, "vanilla")
     for threshold in map(float, options.thresholds.split(",")):

@@ -52,7 +52,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "scheme_cost.csv"
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    given = {name: getattr(options, name) for name in ("steps", "samples", "threads")}
+    given: dict[Any, Any] = {
+        name: getattr(options, name) for name in ("steps", "samples", "threads")
+    }
     if rows and any(rows[0][name] != value for name, value in given.items()):
         raise SystemExit(f"{path} was measured with other options: remove it, or use another --out")
     rows = rows[: len(rows) - len(rows) % len(ROWS)]

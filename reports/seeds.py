@@ -68,7 +68,7 @@ def main() -> None:
             )
             for (stage, kind), part in mine.groupby(["stage", "set"], sort=False)
         }
-        longest = get_task(task).train_length
+        longest = get_task(str(task)).train_length
         title = f"{task}: median and range of {mine.seed.nunique()} seeds"
         figure = accuracy_curve(series, title=title, train_length=longest)
         for kind in ("png", "pdf"):

@@ -67,8 +67,9 @@ def judge(name: str) -> dict[str, Any]:
     for length, rows in table.groupby("length"):
         if (rows.accuracy < 100).any():
             break
-        longest = int(length)
+        longest = int(str(length))
     certificate = abc.certify(run)
+    assert run.result
     example = certificate.counterexamples[0]["problem"] if certificate.counterexamples else ""
     return {
         "positions": name,
@@ -81,6 +82,10 @@ def judge(name: str) -> dict[str, Any]:
     }
 
 
+def rows_of(table: pd.DataFrame) -> Any:
+    return table.fillna("").itertuples()
+
+
 def report(table: pd.DataFrame) -> str:
     rows = [
         [
@@ -91,7 +96,7 @@ def report(table: pd.DataFrame) -> str:
             Markup(f"`{r.counterexample}`" if r.counterexample else "–"),
             Markup(r.reason),
         ]
-        for r in table.fillna("").itertuples()
+        for r in rows_of(table)
     ]
     columns = ["positions", "held-out, 6 digits, %", "longest at 100 %", "verdict"]
     return (

@@ -113,7 +113,7 @@ def random_bias() -> Callable[..., LineBias]:
     """
 
     def make(
-        layers: dict[str, int],
+        layers: dict[Any, int],
         heads: int,
         seed: int = 0,
         empty: float = 0.0,
@@ -133,7 +133,7 @@ def random_bias() -> Callable[..., LineBias]:
             stride = rng.choice([1, 1, 2]) if slanted else 1
             return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3), stride)
 
-        def head(site: str) -> tuple[Line, ...]:
+        def head(site: Any) -> tuple[Line, ...]:
             if rng.random() < empty:
                 return ()
             return tuple(line(site) for _ in range(1 if single else rng.randint(1, 4)))

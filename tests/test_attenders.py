@@ -364,15 +364,8 @@ def test_deferred_gradients_are_autograds():
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.double, requires_grad=True)
 
-    values, keys, read, state, constant = (
-        draw(2, 7, 15),
-        draw(2, 7, 5),
-        draw(2, 4, 15),
-        *(
-            draw(2, 5),
-            draw(2, 7),
-        ),
-    )
+    sizes = ((2, 7, 15), (2, 7, 5), (2, 4, 15), (2, 5), (2, 7))
+    values, keys, read, state, constant = (draw(*size) for size in sizes)
 
     def states(deferred: bool) -> Tensor:
         product, gru = Product(keys), GruSteps(values, cell.weight_hh, cell.bias_hh)

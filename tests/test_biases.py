@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def slow_dense(heads: tuple, frame: Frame) -> np.ndarray:
     return bias
 
 
-def random_frame(rng: random.Random, site: str, samples: int, past: int, steps: int) -> Frame:
+def random_frame(rng: random.Random, site: Any, samples: int, past: int, steps: int) -> Frame:
     """Sources ``$ digits + digits &`` of unequal length, padded to a common one."""
     operands = [(rng.randint(1, 7), rng.randint(1, 7)) for _ in range(samples)]
     places = torch.tensor([[0, a + 1, a + b + 2] for a, b in operands])

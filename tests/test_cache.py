@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -37,14 +38,14 @@ def short_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:
         return Line("vert", 0, rng.choice([0, 1]))
 
     def crossed() -> Line:
-        direction = rng.choice(["anti", "vert", "diag"])
+        direction: Any = rng.choice(["anti", "vert", "diag"])
         return Line(direction, rng.randint(0, 2), rng.randint(0, 1), rng.choice([0.0, -0.5]))
 
     def layer(line):
         return tuple(tuple(line() for _ in range(rng.randint(1, most))) for _ in range(heads))
 
-    return LineBias({site: tuple(layer(line) for _ in range(layers)) for site, line in
-                     (("self", own), ("cross", crossed))})  # fmt: skip
+    own_lines, source_lines = (tuple(layer(line) for _ in range(layers)) for line in (own, crossed))
+    return LineBias({"self": own_lines, "cross": source_lines})
 
 
 def small(data: DigitData, seed: int, **options) -> Transformer:

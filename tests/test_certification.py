@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,11 +38,11 @@ def random_lines(seed: int, layers: int, heads: int, segments: int, most: int = 
     rng = random.Random(seed)
 
     def own() -> Line:
-        kind = rng.choice(["diag", "diag", "vert"])
+        kind: Any = rng.choice(["diag", "diag", "vert"])
         return Line(kind, 0, rng.choice([0, -1, -2]) if kind == "diag" else rng.choice([0, 0, 1]))
 
     def crossed() -> Line:
-        kind = rng.choice(["anti", "anti", "vert", "diag"])
+        kind: Any = rng.choice(["anti", "anti", "vert", "diag"])
         offset = rng.choice([-1, 0, 0, 1]) if kind != "vert" else rng.choice([0, 1, 2])
         return Line(kind, rng.randint(0, segments), offset, rng.choice([0.0, -0.5]))
 

@@ -366,7 +366,7 @@ def test_every_option_of_a_training_has_a_flag_and_reaches_the_configuration(abc
     asked = {"stop_early": False, "cooldown": 1, "warmup": 2, "validate_every": 3, "patience": 4}
     asked |= {"halvings": 5, "schedule": "plateau", "keep_best": True, "monitor": "loss"}
     assert {**train, **asked, "max_grad_norm": 2, "early_stop_after": 6} == train
-    flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}  # type: ignore[attr-defined]
+    flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}
     fields = named(TrainOptions, *MODEL_OPTIONS.values()).values()
     assert flags >= {flag for option in fields for flag in option.flags}
 
@@ -540,7 +540,7 @@ def test_help_shows_the_usage_an_example_and_the_options(abc, name):
 
 def test_help_alone_names_every_command(abc):
     text = abc("--help").out
-    for name in get_command(app).commands:  # type: ignore[attr-defined]
+    for name in get_command(app).commands:
         assert f" {name} " in text
     assert "--install-completion" in text
     assert abc().code == 2

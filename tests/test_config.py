@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -119,9 +121,10 @@ def test_a_run_needs_its_stage_and_task(make_config):
 # Names
 
 
+KINDS: list[Any] = [TrainOptions, CalibrationOptions, *MODEL_OPTIONS.values()]
 OLDER = [
     (kind, name, about(field, "was"))
-    for kind in (TrainOptions, CalibrationOptions, *MODEL_OPTIONS.values())
+    for kind in KINDS
     for name, field in kind.model_fields.items()
     if about(field, "was")
 ]

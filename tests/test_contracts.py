@@ -165,7 +165,8 @@ class LetterData(Data):
     tests = ("random",)
 
     def drawn(self, stream: int, n: int, length: int, exact: bool, held_out: bool) -> Batch:
-        rng, words = np.random.default_rng([self.seed, stream, length]), []
+        rng = np.random.default_rng([self.seed, stream, length])
+        words: list[Any] = []
         while len(words) < n:
             (word,) = self.task.sample(rng, 1, length, exact=exact).sources
             if length > self.length or (zlib.crc32(word.encode()) % 8 == 0) == held_out:
@@ -221,7 +222,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATA, "letters", LetterData)
 
 
-SHAPES = {
+SHAPES: dict[str, Any] = {
     "toy": {"model": "toy", "width": 8},
     "transformer": {"width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 1},
     "gru": {"model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8},

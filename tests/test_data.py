@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,8 @@ def source_of(
 def numbers(batch: Batch, base: int) -> set[int]:
     """The operands that are not among the few that always train."""
     found: set[int] = set()
-    for operand in batch.problems.operands:
+    problems: Any = batch.problems
+    for operand in problems.operands:
         integers = operand.as_integers(base)
         found |= set(integers[integers >= max(base**3, 1000)].tolist())
     return found

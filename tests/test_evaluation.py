@@ -75,7 +75,7 @@ class Scripted(Model):
     ``wrong[row]`` is the step where it errs. Keeps the shape of every call.
     """
 
-    device = torch.device("cpu")  # type: ignore[assignment]
+    device = torch.device("cpu")
 
     def __init__(self, batch: Batch, wrong: dict[int, int]):
         super().__init__(None, TOKENS)

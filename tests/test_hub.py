@@ -14,6 +14,7 @@ import torch
 from conftest import TOKENS, change_json
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file
+from test_transformer import CASES, additions, with_lines
 from torch import Tensor
 from torch.nn import functional
 from transformers import (
@@ -32,7 +33,6 @@ from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.runs import Run
-from tests.test_transformer import CASES, additions, with_lines
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])
 TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
@@ -240,9 +240,9 @@ def test_the_configuration_comes_back_through_the_auto_class(build, tmp_path):
 def test_a_value_of_the_wrong_type_in_the_configuration_is_refused():
     """Strict validation of transformers' configurations has to be asked for."""
     with pytest.raises(StrictDataclassError, match="heads"):
-        hub.AbcConfig(heads="eight")  # type: ignore[arg-type]
+        hub.AbcConfig(heads="eight")
     with pytest.raises(StrictDataclassError, match="attender"):
-        hub.AbcRecurrentConfig(attender=3)  # type: ignore[arg-type]
+        hub.AbcRecurrentConfig(attender=3)
 
 
 def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):

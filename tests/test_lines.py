@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from safetensors.numpy import load_file, save_file
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
 from abc_calib.geometry.lines import formula
+
+HALF: Any = 0.5
+WORD: Any = "0"
 
 
 def lines_at(site: str) -> st.SearchStrategy[Line]:
@@ -39,7 +43,7 @@ def layers_at(site: str) -> st.SearchStrategy[tuple]:
 BIASES = st.fixed_dictionaries({}, optional={site: layers_at(site) for site in SITES}).map(LineBias)
 
 
-def corner_key(direction: str, offset: int, row, keys: int):
+def corner_key(direction: Any, offset: int, row, keys: int):
     """The key of a corner line, wherever it lies: one that leaves is not kept inside here."""
     named = formula(Line(direction, CORNER, offset), "cross")
     return (0, keys - 1)[named.origin] + named.slope * row + named.shift
@@ -129,11 +133,11 @@ def test_unknown_sites_and_directions_are_refused():
         ("self", Line("diag", 0, 0, stride=2), "stride 2 .*: give 1 or more keys a row in cross"),
         ("cross", Line("vert", 1, 0, stride=2), "stride 2 .*for a vertical, which has no slope"),
         ("encoder", Line("vert", 1, 1), "offset 1 .*: give 0, since it is the delimiter"),
-        ("cross", Line("diag", 1, 0.5), "offset 0.5 .*: give a whole number within"),
+        ("cross", Line("diag", 1, HALF), "offset 0.5 .*: give a whole number within"),
         ("cross", Line("diag", 1, 10**6), "offset 1000000 .*: give a whole number within"),
         ("cross", Line("diag", 1, 0, float("nan")), "value nan .*: give a number within"),
         ("cross", Line("diag", 1, 0, -math.inf), "value -inf .*: give a number within"),
-        ("cross", Line("diag", 1, 0, "0"), "value '0' .*: give a number within"),
+        ("cross", Line("diag", 1, 0, WORD), "value '0' .*: give a number within"),
     ],
 )
 def test_lines_that_cannot_be_followed_are_refused_where_they_are_made(site, line, said):

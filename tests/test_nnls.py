@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from abc_calib.nn.biases import Frame, LayerBias
 STEPS = 8
 
 
-def frame_of(site: str, seed: int, samples: int, sites: dict | None = None) -> Frame:
+def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> Frame:
     """Sources ``$ 4 to 6 digits + 4 to 6 digits &``."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(4, 7, (2, samples))
@@ -41,7 +42,7 @@ def indicator(line: Line, frame: Frame) -> Tensor:
 
 
 def captured(
-    site: str, mixtures: list[dict[Line, float]], seed: int = 0, samples: int = 41
+    site: Any, mixtures: list[dict[Line, float]], seed: int = 0, samples: int = 41
 ) -> Attention:
     """Two layers of heads made of lines, the rest of each row spread at random."""
     frame = frame_of(site, seed, samples)
@@ -63,7 +64,7 @@ def captured(
                 made = made + weight * indicator(line, frame)
             heads.append(made)
         layers.append(torch.stack(heads, dim=1))
-    others = {other: () for other in SITES if other != site}
+    others: Any = {other: () for other in SITES if other != site}
     return Attention({site: tuple(layers), **others}, {site: frame}, {site: rows})
 
 

@@ -15,7 +15,7 @@ from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Check, carries_over, choose
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import DigitData
+from abc_calib.data import Data, DigitData
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import DIRECTIONS, LineBias
@@ -42,7 +42,7 @@ def options(**given) -> CalibrationOptions:
     return CalibrationOptions(**{"threshold": 0.3, "samples": 500, **given})
 
 
-def longer(source: DigitData, length: int) -> DigitData:
+def longer(source: DigitData, length: int) -> Data:
     return source.shortened(length)
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ H, E = 3, 14
 """Heads and their width, where a test needs a shape of unequal sizes."""
 
 
-def places(site: str = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> Places:
+def places(site: Any = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> Places:
     return Places(site, torch.tensor(list(rows)), torch.arange(keys), torch.tensor(lengths))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -69,7 +71,8 @@ def test_decoding_step_by_step_is_the_one_pass(backbone, attender, layers):
 
 def slow(model: Recurrent, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Logits ``(t, v)`` of one source without padding, by PyTorch's own GRU and cells."""
-    body, attender = model.backbone, model.attender
+    body: Any = model.backbone
+    attender: Any = model.attender
     cells, ids = [body.cell, *body.further], source[None]
     if model.options.backbone == "dubois":
         x, embed = body.embed(ids[:, 1:-1]), body.embed_target

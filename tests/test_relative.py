@@ -43,7 +43,7 @@ def test_the_table_is_the_bias_at_every_size(seed, site, closed, rows, more):
         return tuple(Line("diag", segment, o, rng.choice([0.0, -1.0, -2.5])) for o in offsets)
 
     segments = [CORNER, CORNER if site == "cross" else 0]
-    bias = LineBias({site: (tuple(head(s) for s in segments),)}, closed)  # type: ignore[dict-item]
+    bias = LineBias({site: (tuple(head(s) for s in segments),)}, closed)
     tables = relative_tables(bias, site)
     assert [t.head for t in tables] == [0, 1]
     for table in tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -90,7 +91,7 @@ class Toy(Target):
         return 2
 
     def report(self, results: pd.DataFrame, seeds: int | None = None) -> Report:
-        rows = results.groupby("row")["seconds"].sum().reset_index().to_dict("records")
+        rows: Any = results.groupby("row")["seconds"].sum().reset_index().to_dict("records")
         table = Table(["model", "seconds"], [list(row.values()) for row in rows])
         return Report(self.name, self.title, [table], rows)
 

@@ -367,7 +367,7 @@ def test_the_command_lists_its_jobs_and_refuses_bad_options(abc, sweep_file, tmp
         "successor-sinusoidal-vanilla-seed0", "successor-sinusoidal-vanilla-seed1",
     ]  # fmt: skip
     assert "--workers 0: give a whole number from 1" in abc("sweep", path, "--workers", 0).error(2)
-    assert "give minutes, above 0" in abc("sweep", path, "--budget", 0).error(2)
+    assert "--budget 0: give a number above 0" in abc("sweep", path, "--budget", 0).error(2)
     assert "choose .csv" in abc("sweep", path, "--out", tmp_path / "x.txt").error(2)
     assert "cannot be read" in abc("sweep", tmp_path / "none.toml").error(2)
 

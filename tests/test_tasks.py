@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -331,7 +332,7 @@ def test_the_carry_law_of_multiplication_writes_runs_of_nines():
     """Such a product turns over in every column of the run if a one is added below it."""
 
     def share(law: str) -> float:
-        task = get_task("multiplication")
+        task: Any = get_task("multiplication")
         answer = task.sample(np.random.default_rng(4), 1000, 17, law, exact=True).answer
         run = longest = np.zeros(len(answer), int)
         for column in range(answer.width):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ NAMES = [name for name in TOKEN_TASKS if name != "cfq"]
 
 
 def source_of(name: str, seed: int = 0, length: int | None = None, **more) -> TokenData:
-    task = get_task(name)
+    task: Any = get_task(name)
     length = task.train_length if length is None else length
     options = TrainOptions(seed=seed, length=length, sampling=task.sampling, **more)
     return TokenData(task, options)
