@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import tomllib
@@ -11,10 +10,9 @@ from pathlib import Path
 import pytest
 
 import abc_calib
-from abc_calib.calibration import pipeline, trial
-from abc_calib.config import PRESETS, Options
+from abc_calib.config import Options
 from abc_calib.nn.positions import SCHEMES
-from tasks import TASKS, Successor
+from tasks import Successor
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
