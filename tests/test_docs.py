@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import tomllib
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import abc_calib
+from abc_calib.calibration import trial
 from abc_calib.config import Options
 from abc_calib.nn.positions import SCHEMES
-from tasks import Successor
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -135,9 +136,33 @@ def test_the_table_of_schemes_is_complete():
 # Tutorial
 
 
-class TwoDigits(Successor):
-    """Successors of short numbers."""
+NOTEBOOK = json.loads((DOCS / "tutorial.ipynb").read_text())
+CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
-    def __init__(self, base: int | None = None):
-        super().__init__(4 if base is None else base)
-        self.train_length = 3
+
+def test_the_notebook_is_committed_without_outputs():
+    assert all(not cell.get("outputs") for cell in NOTEBOOK["cells"])
+    assert NOTEBOOK["nbformat"] == 4
+
+
+def test_links_of_the_notebook_lead_somewhere():
+    text = "".join("".join(cell["source"]) for cell in NOTEBOOK["cells"])
+    assert all((DOCS / link).exists() for link in re.findall(r"\]\(([^)#]+)\)", text))
+
+
+def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
+    """Cell by cell, as printed but for the briefer trial of candidate lines."""
+    monkeypatch.setattr(trial, "STEPS", 150)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    scope: dict = {}
+    for number, cell in enumerate(CELLS):
+        exec(compile(cell, f"<cell {number}>", "exec", dont_inherit=True), scope)
+    assert scope["vanilla"].result["validation_accuracy"] >= 99.9
+    assert scope["before"]["accuracy"].tolist()[-1] < 100
+    assert scope["after"]["accuracy"].tolist() == [100] * 5
+    assert scope["found"].answer == "10000000000" and scope["found"].correct
+    assert scope["certificate"].outcome == "certified"
+    assert scope["refuted"].outcome == "refuted" and scope["refuted"].counterexamples
+    assert "certified " in capsys.readouterr().out
+    assert list((tmp_path / "figures").glob("*.png"))
