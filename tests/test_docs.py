@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import abc_calib
-from abc_calib.calibration import trial
+from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.config import Options
 from abc_calib.nn.positions import SCHEMES
 
@@ -151,14 +151,14 @@ def test_links_of_the_notebook_lead_somewhere():
 
 
 def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
-    """Cell by cell, as printed but for the briefer trial of candidate lines."""
-    monkeypatch.setattr(trial, "STEPS", 150)
+    """Cell by cell, as printed, but for one threshold less to try."""
+    monkeypatch.setattr(Nnls, "thresholds", (0.3, 0.2))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     scope: dict = {}
     for number, cell in enumerate(CELLS):
         exec(compile(cell, f"<cell {number}>", "exec", dont_inherit=True), scope)
-    assert scope["vanilla"].result["validation_accuracy"] >= 99.9
+    assert scope["vanilla"].result["validation_accuracy"] >= 99
     assert scope["before"]["accuracy"].tolist()[-1] < 100
     assert scope["after"]["accuracy"].tolist() == [100] * 5
     assert scope["found"].answer == "10000000000" and scope["found"].correct
