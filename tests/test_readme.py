@@ -1,4 +1,7 @@
-"""README is executed: every command it shows exists, and the quick ones and the Python run."""
+"""README is executed: every command it shows exists, and the quick ones and the Python run.
+
+The commands, options and links of the pages in ``docs`` and of CONTRIBUTING are checked too.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,18 @@ from tasks import TASKS, Addition
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-def shell_lines() -> list[list[str]]:
+def shell_lines(page: str = README) -> list[list[str]]:
     """The words of every line of the shell blocks, comments left out."""
-    text = "\n".join(blocks("sh")).replace("\\\n", " ")
+    text = "\n".join(blocks("sh", page)).replace("\\\n", " ")
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
@@ -38,6 +43,9 @@ QUICK = [words for words in ABC_LINES if words[0] in ("tasks", "runs", "predict"
 JUDGED = [
     words for words in ABC_LINES if words[0] in ("certify", "stress") and "--task" not in words
 ]
+SHOWN = sorted(
+    {tuple(w[1:]) for page in PAGES for w in shell_lines(page.read_text()) if w[0] == "abc"}
+)
 EVALS = [words for words in ABC_LINES if words[0] == "eval"]
 
 
@@ -59,10 +67,18 @@ def test_readme_shows_the_users_three_commands_and_one_block_of_python():
     assert {words[0] for words in ABC_LINES} >= {"predict", "heatmap", "runs", "tasks"}
 
 
-@pytest.mark.parametrize("words", ABC_LINES, ids=" ".join)
+def test_readme_is_short_and_begins_with_what_it_is():
+    """First screen: what it is, how to set it up, one picture."""
+    assert README.count("\n") < 190
+    first = README[: README.index("## ")]
+    assert shell_lines(first) == [["make", "demo"], ["make", "test"]]
+    assert re.findall(r"!\[.*?\]\((.*?)\)", first) == ["reports/figures/seeds-addition.png"]
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_every_command_line_parses(words):
     if not words[0].startswith("-"):
-        parsed(words)
+        parsed(list(words))
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -76,9 +92,10 @@ def test_every_example_in_the_help_parses(name):
         parsed(words)
 
 
-def test_options_named_in_the_text_exist():
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_options_named_in_the_text_exist(page):
     known = {option for command in COMMANDS.values() for p in command.params for option in p.opts}
-    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"--[a-z][a-z-]*", prose))
     assert named <= known | {"--help", "--version"}
 
@@ -90,12 +107,20 @@ def test_the_make_targets_exist():
             assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
 
 
-def test_the_files_that_readme_links_to_exist():
-    missing = [
-        target
-        for target in re.findall(r"\]\(([^)#]+)\)", README)
-        if "://" not in target and not (ROOT / target).exists()
-    ]
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page):
+    missing = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        target, _, anchor = link.partition("#")
+        found = page.parent / target if target else page
+        if "://" not in link and (not found.exists() or (anchor and anchor not in anchors(found))):
+            missing.append(link)
     assert missing == []
 
 
