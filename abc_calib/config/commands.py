@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from abc_calib.config.options import Options, option
+from abc_calib.config.options import Options, listed, option
 from abc_calib.config.training import TASK, TRAINING
 
 LONGEST = 10**7
@@ -16,17 +16,7 @@ MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
 
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
-
-
-class Listed(Options):
-    """Base of the groups with ``lengths``: ``"6,10"`` or a list of numbers, each once."""
-
-    @field_validator("lengths", mode="before", check_fields=False)
-    @classmethod
-    def _once_each(cls, lengths: Any) -> Any:
-        if isinstance(lengths, str):
-            lengths = [part.strip() for part in lengths.split(",") if part.strip()]
-        return tuple(dict.fromkeys(lengths)) if isinstance(lengths, list | tuple) else lengths
+Words = tuple[Annotated[str, Field(max_length=200)], ...]
 
 
 class TaskOptions(Options):
@@ -86,7 +76,7 @@ class MachineOptions(Options):
     )
 
 
-class EvaluateOptions(Listed):
+class EvaluateOptions(Options):
     """Which problems a model is evaluated on."""
 
     max_len: int = option(50, "Every length from 1 to this.", ge=1, le=LONGEST)
@@ -108,6 +98,8 @@ class EvaluateOptions(Listed):
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
     greedy: bool = option(False, "Decode token by token instead of in one pass.")
 
+    _several = listed("lengths")
+
     @property
     def sets(self) -> tuple[str, ...]:
         """The test sets that are asked for."""
@@ -116,7 +108,7 @@ class EvaluateOptions(Listed):
         return ("random", self.stress) if self.stress else ("random",)
 
 
-class StressOptions(Listed):
+class StressOptions(Options):
     """How hard to look for inputs that fail."""
 
     lengths: Lengths | None = option(
@@ -131,6 +123,8 @@ class StressOptions(Listed):
     )
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
 
+    _several = listed("lengths")
+
 
 class CertifyOptions(Options):
     """What is decided about which model."""
@@ -144,7 +138,7 @@ class CertifyOptions(Options):
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
 
-class DemoOptions(Listed):
+class DemoOptions(Options):
     """What the demo evaluates."""
 
     lengths: Lengths | None = option(
@@ -160,21 +154,17 @@ class DemoOptions(Listed):
         le=MOST_SAMPLES,
     )
 
+    _several = listed("lengths")
+
 
 class FigureOptions(Options):
     """What a heatmap shows, and in which files."""
 
-    format: str = option("pdf", "pdf, svg or png; several with commas.", max_length=200)
-    sites: str = option("self,cross", "self, cross, encoder, with commas.", max_length=200)
+    format: Words = option(("pdf",), "pdf, svg or png; several with commas.", min_length=1)
+    sites: Words = option(("self", "cross"), "self, cross, encoder, with commas.", min_length=1)
     digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
 
-    @property
-    def formats(self) -> tuple[str, ...]:
-        return tuple(self.format.split(","))
-
-    @property
-    def named_sites(self) -> tuple[str, ...]:
-        return tuple(self.sites.split(","))
+    _several = listed("format", "sites")
 
 
 class WorkOptions(Options):
@@ -188,9 +178,10 @@ class WorkOptions(Options):
     )
 
     @property
-    def seconds(self) -> float | None:
-        """The budget."""
-        return None if self.budget is None else 60 * self.budget
+    def limits(self) -> dict[str, Any]:
+        """What ``run_jobs`` takes, the budget in seconds."""
+        budget = None if self.budget is None else 60 * self.budget
+        return {"workers": self.workers, "budget": budget}
 
 
 class ReproduceOptions(Options):

@@ -62,7 +62,6 @@ ATTENDERS_TABLE2 = Attenders(
     "Ray Chowdhury & Caragea (2023), table 2: accuracy on the probing tasks",
     rows=MAIN,
     tasks=PROBING,
-    measures=("accuracy",),
     drawn=("accuracy",),
     notes=(MONO_NOTE, PROCESSOR_NOTE),
 )
@@ -87,7 +86,6 @@ ATTENDERS_TABLE4 = Attenders(
     "Ray Chowdhury & Caragea (2023), table 4: ablations of OneStepAttn",
     rows=("one_step", "no_step2", "no_step3", "no_sigmoid"),
     tasks=PROBING,
-    measures=("accuracy",),
     drawn=("accuracy",),
 )
 ATTENDERS_TABLE7 = Attenders(
@@ -99,7 +97,6 @@ ATTENDERS_TABLE7 = Attenders(
         "mix_r_mono_pr",
     ),
     tasks=PROBING,
-    measures=("accuracy",),
     notes=(MIX_NOTE,),
 )
 ATTENDERS_TABLE9 = Attenders(
@@ -126,7 +123,6 @@ ATTENDERS_ABC = Attenders(
         "lookup": _tests((6, 7, 9, 11, 100, 200), COPY_SAMPLES),
         "addition": _tests((6, 10, 15, 50, 100, 200), COPY_SAMPLES),
     },
-    measures=("accuracy",),
     drawn=("accuracy",),
     notes=(
         "All models of a task train on the same problems: up to 10 digits of the copy "
