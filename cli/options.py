@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from abc_calib.config.options import about
 from abc_calib.config.signature import Group, Named, named
 from abc_calib.errors import OptionError, UsageError
 from cli import console
@@ -81,7 +80,7 @@ def flags(option: Named) -> Iterator[inspect.Parameter]:
             flag + no,
             help=option.help,
             metavar=None if switch else f"<{option.what}>",
-            rich_help_panel=about(option.field, "panel") or None,
+            rich_help_panel=option.panel,
             hidden=name != option.name,
             show_default=False,
         )

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
-from abc_calib.config.options import Options, listed, option
+from abc_calib.config.options import Options, Word, listed, option
 
 
 class CalibrationOptions(Options):
@@ -18,9 +18,7 @@ class CalibrationOptions(Options):
 
     title: ClassVar[str] = "a calibration"
 
-    fit: str = option(
-        "nnls", "nnls (lines from the delimiters) or mean (the paper's).", max_length=200
-    )
+    fit: Word = option("nnls", "nnls (lines from the delimiters) or mean (the paper's).")
     dirs: tuple[Literal["diag", "anti", "vert"], ...] = option(
         ("diag", "anti", "vert"),
         "Directions of lines: diag, anti, vert, with commas between.",

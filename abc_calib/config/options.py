@@ -22,6 +22,8 @@ from pydantic.fields import FieldInfo
 
 from abc_calib.errors import OptionError, UsageError, shortened
 
+Word = Annotated[str, Field(max_length=200)]
+
 
 class Options(BaseModel):
     """Base of all option groups: frozen, strict about names, all numbers finite."""
@@ -29,6 +31,8 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     #: what the group is called where a name is in none of its fields
     title: ClassVar[str] = "options"
+    #: where the help shows its fields, if they do not say
+    panel: ClassVar[str] = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -40,7 +44,7 @@ def option(
     default: Any,
     help: str,
     *,
-    panel: str = "",
+    panel: str | None = None,
     flag: str = "",
     was: str = "",
     **bounds: Any,
@@ -48,7 +52,7 @@ def option(
     """A field of ``Options``.
 
     ``flag``: its name on the command line, where that is not the field's. ``was``: an older name,
-    which is still taken everywhere. ``panel``: where the help shows it.
+    which is still taken everywhere. ``panel``: where the help shows it, by default its group's.
     """
     more = {"panel": panel, "flag": flag, "was": was}
     return Field(default, description=help, json_schema_extra={**more}, **bounds)
@@ -66,7 +70,7 @@ def listed(*names: str) -> Any:
 
 
 def about(field: FieldInfo, name: str) -> str:
-    """``panel``, ``flag`` or ``was`` of a field; empty where it has none."""
+    """``flag`` or ``was`` of a field; empty where it has none."""
     extra = field.json_schema_extra
     return str(extra.get(name, "")) if isinstance(extra, dict) else ""
 

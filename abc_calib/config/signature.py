@@ -37,6 +37,13 @@ class Named:
         return f"{said.rstrip('.')}; by default {self.default}." if told else said
 
     @property
+    def panel(self) -> str | None:
+        """Where the help of a command shows it; None among the command's own."""
+        extra: Any = self.field.json_schema_extra
+        own = extra["panel"] if isinstance(extra, dict) else None
+        return (self.kind.panel if own is None else own) or None
+
+    @property
     def what(self) -> str:
         """The values that it takes: ``int``, or ``cosine|plateau``."""
         members = [self.field.annotation, *get_args(self.field.annotation)]

@@ -27,7 +27,6 @@ from abc_calib.runs import Run
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
 
-
 LONGEST = 500
 """Digits: more rows and keys than these make no image."""
 
@@ -151,9 +150,7 @@ class View:
         """Figures and arrays of a calibrated run."""
         rows, keys = self.near.labels(self.site)
         far_rows, far_keys = self.far.labels(self.site)
-        fits: list[np.ndarray] = []
-        biases: list[np.ndarray] = []
-        paths: list[Path] = []
+        fits, biases, paths = [], [], []
         for layer, matrices in enumerate(self.attention):
             heads = bias.heads(self.site, layer) or ((),) * len(matrices)
             shared = (self.site, LAST, 0) in table
@@ -264,8 +261,7 @@ def _stored(path: Path) -> dict[Site, np.ndarray]:
 def _measured(run: Run) -> dict[Site, np.ndarray]:
     """The averaged attention of a trained model on training samples."""
     model = run.load_model()
-    batch = full_length(run.data, CalibrationOptions().samples, model)
-    return average_attention(model, batch)
+    return average_attention(model, full_length(run.data, CalibrationOptions().samples, model))
 
 
 def _problems(

@@ -267,11 +267,8 @@ def _summary(found: Sequence[Measured]) -> list[str]:
     """For each question, with which changes a model goes all the way and with which not."""
     lines = []
     for question in dict.fromkeys(one.variant.question for one in found):
-        mine = [
-            one
-            for one in found
-            if one.variant.question == question and one.answer != "not measured"
-        ]
+        asked = [one for one in found if one.variant.question == question]
+        mine = [one for one in asked if one.answer != NOT_MEASURED]
         if not mine:
             continue
         good = [one.variant.change for one in mine if one.exact]
