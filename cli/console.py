@@ -36,14 +36,11 @@ def command(function: F) -> F:
             return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
             fail(str(error), 2)
-        except Interrupted as error:
-            fail(str(error), 130)
         except AbcError as error:
-            fail(str(error), 1)
-        except MemoryError:
-            fail(NO_MEMORY, 1)
-        except RuntimeError as error:
-            if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            fail(str(error), 130 if isinstance(error, Interrupted) else 1)
+        except (MemoryError, RuntimeError) as error:
+            memory = isinstance(error, MemoryError) or "out of memory" in str(error)
+            if not memory and "allocate memory" not in str(error):
                 raise
             fail(NO_MEMORY, 1)
         except KeyboardInterrupt:
