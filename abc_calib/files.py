@@ -49,6 +49,16 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, if it is not there; ``AbcError`` if that is not possible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AbcError(
+            f"cannot make the folder {path} ({error.strerror}): choose another one"
+        ) from None
+
+
 def write_text(path: Path, text: str) -> None:
     """``write_atomically`` for text."""
     write_atomically(path, lambda made: made.write_text(text))

@@ -55,22 +55,16 @@ def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
     """
     if show is None:
         show = err.is_terminal or err.is_jupyter
-    if not show:
-        yield _nothing
-    elif is_live():
+    if show and is_live():
         with _drawn(title, unit) as update:
             yield update
-    else:
+        return
 
-        def line(done: int, total: int, note: str = "", report: bool = False) -> None:
-            if report:
-                err.print(Text(f"{title} {done}/{total} {note}"), soft_wrap=True)
+    def line(done: int, total: int, note: str = "", report: bool = False) -> None:
+        if show and report:
+            err.print(Text(f"{title} {done}/{total} {note}"), soft_wrap=True)
 
-        yield line
-
-
-def _nothing(done: int, total: int, note: str = "", report: bool = False) -> None:
-    pass
+    yield line
 
 
 @contextmanager

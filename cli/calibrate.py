@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     MachineOptions,
     without=("length", "format"),
     kept=("seed", "sampling"),
+    training=True,
 )
 def calibrate(
     run: RunArgument = None,
@@ -45,7 +46,6 @@ def calibrate(
     from abc_calib import stages
     from abc_calib.evaluation.memory import dense_note
 
-    console.set_threads(given.pop("threads", None), training=True)
     made = stages.calibrate(
         run,
         force=force,
@@ -66,7 +66,7 @@ def calibrate(
 
 
 @console.command
-@options(MachineOptions)
+@options(MachineOptions, training=True)
 def retrain(
     run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
 ) -> None:
@@ -76,7 +76,6 @@ def retrain(
     """
     from abc_calib import stages
 
-    console.set_threads(given.pop("threads", None), training=True)
     _report(stages.retrain(run, progress=not quiet, **given), quiet, as_json)
 
 
@@ -100,16 +99,18 @@ def describe(check: Check) -> str:
 
 def show_lines(found: Calibration) -> None:
     """The kept lines as a table."""
-    from rich.table import Table
-
-    table = Table(title=f"lines, from {found.samples} correctly decoded training samples")
-    for name in ("site", "layer", "head", "line", "weight", "value", "note"):
-        table.add_column(name, justify="right" if name in ("weight", "value") else "left")
-    for row in found.table:
-        layer = "last" if row.layer < 0 else str(row.layer)
-        cells = (row.site, layer, str(row.head), row.line)
-        table.add_row(*cells, f"{row.weight:.3f}", f"{row.value:.3f}", row.note)
-    console.out.print(table)
+    console.print_table(
+        ("site", "layer", "head", "line", "weight", "value", "note"),
+        (
+            (
+                *(row.site, "last" if row.layer < 0 else row.layer, row.head, row.line),
+                *(f"{row.weight:.3f}", f"{row.value:.3f}", row.note),
+            )
+            for row in found.table
+        ),
+        right=("weight", "value"),
+        title=f"lines, from {found.samples} correctly decoded training samples",
+    )
 
 
 def time_ratio(run: Run) -> str:
@@ -117,13 +118,9 @@ def time_ratio(run: Run) -> str:
 
     Empty where the first run is no longer there.
     """
-    from abc_calib.errors import AbcError
-    from abc_calib.runs import Run
+    from abc_calib.stages import first_result
 
-    try:
-        first = Run.open(run.config.parent).result
-    except AbcError:
-        return ""
+    first = first_result(run)
     if not first or not run.result:
         return ""
     whole = run.result["seconds"] / max(first["seconds"], 1e-9)

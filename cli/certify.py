@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(CertifyOptions, MachineOptions, without=("device",))
+@options(CertifyOptions, MachineOptions, without=("device",), training=None)
 def certify(
     run: RunArgument = None,
     out: Out = None,

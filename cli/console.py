@@ -7,7 +7,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import typer
@@ -35,14 +36,11 @@ def command(function: F) -> F:
             return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
             fail(str(error), 2)
-        except Interrupted as error:
-            fail(str(error), 130)
         except AbcError as error:
-            fail(str(error), 1)
-        except MemoryError:
-            fail(NO_MEMORY, 1)
-        except RuntimeError as error:
-            if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            fail(str(error), 130 if isinstance(error, Interrupted) else 1)
+        except (MemoryError, RuntimeError) as error:
+            memory = isinstance(error, MemoryError) or "out of memory" in str(error)
+            if not memory and "allocate memory" not in str(error):
                 raise
             fail(NO_MEMORY, 1)
         except KeyboardInterrupt:
@@ -108,6 +106,33 @@ def say(message: str, quiet: bool = False) -> None:
     """A remark on stderr, if there is one."""
     if message and not quiet:
         err.print(Text(message), soft_wrap=True)
+
+
+def print_table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[object]],
+    right: Collection[str] = (),
+    **look: Any,
+) -> None:
+    """A table on stdout: None is an empty cell, columns of ``right`` are aligned there."""
+    from rich.table import Table
+
+    table = Table(**look)
+    for i, name in enumerate(columns):
+        justify: Any = "right" if name in right else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*("" if cell is None else Text(str(cell)) for cell in row))
+    out.print(table)
+
+
+def show_files(run: object, files: Iterable[Path], as_json: bool, **more: object) -> None:
+    """The files that were written for a run, a line each or as JSON with ``more`` about them."""
+    if as_json:
+        print_json({"run": str(run), **more, "files": [str(path) for path in files]})
+        return
+    for path in files:
+        typer.echo(str(path))
 
 
 def print_json(data: Any) -> None:

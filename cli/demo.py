@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,8 @@ from cli.options import AsJson, Quiet, options
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Row
+    from abc_calib.reproduction.demo import Series
+    from abc_calib.runs import Run
 
 
 @console.command
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     DemoOptions,
     MachineOptions,
     only=("base", "seed", "lengths", "samples", "device", "threads"),
+    training=True,
 )
 def demo(
     task: Annotated[str, typer.Argument(help="The task: see abc tasks.")] = "addition",
@@ -39,7 +43,6 @@ def demo(
     from abc_calib.reporting import accuracy_table
     from abc_calib.reproduction import demo as job
 
-    console.set_threads(given.pop("threads", None), training=True)
     asked = build(DemoOptions, **taken(DemoOptions, given))
     device = given.get("device", "auto")
     started = time.perf_counter()
@@ -54,29 +57,13 @@ def demo(
             on_check=lambda check: console.say(describe(check), quiet),
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
         )
-    wanted = asked.lengths or job.demo_lengths(vanilla.config.train.length)
-    total = 2 * len(job.SETS) * len(wanted)
-    with bar("3/4 evaluating", not quiet, "rows") as update:
-        done: list[Row] = []
-
-        def on_row(name: str, row: Row) -> None:
-            done.append(row)
-            note = f"{name}, {row.set}, {row.length} digits: {row.accuracy:.2f} %"
-            update(len(done), total, note, True)
-
-        series = job.compare(
-            {"vanilla": vanilla, "calibrated": calibrated},
-            wanted,
-            lambda n: asked.samples or job.demo_samples(vanilla.task.base, n),
-            device,
-            on_row,
-        )
+    series = _compared({"vanilla": vanilla, "calibrated": calibrated}, asked, device, quiet)
     console.say("4/4 figures and an example", quiet)
     example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)
     seconds = time.perf_counter() - started
     if as_json:
-        rows = [{"series": name, **row.as_dict()} for name, rs in series.items() for row in rs]
+        rows = job.as_rows(series)
         console.print_json({"run": str(calibrated), "task": task, "rows": rows})
         return
     console.out.print(accuracy_table(series))
@@ -85,3 +72,26 @@ def demo(
     console.say(time_ratio(calibrated), quiet)
     console.say(f"{seconds / 60:.1f} minutes in all", quiet)
     typer.echo(f"table, curve and heatmaps: {folder}")
+
+
+def _compared(runs: dict[str, Run], asked: DemoOptions, device: str, quiet: bool) -> Series:
+    """Every run at every length, with how far that is."""
+    from abc_calib.reproduction import demo as job
+
+    first = runs["vanilla"]
+    wanted = asked.lengths or job.demo_lengths(first.config.train.length)
+    total = len(runs) * len(job.SETS) * len(wanted)
+    done = count(1)
+    with bar("3/4 evaluating", not quiet, "rows") as update:
+
+        def on_row(name: str, row: Row) -> None:
+            note = f"{name}, {row.set}, {row.length} digits: {row.accuracy:.2f} %"
+            update(next(done), total, note, True)
+
+        return job.compare(
+            runs,
+            wanted,
+            lambda n: asked.samples or job.demo_samples(first.task.base, n),
+            device,
+            on_row,
+        )

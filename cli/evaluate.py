@@ -37,12 +37,12 @@ def evaluate(
     --stress** · **abc eval --stress carry**
     """
     from abc_calib import stages
+    from abc_calib.evaluation import SequenceRow
     from abc_calib.evaluation.memory import dense_note
     from abc_calib.reporting import accuracy_table
     from abc_calib.reporting.tables import token_table
     from abc_calib.runs import Run
 
-    console.set_threads(given.pop("threads", None))
     device = given.pop("device", "auto")
     asked = build(EvaluateOptions, **given)
     opened = Run.open(run)
@@ -65,8 +65,8 @@ def evaluate(
         rows = [row.as_dict() for row in done]
         console.print_json({"run": str(opened), "task": opened.config.task, "rows": rows})
         return
-    if hasattr(done[0], "before_end"):
-        console.out.print(token_table(done))
+    if words := [row for row in done if isinstance(row, SequenceRow)]:
+        console.out.print(token_table(words))
     else:
         sets = {kind: [row for row in done if row.set == kind] for kind in asked.sets}
         console.out.print(accuracy_table(sets))

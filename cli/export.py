@@ -39,7 +39,7 @@ def export(
 
     if form != "rpe":
         raise UsageError(f"unknown form {form!r}: choose rpe")
-    chosen = {name: name for name in SITES}.get(site)  # type: ignore[call-overload]
+    chosen = next((name for name in SITES if name == site), None)
     if chosen is None:
         raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
     opened = Run.open(run)
@@ -53,9 +53,5 @@ def export(
 
         save_figure(relative_figure(tables), figure)
         files.append(figure)
-    if as_json:
-        console.print_json({"run": str(opened), "files": [str(f) for f in files]})
-        return
-    for file in files:
-        typer.echo(str(file))
-    console.say(f"{len(tables)} heads", quiet)
+    console.show_files(opened, files, as_json)
+    console.say(f"{len(tables)} heads", quiet or as_json)

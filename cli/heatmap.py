@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from abc_calib.config import FigureOptions, build
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument, options
+from cli.options import AsJson, Figures, Quiet, RunArgument, options
 
 
 @console.command
 @options(FigureOptions)
 def heatmap(
     run: RunArgument = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")] = None,
+    out: Figures = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -31,10 +28,6 @@ def heatmap(
     asked = build(FigureOptions, **given)
     opened = Run.open(run)
     folder = out or opened.path / "figures"
-    paths = draw_heatmaps(opened, folder, asked.formats, asked.named_sites, asked.digits)
-    if as_json:
-        console.print_json({"run": str(opened), "files": [str(path) for path in paths]})
-        return
-    for path in paths:
-        typer.echo(str(path))
-    console.say(f"{len(paths)} files", quiet)
+    paths = draw_heatmaps(opened, folder, asked.format, asked.sites, asked.digits)
+    console.show_files(opened, paths, as_json)
+    console.say(f"{len(paths)} files", quiet or as_json)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import islice, zip_longest
 from typing import Annotated, Any
 
 import typer
 
+from abc_calib.config import FigureOptions, build
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument
+from cli.options import AsJson, Figures, Quiet, RunArgument, options
 
 
 @console.command
+@options(FigureOptions, only=("format",))
 def inspect(
     run: RunArgument = None,
     source: Annotated[
         str | None, typer.Option("--input", help="A source of the run's task.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="pdf, svg or png; with commas.")] = "pdf",
-    out: Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")] = None,
+    out: Figures = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """What a recurrent model's attender did on one source: each step, as a table and figures.
 
@@ -36,35 +38,34 @@ def inspect(
     found = inspection.inspect(opened, source)
     title = f"{opened.config.task}, {opened.config.model.label}"
     folder = out or opened.path / "figures"
-    files = draw_steps(found, folder, title, tuple(format_.split(",")))
-    if as_json:
-        console.print_json(
-            {
-                "run": str(opened),
-                "source": source,
-                "output": found.output,
-                "correct": found.correct,
-                "looked": found.looked,
-                "gold": found.gold,
-                "variables": found.variables,
-                "files": [str(path) for path in files],
-            }
-        )
-        return
-    console.out.print(steps_table(found))
-    for path in files:
-        typer.echo(str(path))
+    files = draw_steps(found, folder, title, build(FigureOptions, **given).format)
+    if not as_json:
+        print_steps(found)
+    told = {name: getattr(found, name) for name in TOLD}
+    console.show_files(opened, files, as_json, source=source, **told)
     if not found.correct:
-        console.say("this is wrong: the model has not learned this one", quiet)
+        console.say("this is wrong: the model has not learned this one", quiet or as_json)
 
 
-def steps_table(found: Any) -> Any:
+TOLD = ("output", "correct", "looked", "gold", "variables")
+"""What the JSON of ``abc inspect`` tells of an ``Inspection``."""
+
+
+def print_steps(found: Any) -> None:
     """One line a step: what was written, where it looked, and the attender's variables."""
     from rich import box
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(
+    columns = {
+        "t": range(len(found.output)),
+        "writes": found.output,
+        "looks at": [f"{place:.2f}" for place in found.looked],
+        **({"gold": found.gold} if found.gold else {}),
+        **{name: [f"{x:.3f}" for x in values] for name, values in found.variables.items()},
+    }
+    console.print_table(
+        columns,
+        islice(zip_longest(*columns.values()), len(found.output)),
+        right=columns.keys() - {"writes"},
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -72,16 +73,6 @@ def steps_table(found: Any) -> Any:
         caption="places in words of the source, from 0; a step goes the way it is read",
         caption_justify="left",
     )
-    names = ["t", "writes", "looks at", *(["gold"] if found.gold else []), *found.variables]
-    for name in names:
-        table.add_column(name, justify="left" if name == "writes" else "right")
-    gold = [*(found.gold or []), *[""] * len(found.output)]
-    for step, token in enumerate(found.output):
-        cells = [str(step), token, f"{found.looked[step]:.2f}"]
-        cells += [str(gold[step])] if found.gold else []
-        cells += [f"{values[step]:.3f}" for values in found.variables.values()]
-        table.add_row(*map(Text, cells))
-    return table
 
 
 @console.command

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from abc_calib.config.options import about
 from abc_calib.config.signature import Group, Named, named
 from abc_calib.errors import OptionError, UsageError
+from cli import console
 from cli.console import typed
 
 RunArgument = Annotated[
@@ -20,6 +20,10 @@ RunArgument = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
+Jobs = Annotated[
+    Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
+]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
 
 
@@ -28,8 +32,13 @@ def options(
     without: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
     kept: tuple[str, ...] = (),
+    training: bool | None = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of ``groups``; it gets those that the user gave, by name."""
+    """Give a command the options of ``groups``; it gets those that the user gave, by name.
+
+    But ``threads``, if it is one of them, which is set here, ``training`` as in ``set_threads``;
+    with None the command gets it too.
+    """
     known = named(*groups, without=without, only=only, kept=kept)
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,6 +47,8 @@ def options(
             texts = {p.name: values.pop(p.name) for p in generated}
             try:
                 given = read(known, texts)
+                if "threads" in known and training is not None:
+                    console.set_threads(given.pop("threads", None), training)
                 command(**values, **given)
             except OptionError as error:
                 raise UsageError(as_typed(known, texts, error)) from None
@@ -49,9 +60,9 @@ def options(
             for p in inspect.signature(command).parameters.values()
             if p.kind is not p.VAR_KEYWORD
         ]
-        first = [p for p in mine if _is_argument(p)]
-        rest = [p for p in mine if not _is_argument(p)]
-        parameters = [*first, *generated, *rest]
+        mine.sort(key=_is_option)
+        first = sum(not _is_option(p) for p in mine)
+        parameters = [*mine[:first], *generated, *mine[first:]]
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapped
@@ -59,55 +70,52 @@ def options(
     return decorated
 
 
-def flags(option: Named) -> list[inspect.Parameter]:
+def flags(option: Named) -> Iterator[inspect.Parameter]:
     """The parameter of an option, and a hidden one for its older name."""
-    found = []
-    for flag, name in zip(option.flags, (option.name, about(option.field, "was")), strict=False):
-        switch = option.type is bool
+    switch = option.type is bool
+    kind: Any = (bool if switch else str) | None
+    for name, flag in zip(option.names, option.flags, strict=True):
         no = f"/--no-{flag.removeprefix('--')}" if option.default == "yes" else ""
         info = typer.Option(
             flag + no,
             help=option.help,
             metavar=None if switch else f"<{option.what}>",
-            rich_help_panel=about(option.field, "panel") or None,
+            rich_help_panel=option.panel,
             hidden=name != option.name,
             show_default=False,
         )
-        kind: Any = bool if switch else str
-        annotation = Annotated[kind | None, info]
-        found.append(
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-            )
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, info],
         )
-    return found
 
 
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    return any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
+def _is_option(parameter: inspect.Parameter) -> bool:
+    return not any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
 
 
 def read(known: Mapping[str, Named], texts: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the options that were given; ``OptionError`` for one that cannot be."""
     given: dict[str, Any] = {}
     for option in known.values():
-        old = about(option.field, "was")
-        both = [name for name in (option.name, old) if texts.get(name) is not None]
-        if len(both) == 2:
+        spelled = [name for name in option.names if texts[name] is not None]
+        if len(spelled) == 2:
             now, then = option.flags
             raise UsageError(f"{then} is an older name of {now}: give one of them")
-        for name in both:
+        for name in spelled:
             given[option.name] = option.read(texts[name])
     return given
 
 
 def as_typed(known: Mapping[str, Named], texts: Mapping[str, Any], error: OptionError) -> str:
     """The refusal with the flag and the value that the user typed."""
-    option = known.get(error.option)
-    if option is None:
+    if error.option not in known:
         return str(error)
+    option = known[error.option]
     flag, value = option.flags[0], error.value
-    for spelled, name in zip(option.flags, (option.name, about(option.field, "was")), strict=False):
-        if texts.get(name) is not None:
+    for name, spelled in zip(option.names, option.flags, strict=True):
+        if texts[name] is not None:
             flag, value = spelled, texts[name]
     return f"{flag} {typed(value)}: {error.rule}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +32,6 @@ def predict(
     """
     from abc_calib import stages
 
-    console.set_threads(given.pop("threads", None))
     found = stages.predict(run, problem, show=show, **given)
     if as_json:
         console.print_json(
@@ -55,14 +55,12 @@ def _named(found: Prediction) -> list[list[dict[str, Any]]]:
 
 def show_attention(found: Prediction) -> None:
     """For each output token, the source tokens it attended to."""
-    from rich.table import Table
-
-    table = Table(title="output, least significant digit first")
-    for name in ("step", "writes", "reads (a0: last digit of the first operand)"):
-        table.add_column(name)
-    for step, (token, keys) in enumerate(zip(found.output, found.attended, strict=True), start=1):
-        read = "  ".join(
-            f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys
-        )
-        table.add_row(str(step), token, read)
-    console.out.print(table)
+    read = [
+        "  ".join(f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys)
+        for keys in found.attended
+    ]
+    console.print_table(
+        ("step", "writes", "reads (a0: last digit of the first operand)"),
+        zip(count(1), found.output, read, strict=False),
+        title="output, least significant digit first",
+    )

@@ -11,35 +11,37 @@ from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions, buil
 from abc_calib.errors import UsageError
 from cli import console
 from cli.jobs import jobs_progress
-from cli.options import AsJson, Quiet, options
+from cli.options import AsJson, Jobs, Quiet, options
 
 TARGET_HELP = (
     "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7, "
     "-table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
+Rows = Annotated[
+    list[str] | None,
+    typer.Option(help="Run only this row, as the results name it; may be repeated."),
+]
+Tables = Annotated[
+    Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
+]
+Results = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of results: what to show, by default reports/reproduction; or without "
+        "--from-results, what counts as done."
+    ),
+]
+
 
 @console.command
 @options(ReproduceOptions, WorkOptions, MachineOptions, without=("threads",))
 def reproduce(
     target: Annotated[str, typer.Argument(help=TARGET_HELP)],
-    row: Annotated[
-        list[str] | None,
-        typer.Option(help="Run only this row, as the results name it; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
-    ] = None,
-    jobs: Annotated[
-        Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
-    ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of results: what to show, by default reports/reproduction; or without "
-            "--from-results, what counts as done."
-        ),
-    ] = None,
+    row: Rows = None,
+    out: Tables = None,
+    jobs: Jobs = None,
+    results: Results = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -66,33 +68,23 @@ def reproduce(
             "--from-results runs nothing: leave out --preset, --row, --budget, --workers and --jobs"
         )
     asked = build(ReproduceOptions, **taken(ReproduceOptions, given))
-    work = build(WorkOptions, **taken(WorkOptions, given))
-    failed = False
+    failed, folder = False, out
     if asked.from_results:
-        made = reproduction.make_report(
-            wanted, reproduction.load_results(target, results), asked.seeds
-        )
-        if out is not None:
-            reproduction.write_report(made, None, out)
+        table = reproduction.load_results(target, results)
     else:
+        folder = out or runs_root() / "reproduction"
+        known = None if results is None else reproduction.load_known(results)
+        limits = build(WorkOptions, **taken(WorkOptions, given)).limits
+        how = {"preset": asked.preset, "seeds": asked.seeds, **limits, **given}
         with jobs_progress(quiet) as on_change:
             table, outcomes = reproduction.reproduce(
-                wanted,
-                preset=asked.preset,
-                seeds=asked.seeds,
-                rows=row or (),
-                known=None if results is None else reproduction.load_known(results),
-                root=jobs,
-                workers=work.workers,
-                budget=work.seconds,
-                on_change=on_change,
-                **given,
+                wanted, rows=row or (), known=known, root=jobs, on_change=on_change, **how
             )
-        made = reproduction.make_report(wanted, table, asked.seeds)
-        folder = out or runs_root() / "reproduction"
-        reproduction.write_report(made, table, folder)
-        console.say(f"written to {folder}", quiet)
         failed = any(outcome.state == "failed" for outcome in outcomes)
+    made = reproduction.make_report(wanted, table, asked.seeds)
+    if folder is not None:
+        reproduction.write_report(made, None if asked.from_results else table, folder)
+        console.say(f"written to {folder}", quiet)
     if as_json:
         console.print_json({"rows": made.records})
     else:

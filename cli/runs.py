@@ -14,8 +14,6 @@ def runs(as_json: AsJson = False) -> None:
 
     Example: **abc runs --json**
     """
-    from rich.table import Table
-
     from abc_calib.errors import AbcError
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
@@ -45,13 +43,9 @@ def runs(as_json: AsJson = False) -> None:
     if not rows:
         console.say(f"there is no run in {runs_root()} yet: abc train successor")
         return
-    table = Table()
     names = ("run", "task", "base", "stage", "seed", "state", "held_out", "seconds")
-    for name in names:
-        table.add_column(name.replace("_", "-"), overflow="fold", no_wrap=name == "run")
-    for row in rows:
-        table.add_row(*("" if row.get(name) is None else str(row[name]) for name in names))
-    console.out.print(table)
+    heads = (name.replace("_", "-") for name in names)
+    console.print_table(heads, ([row.get(name) for name in names] for row in rows))
 
 
 @console.command
@@ -60,17 +54,10 @@ def tasks(as_json: AsJson = False) -> None:
 
     Example: **abc tasks --json**
     """
-    from rich.table import Table
-
     from tasks import examples
 
     rows = examples()
     if as_json:
         console.print_json(rows)
         return
-    table = Table()
-    for column in ("task", "what", "sample", "trained on"):
-        table.add_column(column, no_wrap=column == "task")
-    for row in rows:
-        table.add_row(*row.values())
-    console.out.print(table)
+    console.print_table(("task", "what", "sample", "trained on"), (row.values() for row in rows))

@@ -30,7 +30,6 @@ def stress(
     from abc_calib.evaluation.stress import smallest
     from abc_calib.runs import Run
 
-    console.set_threads(given.pop("threads", None))
     opened = Run.open(run)
     done = stages.stress(opened, progress=not quiet, **given)
     least = smallest(done)
@@ -46,19 +45,16 @@ def stress(
 
 
 def _show(rows: list[Stressed]) -> None:
-    from rich.table import Table
-
-    table = Table(title="wrong of tried, by digits")
     lengths = sorted({row.length for row in rows})
-    table.add_column("inputs")
-    for length in lengths:
-        table.add_column(str(length), justify="right")
-    for family in dict.fromkeys(row.family for row in rows):
-        cells = {row.length: f"{row.wrong}/{row.n}" for row in rows if row.family == family}
-        table.add_row(family, *(cells.get(length, "") for length in lengths))
-    margins = {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}
-    if margins:
-        table.add_row(
-            "smallest margin in the search", *(margins.get(length, "") for length in lengths)
-        )
-    console.out.print(table)
+    lines: dict[str, dict[int, str]] = {}
+    for row in rows:
+        lines.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
+    if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
+        lines["smallest margin in the search"] = margins
+    heads = [str(length) for length in lengths]
+    console.print_table(
+        ["inputs", *heads],
+        ([name, *map(cells.get, lengths)] for name, cells in lines.items()),
+        right=heads,
+        title="wrong of tried, by digits",
+    )

@@ -10,23 +10,24 @@ import typer
 from abc_calib.config import MachineOptions, WorkOptions, build, taken
 from cli import console
 from cli.jobs import jobs_progress
-from cli.options import AsJson, Quiet, options
+from cli.options import AsJson, Jobs, Quiet, options
+
+File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
+Results = Annotated[
+    Path | None, typer.Option(help="The results, .csv or .parquet; by default runs/FILE.csv.")
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
+]
 
 
 @console.command
 @options(WorkOptions, MachineOptions, without=("threads",))
 def sweep(
-    file: Annotated[Path, typer.Argument(help="What to run: a TOML file.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The results, .csv or .parquet; by default runs/FILE.csv."),
-    ] = None,
-    jobs: Annotated[
-        Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
-    ] = False,
+    file: File,
+    out: Results = None,
+    jobs: Jobs = None,
+    check: Check = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -71,21 +72,14 @@ def sweep(
     check_writable(path)
     work = build(WorkOptions, **taken(WorkOptions, given))
     if check:
+        keys = [job.key for job in wanted]
         if as_json:
-            console.print_json({"jobs": [job.key for job in wanted]})
-            return
-        for job in wanted:
-            typer.echo(job.key)
+            console.print_json({"jobs": keys})
+        else:
+            typer.echo("\n".join(keys))
         return
     with jobs_progress(quiet) as on_change:
-        outcomes = run_jobs(
-            wanted,
-            root,
-            workers=work.workers,
-            budget=work.seconds,
-            on_change=on_change,
-            **given,
-        )
+        outcomes = run_jobs(wanted, root, on_change=on_change, **work.limits, **given)
     table = results_table(wanted, root, outcomes)
     write_table(table, path)
     report(outcomes, path, quiet, as_json, rows=len(table))

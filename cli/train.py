@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
+@options(
+    TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions, training=True
+)
 def train(
     task: Annotated[
         str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")
@@ -52,7 +54,6 @@ def train(
     """
     from abc_calib import stages
 
-    console.set_threads(given.pop("threads", None), training=True)
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     given["progress"] = not quiet

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
-from abc_calib.config.options import Options, option
+from abc_calib.config.options import Options, Word, listed, option
 
 
 class CalibrationOptions(Options):
@@ -18,9 +18,7 @@ class CalibrationOptions(Options):
 
     title: ClassVar[str] = "a calibration"
 
-    fit: str = option(
-        "nnls", "nnls (lines from the delimiters) or mean (the paper's).", max_length=200
-    )
+    fit: Word = option("nnls", "nnls (lines from the delimiters) or mean (the paper's).")
     dirs: tuple[Literal["diag", "anti", "vert"], ...] = option(
         ("diag", "anti", "vert"),
         "Directions of lines: diag, anti, vert, with commas between.",
@@ -56,16 +54,12 @@ class CalibrationOptions(Options):
         None, "Heads without lines: transparent, or a sink, closed onto a delimiter."
     )
 
-    @field_validator("dirs", "sites", mode="before")
+    @field_validator("sites", mode="before")
     @classmethod
-    def _once_each(cls, words: Any) -> Any:
-        """``"diag,anti"`` or a list of words, each kept once; ``all`` is every site."""
-        if isinstance(words, str):
-            words = [word.strip() for word in words.split(",") if word.strip()]
-        if isinstance(words, list | tuple):
-            words = ("encoder", "self", "cross") if list(words) == ["all"] else words
-            return tuple(dict.fromkeys(words))
-        return words
+    def _every_site(cls, words: Any) -> Any:
+        return ("encoder", "self", "cross") if words == ("all",) else words
+
+    _several = listed("dirs", "sites")  # runs before the validator above
 
     @field_validator("empty", mode="before")
     @classmethod

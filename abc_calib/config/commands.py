@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from abc_calib.config.options import Options, option
+from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
 
 LONGEST = 10**7
@@ -16,36 +16,20 @@ MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
 
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
-
-
-class Listed(Options):
-    """Base of the groups with ``lengths``: ``"6,10"`` or a list of numbers, each once."""
-
-    @field_validator("lengths", mode="before", check_fields=False)
-    @classmethod
-    def _once_each(cls, lengths: Any) -> Any:
-        if isinstance(lengths, str):
-            lengths = [part.strip() for part in lengths.split(",") if part.strip()]
-        return tuple(dict.fromkeys(lengths)) if isinstance(lengths, list | tuple) else lengths
+Words = tuple[Word, ...]
 
 
 class TaskOptions(Options):
     """Which problems: what a task takes beside its name."""
 
-    base: int | None = option(None, "Base of the digits, 2 to 36.", panel=TASK, ge=2, le=36)
+    panel: ClassVar[str] = TASK
+
+    base: int | None = option(None, "Base of the digits, 2 to 36.", ge=2, le=36)
     tables: int | None = option(
-        None,
-        "Lookup: random tables that compose, instead of t1 to t6.",
-        panel=TASK,
-        ge=1,
-        le=10**6,
+        None, "Lookup: random tables that compose, instead of t1 to t6.", ge=1, le=10**6
     )
-    tables_seed: int | None = option(
-        None, "Lookup: seed of random tables.", panel=TASK, ge=0, le=LARGEST_SEED
-    )
-    data: str | None = option(
-        None, "SCAN, CFQ: the folder of the public files.", panel=TASK, max_length=4096
-    )
+    tables_seed: int | None = option(None, "Lookup: seed of random tables.", ge=0, le=LARGEST_SEED)
+    data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
 
     @property
     def of_the_task(self) -> dict[str, int | str | None]:
@@ -57,8 +41,8 @@ class TaskOptions(Options):
 class RecipeOptions(Options):
     """Where the defaults of a training are from."""
 
-    preset: str = option("small", "small (minutes on a CPU) or paper.", max_length=200)
-    model: str | None = option(None, "transformer or gru; by default transformer.", max_length=200)
+    preset: Word = option("small", "small (minutes on a CPU) or paper.")
+    model: Word | None = option(None, "transformer or gru; by default transformer.")
     epochs: int | None = option(
         None,
         "gru: passes through the training set, instead of steps.",
@@ -71,13 +55,13 @@ class RecipeOptions(Options):
 class RetrainedOptions(Options):
     """What a retrained model does not have from the first one."""
 
-    scheme: str = option("none", "Positions of the retrained model.", max_length=200)
+    scheme: Word = option("none", "Positions of the retrained model.")
 
 
 class MachineOptions(Options):
     """What it runs on."""
 
-    device: str = option("auto", "auto, cpu or cuda.", max_length=200)
+    device: Word = option("auto", "auto, cpu or cuda.")
     threads: int | None = option(
         None,
         "Threads that torch may use; by default one to train, its own choice else.",
@@ -86,7 +70,7 @@ class MachineOptions(Options):
     )
 
 
-class EvaluateOptions(Listed):
+class EvaluateOptions(Options):
     """Which problems a model is evaluated on."""
 
     max_len: int = option(50, "Every length from 1 to this.", ge=1, le=LONGEST)
@@ -94,19 +78,16 @@ class EvaluateOptions(Listed):
         None, "These lengths instead, as in 6,10,100.", min_length=1, examples=["6,10,100"]
     )
     samples: int | None = option(
-        None,
-        "Samples a length; by default min(base^L - base^(L-1), 10000).",
-        ge=1,
-        le=MOST_SAMPLES,
+        None, "Samples a length; by default min(base^L - base^(L-1), 10000).", ge=1, le=MOST_SAMPLES
     )
     stress: Literal["hard", "carry"] | None = option(
         None, "Also hard inputs: of every family (no value or hard), or carry."
     )
-    set: str | None = option(
-        None, "Token tasks: one of the papers' sets, such as heldout_inputs.", max_length=200
-    )
+    set: Word | None = option(None, "Token tasks: one of the papers' sets, such as heldout_inputs.")
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
     greedy: bool = option(False, "Decode token by token instead of in one pass.")
+
+    _several = listed("lengths")
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -116,7 +97,7 @@ class EvaluateOptions(Listed):
         return ("random", self.stress) if self.stress else ("random",)
 
 
-class StressOptions(Listed):
+class StressOptions(Options):
     """How hard to look for inputs that fail."""
 
     lengths: Lengths | None = option(
@@ -131,27 +112,24 @@ class StressOptions(Listed):
     )
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
 
+    _several = listed("lengths")
+
 
 class CertifyOptions(Options):
     """What is decided about which model."""
 
     verify: bool = option(False, "Check the certificate again by dense attention.")
     repair: bool = option(False, "Train on failing windows until it is certified.")
-    task: str | None = option(
-        None, "From nothing: train, calibrate and certify this task.", max_length=200
-    )
+    task: Word | None = option(None, "From nothing: train, calibrate and certify this task.")
     seeds: int = option(1, "With --task: seeds 0 to this less one.", ge=1, le=10**6)
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
 
-class DemoOptions(Listed):
+class DemoOptions(Options):
     """What the demo evaluates."""
 
     lengths: Lengths | None = option(
-        None,
-        "Lengths to evaluate, as in 6,50,1000.",
-        min_length=1,
-        examples=["6,50,1000"],
+        None, "Lengths to evaluate, as in 6,50,1000.", min_length=1, examples=["6,50,1000"]
     )
     samples: int | None = option(
         None,
@@ -160,21 +138,17 @@ class DemoOptions(Listed):
         le=MOST_SAMPLES,
     )
 
+    _several = listed("lengths")
+
 
 class FigureOptions(Options):
     """What a heatmap shows, and in which files."""
 
-    format: str = option("pdf", "pdf, svg or png; several with commas.", max_length=200)
-    sites: str = option("self,cross", "self, cross, encoder, with commas.", max_length=200)
+    format: Words = option(("pdf",), "pdf, svg or png; several with commas.", min_length=1)
+    sites: Words = option(("self", "cross"), "self, cross, encoder, with commas.", min_length=1)
     digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
 
-    @property
-    def formats(self) -> tuple[str, ...]:
-        return tuple(self.format.split(","))
-
-    @property
-    def named_sites(self) -> tuple[str, ...]:
-        return tuple(self.sites.split(","))
+    _several = listed("format", "sites")
 
 
 class WorkOptions(Options):
@@ -188,15 +162,16 @@ class WorkOptions(Options):
     )
 
     @property
-    def seconds(self) -> float | None:
-        """The budget."""
-        return None if self.budget is None else 60 * self.budget
+    def limits(self) -> dict[str, Any]:
+        """What ``run_jobs`` takes, the budget in seconds."""
+        budget = None if self.budget is None else 60 * self.budget
+        return {"workers": self.workers, "budget": budget}
 
 
 class ReproduceOptions(Options):
     """How much of a paper's table is run."""
 
-    preset: str = option("small", "small (minutes a job on a CPU) or paper.", max_length=200)
+    preset: Word = option("small", "small (minutes a job on a CPU) or paper.")
     seeds: int | None = option(
         None, "Seeds of every row; by default 1 to 5, as the target says.", ge=1, le=10**6
     )

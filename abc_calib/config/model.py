@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from abc_calib.config.options import Options, option
+from abc_calib.config.options import Options, Word, option
 
 TRANSFORMER = "Transformer"
 POSITIONS = "Positions"
@@ -31,30 +31,28 @@ class TransformerOptions(ModelOptions):
     """
 
     title: ClassVar[str] = "transformer"
+    panel: ClassVar[str] = TRANSFORMER
 
-    encoder_layers: int = option(
-        0, "Encoder layers; 0: embeddings only.", panel=TRANSFORMER, ge=0, le=64
-    )
-    decoder_layers: int = option(3, "Decoder layers.", panel=TRANSFORMER, ge=1, le=64)
-    heads: int = option(8, "Attention heads.", panel=TRANSFORMER, ge=1, le=256)
-    width: int = option(64, "Model width.", ge=2, le=16384)
-    feedforward: int = option(256, "Feed-forward width.", panel=TRANSFORMER, ge=1, le=65536)
-    dropout: float = option(0.0, "Dropout.", ge=0, lt=1)
-    scheme: str = option(
+    encoder_layers: int = option(0, "Encoder layers; 0: embeddings only.", ge=0, le=64)
+    decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
+    heads: int = option(8, "Attention heads.", ge=1, le=256)
+    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
+    feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
+    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
+    scheme: Word = option(
         "sinusoidal",
         "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; options "
         "behind a colon, such as rpe:clip=8 or alibi:cross=end.",
         panel=POSITIONS,
-        max_length=200,
     )
-    encoder_scheme: str | None = option(
-        None, "Positions of the source; --scheme by default.", panel=POSITIONS, max_length=200
+    encoder_scheme: Word | None = option(
+        None, "Positions of the source; --scheme by default.", panel=POSITIONS
     )
-    decoder_scheme: str | None = option(
-        None, "Positions of the output; --scheme by default.", panel=POSITIONS, max_length=200
+    decoder_scheme: Word | None = option(
+        None, "Positions of the output; --scheme by default.", panel=POSITIONS
     )
-    cross_scheme: str | None = option(
-        None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS, max_length=200
+    cross_scheme: Word | None = option(
+        None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS
     )
     cyclic: int | None = option(None, "Positions modulo this.", panel=POSITIONS, ge=1, le=10**6)
     attention_window: int | None = option(
@@ -90,28 +88,21 @@ class RecurrentOptions(ModelOptions):
     """
 
     title: ClassVar[str] = "gru"
+    panel: ClassVar[str] = RECURRENT
 
-    backbone: str | None = option(
+    backbone: Word | None = option(
         None,
         "What is around the attender: ray_chowdhury or dubois; as in the attender's paper.",
-        panel=RECURRENT,
         was="body",
-        max_length=200,
     )
-    attender: str = option(
-        "content", "How the decoder looks at its source.", panel=RECURRENT, max_length=200
-    )
-    embedding: int = option(64, "Width of the embeddings.", panel=RECURRENT, ge=1, le=16384)
-    width: int = option(128, "Model width.", ge=2, le=16384)
-    d_head: int = option(
-        128, "Width of queries and keys.", panel=RECURRENT, was="head", ge=2, le=16384
-    )
-    value: int = option(128, "Width of the values.", panel=RECURRENT, ge=1, le=16384)
-    layers: int = option(1, "Layers of encoder and decoder each.", panel=RECURRENT, ge=1, le=64)
-    dropout: float = option(0.5, "Dropout.", ge=0, lt=1)
-    legacy_normalisation: bool = option(
-        False, "Location weights as the public code has them.", panel=RECURRENT
-    )
+    attender: Word = option("content", "How the decoder looks at its source.")
+    embedding: int = option(64, "Width of the embeddings.", ge=1, le=16384)
+    width: int = option(128, "Model width.", ge=2, le=16384, panel="")
+    d_head: int = option(128, "Width of queries and keys.", was="head", ge=2, le=16384)
+    value: int = option(128, "Width of the values.", ge=1, le=16384)
+    layers: int = option(1, "Layers of encoder and decoder each.", ge=1, le=64)
+    dropout: float = option(0.5, "Dropout.", ge=0, lt=1, panel="")
+    legacy_normalisation: bool = option(False, "Location weights as the public code has them.")
 
     @property
     def label(self) -> str:

@@ -6,14 +6,23 @@ derived from the fields (``abc_calib.config.signature``).
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from abc_calib.errors import OptionError, UsageError, shortened
+
+Word = Annotated[str, Field(max_length=200)]
 
 
 class Options(BaseModel):
@@ -22,6 +31,8 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     #: what the group is called where a name is in none of its fields
     title: ClassVar[str] = "options"
+    #: where the help shows its fields, if they do not say
+    panel: ClassVar[str] = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -33,7 +44,7 @@ def option(
     default: Any,
     help: str,
     *,
-    panel: str = "",
+    panel: str | None = None,
     flag: str = "",
     was: str = "",
     **bounds: Any,
@@ -41,14 +52,25 @@ def option(
     """A field of ``Options``.
 
     ``flag``: its name on the command line, where that is not the field's. ``was``: an older name,
-    which is still taken everywhere. ``panel``: where the help shows it.
+    which is still taken everywhere. ``panel``: where the help shows it, by default its group's.
     """
     more = {"panel": panel, "flag": flag, "was": was}
     return Field(default, description=help, json_schema_extra={**more}, **bounds)
 
 
+def listed(*names: str) -> Any:
+    """A validator of fields with several values: ``"6,10"`` or a list, each value kept once."""
+
+    def once_each(given: Any) -> Any:
+        if isinstance(given, str):
+            given = [part.strip() for part in given.split(",") if part.strip()]
+        return tuple(dict.fromkeys(given)) if isinstance(given, list | tuple) else given
+
+    return field_validator(*names, mode="before")(once_each)
+
+
 def about(field: FieldInfo, name: str) -> str:
-    """``panel``, ``flag`` or ``was`` of a field; empty where it has none."""
+    """``flag`` or ``was`` of a field; empty where it has none."""
     extra = field.json_schema_extra
     return str(extra.get(name, "")) if isinstance(extra, dict) else ""
 
@@ -127,71 +149,36 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
 
 def allowed(field: FieldInfo) -> str:
     """What a field takes, as words: ``give a whole number from 1 to 64``."""
-    members, metadata = _members(field.annotation), list(field.metadata)
-    several = next((kind for kind in members if get_origin(kind) in (tuple, list)), None)
-    kind: Any = next((kind for kind in members if kind is not type(None)), str)
-    if several is not None:
-        kind = get_args(several)[0]
-        if get_origin(kind) is Annotated:
-            kind, *more = get_args(kind)
-            metadata += [entry for info in more for entry in getattr(info, "metadata", [info])]
-    if get_origin(kind) is Literal:
-        choices = [str(value) for value in get_args(kind)]
-        return f"choose {_listed(choices, 'and') if several else _listed(choices, 'or')}"
-    if kind is bool:
+    annotation: Any = Annotated[field.annotation, field]
+    schema = TypeAdapter(annotation).json_schema()
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    kind = next((kind for kind in kinds if kind.get("type") == "array"), kinds[0])
+    several = "items" in kind
+    kind = kind.get("items", kind)
+    if "enum" in kind:
+        *others, last = map(str, kind["enum"])
+        several_of, link = ("among ", "and") if several else ("", "or")
+        return f"choose {several_of}{', '.join(others)} {link} {last}"
+    if kind.get("type") == "boolean":
         return "give true or false"
-    if kind in (int, float):
+    if number := {"integer": "whole number", "number": "number"}.get(kind.get("type", "")):
         example = f", as in {field.examples[0]}" if field.examples else ""
-        return f"give {_number(kind, _limits(metadata), several is not None)}{example}"
-    if several is not None:
+        return f"give {f'{number}s' if several else f'a {number}'}{_bounds(kind)}{example}"
+    if several:
         return "give one word or more"
-    longest = _limits(metadata).get("max_length")
+    longest = kind.get("maxLength")
     return "give a word" + (f" of at most {longest} characters" if longest else "")
 
 
-def _number(kind: type, limits: dict[str, Any], several: bool) -> str:
-    """``a whole number from 1 to 64``."""
-    words = {True: ("whole numbers", "numbers"), False: ("a whole number", "a number")}[several]
-    text = words[0 if kind is int else 1]
-    if limits.keys() == {"ge"}:
-        return f"{text} of {_digits(limits['ge'])} or more"
-    if "ge" in limits:
-        text += f" from {_digits(limits['ge'])}"
-    elif "gt" in limits:
-        text += f" above {_digits(limits['gt'])}"
-    bounded = "ge" in limits or "gt" in limits
-    if "le" in limits:
-        text += f" {'to' if 'ge' in limits else 'and at most' if bounded else 'of at most'} "
-        text += _digits(limits["le"])
-    elif "lt" in limits:
-        text += " to" if "ge" in limits else " and" if bounded else ""
-        text += f" below {_digits(limits['lt'])}"
-    return text
-
-
-def _limits(metadata: list[Any]) -> dict[str, Any]:
-    """The bounds among a field's metadata, by name."""
-    names = ("ge", "gt", "le", "lt", "max_length")
-    return {
-        name: getattr(entry, name)
-        for entry in metadata
-        for name in names
-        if getattr(entry, name, None) is not None
-    }
-
-
-def _digits(number: float) -> str:
-    """``1,000,000``."""
-    return f"{number:,}" if number != int(number) else f"{int(number):,}"
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union."""
-    union = get_origin(annotation) in (Union, types.UnionType)
-    return get_args(annotation) if union else (annotation,)
-
-
-def _listed(words: list[str], last: str) -> str:
-    """``a, b or c``; ``among a, b and c``."""
-    among = "among " if last == "and" else ""
-    return among + f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _bounds(kind: Mapping[str, Any]) -> str:
+    """`` from 1 to 64``: the bounds of a number's JSON schema."""
+    names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+    least, above, most, below = (
+        f"{kind[n]:,}".removesuffix(".0") if n in kind else "" for n in names
+    )
+    upper = f"below {below}" if below else most if least else f"at most {most}" if most else ""
+    if least:
+        return f" from {least} to {upper}" if upper else f" of {least} or more"
+    if above:
+        return f" above {above} and {upper}" if upper else f" above {above}"
+    return f" of {upper}" if most else f" {upper}".rstrip()

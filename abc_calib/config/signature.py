@@ -33,12 +33,15 @@ class Named:
     def help(self) -> str:
         """What it is and its default, but of a switch that is off."""
         said = self.field.description or ""
-        return f"{said.rstrip('.')}; by default {self.default}." if self.told else said
+        told = self.default not in ("", "no")
+        return f"{said.rstrip('.')}; by default {self.default}." if told else said
 
     @property
-    def told(self) -> bool:
-        """Is there a default to tell?"""
-        return self.default not in ("", "no")
+    def panel(self) -> str | None:
+        """Where the help of a command shows it; None among the command's own."""
+        extra: Any = self.field.json_schema_extra
+        own = extra["panel"] if isinstance(extra, dict) else None
+        return (self.kind.panel if own is None else own) or None
 
     @property
     def what(self) -> str:
@@ -55,19 +58,19 @@ class Named:
         return next((k for k in (bool, int, float) if k in members and not several), str)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and its older one if it has one."""
+        return tuple(filter(None, (self.name, about(self.field, "was"))))
+
+    @property
     def flags(self) -> tuple[str, ...]:
-        """The flag on the command line, and its older spelling if it has one."""
-        mine, older = about(self.field, "flag"), about(self.field, "was")
-        return (mine or f"--{dashed(self.name)}", *([f"--{dashed(older)}"] if older else []))
+        """What ``names`` are on the command line."""
+        names = (about(self.field, "flag") or self.name, *self.names[1:])
+        return tuple(f"--{name.replace('_', '-')}" for name in names)
 
     def read(self, given: object) -> Any:
         """The value that a text stands for; ``OptionError`` if it is none."""
         return getattr(build(self.kind, **{self.name: given}), self.name)
-
-
-def dashed(name: str) -> str:
-    """A name as flags are written."""
-    return name.replace("_", "-")
 
 
 def named(
@@ -103,34 +106,20 @@ def words(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def parameters(options: dict[str, Named]) -> list[inspect.Parameter]:
-    """One keyword each; None is what is not given."""
-    return [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=_or_none(option.field.annotation),
-        )
-        for option in options.values()
-    ]
-
-
-def _or_none(annotation: Any) -> Any:
-    return annotation | None
-
-
 def documented(
     *groups: Group, without: tuple[str, ...] = (), kept: tuple[str, ...] = ()
 ) -> Callable[[F], F]:
     """Give a verb that takes ``**options`` their names, and a list of them in its documentation."""
 
     def decorated(verb: F) -> F:
-        signature = inspect.signature(verb)
+        signature, keyword = inspect.signature(verb), inspect.Parameter.KEYWORD_ONLY
         options = named(*groups, without=without, kept=kept)
         mine = list(signature.parameters.values())
         if mine[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            more = [p for p in parameters(options) if p.name not in signature.parameters]
+            more = []
+            for name in (n for n in options if n not in signature.parameters):
+                kind: Any = options[name].field.annotation
+                more.append(inspect.Parameter(name, keyword, default=None, annotation=kind | None))
             signature = signature.replace(parameters=[*mine[:-1], *more])
         else:
             options = {name: o for name, o in options.items() if name in signature.parameters}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from abc_calib.config.model import TransformerOptions
-from abc_calib.config.options import Options, option
+from abc_calib.config.options import Options, Word, option
 
 TASK = "Task and data"
 TRAINING = "Training"
@@ -22,88 +22,59 @@ class TrainOptions(Options):
     """
 
     title: ClassVar[str] = "a training"
+    panel: ClassVar[str] = TRAINING
 
-    steps: int = option(3000, "Most optimiser steps.", panel=TRAINING, ge=1, le=10**9)
-    batch: int = option(128, "Samples a step.", panel=TRAINING, ge=1, le=10**6)
-    learning_rate: float = option(3e-3, "Highest learning rate.", panel=TRAINING, gt=0, le=1000)
-    warmup: int = option(
-        100, "Steps in which the rate rises to its highest.", panel=TRAINING, ge=0, le=10**9
-    )
-    validate_every: int = option(
-        100, "Steps between two validations.", panel=TRAINING, ge=1, le=10**9
-    )
-    stop_early: bool = option(
-        True, "End once the model interpolates: 99.9 % of held-out problems.", panel=TRAINING
-    )
+    steps: int = option(3000, "Most optimiser steps.", ge=1, le=10**9)
+    batch: int = option(128, "Samples a step.", ge=1, le=10**6)
+    learning_rate: float = option(3e-3, "Highest learning rate.", gt=0, le=1000)
+    warmup: int = option(100, "Steps in which the rate rises to its highest.", ge=0, le=10**9)
+    validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
+    stop_early: bool = option(True, "End once the model interpolates: 99.9 % of held-out problems.")
     cooldown: int = option(
         600,
         "Steps in which the rate falls once the model is nearly there; 0: it does not.",
-        panel=TRAINING,
         ge=0,
         le=10**9,
     )
-    sampling: str = option(
-        "mixed",
-        "How problems are drawn: uniform, balanced, carry or mixed.",
-        panel=TASK,
-        was="law",
-        max_length=200,
+    sampling: Word = option(
+        "mixed", "How problems are drawn: uniform, balanced, carry or mixed.", panel=TASK, was="law"
     )
     length: int = option(
         6,
         "Longest training operand; 6 by default (parity: 20).",
         panel=TASK,
-        flag="--digits",
+        flag="digits",
         ge=1,
         le=10**6,
     )
-    format: str = option(
-        "free", "free, aligned (in columns) or fixed:N.", panel=TASK, max_length=200
+    format: Word = option("free", "free, aligned (in columns) or fixed:N.", panel=TASK)
+    seed: int = option(
+        0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1, panel=""
     )
-    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1)
     dev: Literal["same", "longer"] = option(
         "same",
         "Token tasks: train by held-out problems of the same lengths, or the papers' longer ones.",
-        panel=TRAINING,
     )
     early_stop_after: int = option(
-        2,
-        "Validations at 99.9 % in a row that end the training.",
-        panel=TRAINING,
-        was="enough",
-        ge=1,
-        le=10**6,
+        2, "Validations at 99.9 % in a row that end the training.", was="enough", ge=1, le=10**6
     )
     patience: int = option(
-        0,
-        "Validations without a better one that end the training; 0: none do.",
-        panel=TRAINING,
-        ge=0,
-        le=10**6,
+        0, "Validations without a better one that end the training; 0: none do.", ge=0, le=10**6
     )
     halvings: int = option(
-        0,
-        "Halvings of the rate that end the training; 0: none do.",
-        panel=TRAINING,
-        ge=0,
-        le=1000,
+        0, "Halvings of the rate that end the training; 0: none do.", ge=0, le=1000
     )
     schedule: Literal["cosine", "plateau"] = option(
-        "cosine", "The learning rate: a cosine, or halved on a plateau.", panel=TRAINING
+        "cosine", "The learning rate: a cosine, or halved on a plateau."
     )
-    keep_best: bool = option(
-        False, "Keep the model of the best validation, not the last one.", panel=TRAINING
-    )
+    keep_best: bool = option(False, "Keep the model of the best validation, not the last one.")
     monitor: Literal["accuracy", "loss"] = option(
-        "accuracy", "What makes a validation better.", panel=TRAINING, was="by"
+        "accuracy", "What makes a validation better.", was="by"
     )
-    max_grad_norm: float = option(
-        1.0, "Largest norm of a gradient.", panel=TRAINING, was="clip", gt=0, le=10**9
-    )
+    max_grad_norm: float = option(1.0, "Largest norm of a gradient.", was="clip", gt=0, le=10**9)
     teacher_forcing: float = option(
         1.0,
         "Share of batches in which a recurrent decoder reads the right tokens, not its own.",
-        panel=TRAINING,
         ge=0,
         le=1,
     )

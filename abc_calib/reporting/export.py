@@ -15,18 +15,17 @@ from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import write_atomically
+from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES, Heads, Layout, LineBias, Site
 from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.nn.biases import MASKED, Frame, LayerBias
 from abc_calib.nn.build import model_type
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
-from abc_calib.reporting.style import check_formats, make_folder, save_figure
+from abc_calib.reporting.style import check_formats, save_figures
 from abc_calib.runs import Run
 
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
-
 
 LONGEST = 500
 """Digits: more rows and keys than these make no image."""
@@ -133,7 +132,7 @@ class View:
     def write_attention(self, out_dir: Path, formats: Sequence[str]) -> list[Path]:
         """Figures and arrays of a run without a bias."""
         rows, keys = self.near.labels(self.site)
-        paths = []
+        paths: list[Path] = []
         for layer, matrices in enumerate(self.attention):
             figure = head_heatmaps(
                 self._visible(matrices),
@@ -141,9 +140,8 @@ class View:
                 row_labels=rows,
                 key_labels=keys,
             )
-            for kind in formats:
-                paths.append(out_dir / f"attention-{self.site}-layer{layer}.{kind}")
-                save_figure(figure, paths[-1])
+            name = f"attention-{self.site}-layer{layer}"
+            paths += save_figures(figure, out_dir / name, formats)
         return [*paths, self._arrays(out_dir, {"attention": self.attention})]
 
     def write_bias(
@@ -154,9 +152,7 @@ class View:
         far_rows, far_keys = self.far.labels(self.site)
         fits, biases, paths = [], [], []
         for layer, matrices in enumerate(self.attention):
-            heads = bias.heads(self.site, layer)
-            if heads is None:
-                heads = ((),) * matrices.shape[0]
+            heads = bias.heads(self.site, layer) or ((),) * len(matrices)
             shared = (self.site, LAST, 0) in table
             kept = [
                 table.get((self.site, LAST if shared else layer, h), []) for h in range(len(heads))
@@ -180,9 +176,7 @@ class View:
                 kept=[_note(lines) for lines in kept],
                 transparent=[not lines for lines in heads],
             )
-            for kind in formats:
-                paths.append(out_dir / f"bias-{self.site}-layer{layer}.{kind}")
-                save_figure(figure, paths[-1])
+            paths += save_figures(figure, out_dir / f"bias-{self.site}-layer{layer}", formats)
         arrays = {
             "attention": self.attention,
             "fit": np.stack(fits),
@@ -267,8 +261,7 @@ def _stored(path: Path) -> dict[Site, np.ndarray]:
 def _measured(run: Run) -> dict[Site, np.ndarray]:
     """The averaged attention of a trained model on training samples."""
     model = run.load_model()
-    batch = full_length(run.data, CalibrationOptions().samples, model)
-    return average_attention(model, batch)
+    return average_attention(model, full_length(run.data, CalibrationOptions().samples, model))
 
 
 def _problems(

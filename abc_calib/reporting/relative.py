@@ -19,25 +19,25 @@ from abc_calib.reporting.style import (
     value_colours,
 )
 
-MOST = 4
-"""Heads in a figure."""
+MOST, ROWS = 4, 12
+"""Heads in a figure, and rows and keys of each."""
 
 
 @styled
-def relative_figure(tables: Sequence[RelativeTable], size: int = 12, title: str = "") -> Figure:
-    """Heads that differ, at most four: each bias of ``size`` rows over its number an offset.
+def relative_figure(tables: Sequence[RelativeTable]) -> Figure:
+    """Heads that differ, at most four: each bias of twelve rows over its number an offset.
 
     Closed cells and offsets are dark.
     """
     shown = list({(t.clip, t.values): t for t in tables}.values())[:MOST]
     figure = new_figure(TEXT_WIDTH, 3.1, layout="constrained")
-    figure.suptitle(title or "Diagonal lines are clipped relative positions", fontsize=TITLE_SIZE)
+    figure.suptitle("Diagonal lines are clipped relative positions", fontsize=TITLE_SIZE)
     axes = figure.subplots(2, len(shown), squeeze=False, height_ratios=[1.6, 1])
     for column, table in enumerate(shown):
         above, below = axes[0, column], axes[1, column]
-        bias = table.dense(size, size)
+        bias = table.dense(ROWS, ROWS)
         if table.site == "self":
-            bias = np.where(np.tri(size, dtype=bool), bias, -np.inf)
+            bias = np.where(np.tri(ROWS, dtype=bool), bias, -np.inf)
         above.imshow(np.ma.masked_invalid(bias), cmap=value_colours(), vmin=-5, vmax=0)
         above.set_title(f"layer {table.layer}, head {table.head}", fontsize=LABEL_SIZE)
         above.set_xticks([])

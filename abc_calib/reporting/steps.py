@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from abc_calib.evaluation.inspect import Inspection
+from abc_calib.files import make_folder
 from abc_calib.reporting.heatmaps import head_heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
@@ -18,9 +19,8 @@ from abc_calib.reporting.style import (
     TICK_SIZE,
     TITLE_SIZE,
     check_formats,
-    make_folder,
     new_figure,
-    save_figure,
+    save_figures,
     styled,
 )
 
@@ -34,12 +34,8 @@ def draw_steps(
     figures = {"attention": attention_figure(found, title)}
     if found.variables:
         figures["variables"] = variables_figure(found, title)
-    paths = []
-    for name, figure in figures.items():
-        for kind in formats:
-            paths.append(out_dir / f"{name}.{kind}")
-            save_figure(figure, paths[-1])
-    return paths
+    written = (save_figures(figure, out_dir / name, formats) for name, figure in figures.items())
+    return [path for paths in written for path in paths]
 
 
 def attention_figure(found: Inspection, title: str) -> Figure:

@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import write_atomically
+from abc_calib.errors import UsageError
+from abc_calib.files import make_folder, write_atomically
 
 COLUMN_WIDTH = 3.25
 TEXT_WIDTH = 6.75
@@ -99,11 +99,9 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomically(path, lambda made: figure.savefig(made, format=kind, metadata=FORMATS[kind]))
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder for figures; ``AbcError`` if that is not possible."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AbcError(
-            f"cannot make the folder {path} ({error.strerror}): choose another one"
-        ) from None
+def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
+    """Write ``figure`` as ``stem`` with the suffix of each format; gives the files."""
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
+    for path in paths:
+        save_figure(figure, path)
+    return paths

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
 
 from rich.table import Table
 from rich.text import Text
 
-
-class Measured(Protocol):
-    """What a table shows of one row of an evaluation, such as a ``Row``."""
-
-    @property
-    def length(self) -> int:
-        """Digits of an operand."""
-
-    @property
-    def accuracy(self) -> float:
-        """Exact match in percent."""
-
-    @property
-    def n(self) -> int:
-        """How many samples were tried."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the 95 % interval, in percent."""
-
-    @property
-    def high(self) -> float:
-        """Upper end of the 95 % interval, in percent."""
+from abc_calib.evaluation import Row, SequenceRow
 
 
-def accuracy_table(rows_by_name: Mapping[str, Sequence[Measured]]) -> Table:
+def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
     """Exact match: a line for every length, a column for every named series.
 
     A cell reads ``99.80 % [99.28, 99.95] of 1000``: the figure, its 95 % interval, the samples.
@@ -49,11 +26,8 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Measured]]) -> Table:
     return table
 
 
-def token_table(rows: Sequence[Any]) -> Table:
-    """All metrics of a task on tokens: a line for every row of its evaluation.
-
-    ``rows`` are ``abc_calib.evaluation.exact.TokenRow``.
-    """
+def token_table(rows: Sequence[SequenceRow]) -> Table:
+    """All metrics of a task on tokens: a line for every row of its evaluation."""
     table = Table(
         caption="percent of outputs, 95 % interval and samples; edits and squared words on average",
         caption_justify="left",
@@ -69,7 +43,7 @@ def token_table(rows: Sequence[Any]) -> Table:
     return table
 
 
-def _cell(row: Measured | None) -> str:
+def _cell(row: Row | None) -> str:
     if row is None:
         return "-"
     # never rounded up to 100: one wrong answer in 30,000 is a wrong answer

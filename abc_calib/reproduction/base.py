@@ -70,18 +70,11 @@ class Target(ABC):
     def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
         """Its jobs, all rows of seed 0 first."""
         models = self.models()
-        found = [
-            Entry(task, row, seed, self._job(task, row, models[task, row], seed, preset))
-            for (task, row), count in self.wanted(seeds).items()
-            for seed in range(count)
-        ]
+        found = []
+        for (task, row), count in self.wanted(seeds).items():
+            made, tests = models[task, row], self.tests(task, row)
+            how: dict[str, Any] = {"preset": preset, "calibrate": made.calibrate, "tests": tests}
+            for seed in range(count):
+                job = Job(task=task, options={**made.options, "seed": seed}, **how)
+                found.append(Entry(task, row, seed, job))
         return sorted(found, key=lambda entry: entry.seed)
-
-    def _job(self, task: str, row: str, made: Row, seed: int, preset: str) -> Job:
-        return Job(
-            task=task,
-            preset=preset,
-            options={**made.options, "seed": seed},
-            calibrate=made.calibrate,
-            tests=self.tests(task, row),
-        )

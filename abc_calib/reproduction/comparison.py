@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -171,23 +172,20 @@ class Comparison(Target):
 
     def _missing(self, found: Sequence[Cell], seeds: int | None) -> list[str]:
         """The rows that lack seeds or lengths, one line each."""
-        wanted = self.wanted(seeds)
-        fewest: dict[tuple[str, str], int] = {}
+        seen: dict[tuple[str, str], list[int]] = {}
         for one in found:
-            place = (one.task, one.row)
-            if place in wanted:
-                fewest[place] = min(fewest.get(place, one.seeds), one.seeds)
+            seen.setdefault((one.task, one.row), []).append(one.seeds)
         return [
-            f"{task} {row}: {have} of {wanted[task, row]} seeds"
-            for (task, row), have in fewest.items()
-            if have < wanted[task, row]
+            f"{task} {row}: {have} of {wanted} seeds"
+            for (task, row), wanted in self.wanted(seeds).items()
+            if (have := min(seen[task, row])) < wanted
         ]
 
     def _curves(self, found: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
         """Median and range over seeds against length, a figure for every drawn measure and task."""
         labels = self._labels()
         tasks = dict.fromkeys(task for task, _ in self.models())
-        for measure, task in ((measure, task) for measure in self.drawn for task in tasks):
+        for measure, task in product(self.drawn, tasks):
             series: dict[str, list[Any]] = {}
             for one in found:
                 if (one.measure, one.task) == (measure, task) and one.median is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,9 @@ from abc_calib import stages
 from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Row
-from abc_calib.files import write_text
-from abc_calib.reporting import accuracy_curve, draw_heatmaps, save_figure
-from abc_calib.reporting.style import make_folder
+from abc_calib.files import make_folder, write_text
+from abc_calib.reporting import accuracy_curve, draw_heatmaps
+from abc_calib.reporting.style import save_figures
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
 
@@ -83,21 +84,19 @@ def worked_example(run: Run, device: str = "auto") -> Example:
     return Example(problem, found.answer, found.correct)
 
 
+def as_rows(series: Series) -> list[dict[str, Any]]:
+    """A record for every row of every series."""
+    return [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
+
+
 def write_report(run: Run, series: Series, example: Example) -> Path:
     """The table, the curve, the heatmaps and the example, in ``RUN/demo``."""
     folder = run.path / "demo"
     make_folder(folder)
-    rows = [{"series": name, **row.as_dict()} for name, rs in series.items() for row in rs]
-    write_text(folder / "accuracy.csv", pd.DataFrame(rows).to_csv(index=False))
-    by_length: dict[int, dict[str, float]] = {
-        length: {} for length in sorted({row["length"] for row in rows})
-    }
-    for row in rows:
-        by_length[row["length"]][row["series"]] = row["accuracy"]
-    table = as_markdown(
-        ["digits", *series],
-        [[length, *(cells.get(name) for name in series)] for length, cells in by_length.items()],
-    )
+    rows = pd.DataFrame(as_rows(series))
+    write_text(folder / "accuracy.csv", rows.to_csv(index=False))
+    cells = rows.pivot(index="length", columns="series", values="accuracy")[list(series)]
+    table = as_markdown(["digits", *series], cells.reset_index().astype(object).to_numpy().tolist())
     verdict = "right" if example.correct else "wrong"
     write_text(
         folder / "accuracy.md",
@@ -110,8 +109,7 @@ def write_report(run: Run, series: Series, example: Example) -> Path:
         title=f"{run.task.name}, trained on at most {run.config.train.length} digits",
         train_length=run.config.train.length,
     )
-    for suffix in ("pdf", "png"):
-        save_figure(figure, folder / f"accuracy.{suffix}")
+    save_figures(figure, folder / "accuracy", ("pdf", "png"))
     draw_heatmaps(run, folder, ("pdf", "png"))
     return folder
 

@@ -105,21 +105,15 @@ ANSWER = Measure("Yes or no", tolerance=0.0)
 YES = {None: "", True: "yes", False: "no"}
 
 
-@dataclass(frozen=True)
-class Ability:
-    """Does the vanilla model interpolate, or extrapolate, in every seed? ``cell`` says how well."""
-
-    cell: Cell
-    column: str
-    paper_answer: str
-    answer: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Abilities(DuanShi):
     """Table 2: accuracy at the longest training length, and at the longest of all."""
 
-    def abilities(self, found: Sequence[Cell]) -> list[Ability]:
+    def abilities(self, found: Sequence[Cell]) -> list[tuple[Cell, dict[str, str]]]:
+        """Does a model interpolate, and extrapolate, in every seed? A cell says how well.
+
+        With each its ``column``, the ``paper_answer`` and ours, the ``answer``.
+        """
         by_place = {(one.task, one.length): one for one in found}
         answers = []
         for task in self.rows:
@@ -131,33 +125,30 @@ class Abilities(DuanShi):
                 one = by_place[task, length]
                 ours = None if one.min is None else one.min >= SUCCEEDS
                 one = replace(one, verdict=verdict(theirs, ours, own=True, measure=ANSWER))
-                answers.append(Ability(one, column, YES[theirs], YES[ours]))
+                said = {"column": column, "paper_answer": YES[theirs], "answer": YES[ours]}
+                answers.append((one, said))
         return answers
 
     def tables(self, found: Sequence[Cell]) -> list[Table]:
         rows: dict[str, list[Any]] = {}
-        for one in self.abilities(found):
-            row = rows.setdefault(one.cell.task, [TITLES[one.cell.task], one.cell.seeds])
-            numbers = f"{shown(one.cell.median)} / {shown(one.cell.min)}"
-            ours = f"{one.answer} ({numbers})" if one.answer else "–"
-            row.append(f"{ours} ({one.paper_answer}) {MARKS.get(one.cell.verdict, '')}".rstrip())
+        for one, said in self.abilities(found):
+            row = rows.setdefault(one.task, [TITLES[one.task], one.seeds])
+            numbers = f"{shown(one.median)} / {shown(one.min)}"
+            ours = f"{said['answer']} ({numbers})" if said["answer"] else "–"
+            row.append(f"{ours} ({said['paper_answer']}) {MARKS.get(one.verdict, '')}".rstrip())
         columns = ["task", "seeds", "interpolation", "extrapolation"]
         return [Table(columns, list(rows.values()))]
 
     def records(self, found: Sequence[Cell]) -> list[dict[str, Any]]:
-        answers = self.abilities(found)
-        cells = super().records([one.cell for one in answers])
-        return [
-            cell | {"column": a.column, "paper_answer": a.paper_answer, "answer": a.answer}
-            for cell, a in zip(cells, answers, strict=True)
-        ]
+        cells, answers = zip(*self.abilities(found), strict=True)
+        return [cell | said for cell, said in zip(super().records(cells), answers, strict=True)]
 
     def remarks(self, found: Sequence[Cell], results: pd.DataFrame) -> list[str]:
         return [
             f"Each cell: our answer (median / minimum over seeds), the paper's in brackets. Yes "
             f"is {SUCCEEDS:g} % or more in every seed: of held-out numbers of the longest "
             f"training length, or of numbers of {max(self.lengths)} digits.",
-            samples_note([one.cell for one in self.abilities(found)]),
+            samples_note([one for one, _ in self.abilities(found)]),
         ]
 
 
@@ -187,35 +178,37 @@ WINDOW_NOTE = (
 )
 RPE_NOTE = "The paper's numbers for RPE are those of Jelassi et al. (2023)."
 
-TABLE1 = DuanShi(
-    "table1",
-    "Table 1: extrapolation",
-    rows=dict.fromkeys(("successor", "addition", "multiplication"), BASELINES),
-    notes=(RPE_NOTE, "RoPE on N × 1 is in the paper's table 3."),
-)
-TABLE2 = Abilities(
-    "table2",
-    "Table 2: does the vanilla Transformer interpolate and extrapolate?",
-    rows=dict.fromkeys(("successor", "addition", "parity", "multiplication"), ("vanilla",)),
-    notes=(paper.PARITY_NOTE,),
-)
-TABLE3 = DuanShi(
-    "table3",
-    "Table 3: attention bias scaffolding",
-    rows={
-        "successor": (*SCAFFOLDING, "alibi", "rope"),
-        "addition": (*SCAFFOLDING, "alibi", "rope", "rpe"),
-        "parity": (*SCAFFOLDING, "abc"),
-        "multiplication": (*SCAFFOLDING, "rope"),
-    },
-    more_lengths={"parity": {100: SAMPLES, 1000: SAMPLES}},
-    notes=(WINDOW_NOTE, RPE_NOTE, paper.PARITY_NOTE),
-)
-FIGURE1 = DuanShi(
-    "figure1",
-    "Figure 1: accuracy against length",
-    rows=dict.fromkeys(("successor", "addition"), BASELINES),
-    drawn=("accuracy",),
-    lengths=(2, 4, 6, 8, 10, 12, 15, 20, 30, 40, 50),
-    notes=(RPE_NOTE,),
+TARGETS = (
+    DuanShi(
+        "table1",
+        "Table 1: extrapolation",
+        rows=dict.fromkeys(("successor", "addition", "multiplication"), BASELINES),
+        notes=(RPE_NOTE, "RoPE on N × 1 is in the paper's table 3."),
+    ),
+    Abilities(
+        "table2",
+        "Table 2: does the vanilla Transformer interpolate and extrapolate?",
+        rows=dict.fromkeys(("successor", "addition", "parity", "multiplication"), ("vanilla",)),
+        notes=(paper.PARITY_NOTE,),
+    ),
+    DuanShi(
+        "table3",
+        "Table 3: attention bias scaffolding",
+        rows={
+            "successor": (*SCAFFOLDING, "alibi", "rope"),
+            "addition": (*SCAFFOLDING, "alibi", "rope", "rpe"),
+            "parity": (*SCAFFOLDING, "abc"),
+            "multiplication": (*SCAFFOLDING, "rope"),
+        },
+        more_lengths={"parity": {100: SAMPLES, 1000: SAMPLES}},
+        notes=(WINDOW_NOTE, RPE_NOTE, paper.PARITY_NOTE),
+    ),
+    DuanShi(
+        "figure1",
+        "Figure 1: accuracy against length",
+        rows=dict.fromkeys(("successor", "addition"), BASELINES),
+        drawn=("accuracy",),
+        lengths=(2, 4, 6, 8, 10, 12, 15, 20, 30, 40, 50),
+        notes=(RPE_NOTE,),
+    ),
 )

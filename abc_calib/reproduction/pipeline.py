@@ -14,9 +14,8 @@ import pandas as pd
 
 import abc_calib
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import write_text
-from abc_calib.reporting import save_figure
-from abc_calib.reporting.style import make_folder
+from abc_calib.files import make_folder, write_text
+from abc_calib.reporting.style import save_figures
 from abc_calib.reproduction.base import Entry, Target
 from abc_calib.reproduction.report import Report
 from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
@@ -126,8 +125,7 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
     if results is not None:
         write_text(folder / seeds_file(made.name), results.to_csv(index=False))
     for name, figure in made.figures.items():
-        for suffix in ("pdf", "png"):
-            save_figure(figure, folder / f"{name}.{suffix}")
+        save_figures(figure, folder / name, ("pdf", "png"))
 
 
 def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:

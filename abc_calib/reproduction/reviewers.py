@@ -171,17 +171,12 @@ def measure(variant: Variant, results: pd.DataFrame) -> Measured:
     failed = set(errors.index)
     if variant.calibrate is not None:  # also where that was found out in another run
         failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
+    place = ("accuracy", variant.task, variant.name)
     return Measured(
         variant=variant,
         held_out=float(held_out.median()) if len(held_out) else None,
         measured=int(tested["seed"].nunique()),
-        cells={
-            length: make_cell(
-                ("accuracy", variant.task, variant.name, length),
-                tested[tested["length"] == length],
-            )
-            for length in LENGTHS
-        },
+        cells={x: make_cell((*place, x), tested[tested["length"] == x]) for x in LENGTHS},
         failed=len(failed),
         error=str(errors.iloc[0]) if len(errors) else "",
     )
@@ -225,19 +220,13 @@ class Reviewers(Target):
 
 def _table(found: Sequence[Measured]) -> Table:
     columns = ["question", "changed to", "task", "model", "seeds", "held out"]
-    rows = [
-        [
-            one.variant.question,
-            one.variant.change,
-            one.variant.task,
-            "vanilla" if one.variant.calibrate is None else "ABC",
-            one.seeds,
-            shown(one.held_out),
-            *(f"{shown(cell.median)} / {shown(cell.min)}" for cell in one.cells.values()),
-            one.answer,
-        ]
-        for one in found
-    ]
+    rows = []
+    for one in found:
+        made = one.variant
+        model = "vanilla" if made.calibrate is None else "ABC"
+        cells = (f"{shown(cell.median)} / {shown(cell.min)}" for cell in one.cells.values())
+        about = [made.question, made.change, made.task, model, one.seeds, shown(one.held_out)]
+        rows.append([*about, *cells, one.answer])
     return Table([*columns, *map(str, LENGTHS), "answer"], rows)
 
 
@@ -267,11 +256,8 @@ def _summary(found: Sequence[Measured]) -> list[str]:
     """For each question, with which changes a model goes all the way and with which not."""
     lines = []
     for question in dict.fromkeys(one.variant.question for one in found):
-        mine = [
-            one
-            for one in found
-            if one.variant.question == question and one.answer != "not measured"
-        ]
+        asked = [one for one in found if one.variant.question == question]
+        mine = [one for one in asked if one.answer != NOT_MEASURED]
         if not mine:
             continue
         good = [one.variant.change for one in mine if one.exact]

@@ -214,13 +214,17 @@ def _as_csv(rows: Sequence[Any]) -> str:
     return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
+def first_result(run: Run) -> dict[str, Any] | None:
+    """How the first training of a calibrated run ended; None where it is no longer there."""
+    try:
+        return Run.open(run.config.parent).result
+    except AbcError:
+        return None
+
+
 def held_out_loss(run: Run) -> str:
     """What to say where a retrained model is worse on held-out problems than the first was."""
-    try:
-        first = Run.open(run.config.parent).result
-    except AbcError:
-        return ""
-    result = run.result
+    first, result = first_result(run), run.result
     if not first or not result:
         return ""
     before, after = first["validation_accuracy"], result["validation_accuracy"]

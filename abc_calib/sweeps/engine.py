@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from abc_calib.errors import AbcError, Interrupted
@@ -78,18 +80,16 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """From the mean time of the jobs that ended in this session, by stage."""
-        times: dict[str, list[float]] = {}
-        for outcome in self.outcomes:
-            if outcome.state == "done":
-                times.setdefault(outcome.job.config.stage, []).append(outcome.seconds)
-        every = [seconds for some in times.values() for seconds in some]
-        if not every:
+        times = [(o.job.config.stage, o.seconds) for o in self.outcomes if o.state == "done"]
+        if not times:
             return None
-        mean = {stage: sum(some) / len(some) for stage, some in times.items()}
-        overall = sum(every) / len(every)
-        left = sum(mean.get(job.config.stage, overall) for job in self.waiting)
-        for one in self.running:
-            left += max(0.0, mean.get(one.job.config.stage, overall) - one.seconds)
+
+        def typical(job: Job) -> float:
+            mine = [seconds for stage, seconds in times if stage == job.config.stage]
+            return fmean(mine or [seconds for _, seconds in times])
+
+        left = sum(typical(job) for job in self.waiting)
+        left += sum(max(0.0, typical(one.job) - one.seconds) for one in self.running)
         return left / self.workers
 
 
@@ -112,12 +112,11 @@ def run_jobs(
     called several times a second, with an outcome when there is one. Raises ``Interrupted`` on
     Ctrl-C, after the running jobs have saved a checkpoint.
     """
-    workers = workers or default_workers()
     for job in jobs:
         job.check()
     ordered = with_parents(jobs)
-    progress = Progress(len(ordered), workers, list(ordered))
-    deadline = None if budget is None else time.perf_counter() + budget
+    progress = Progress(len(ordered), workers or os.cpu_count() or 1, list(ordered))
+    deadline = math.inf if budget is None else time.perf_counter() + budget
 
     def ended(outcome: Outcome) -> None:
         progress.outcomes.append(outcome)
@@ -130,27 +129,19 @@ def run_jobs(
     with _stop_on_terminate():
         try:
             while progress.waiting or progress.running:
-                if deadline is not None and time.perf_counter() > deadline:
-                    _give_up(progress, ended)
-                _start_ready(progress, root, device, ended)
+                _collect(progress, ended)
+                late = time.perf_counter() > deadline
+                _start_ready(progress, late, root, device, ended)
                 on_change(progress, None)
                 time.sleep(POLL_SECONDS)
-                _collect(progress, ended)
         except KeyboardInterrupt:
-            _stop(progress.running)
             raise Interrupted(
                 f"stopped with {progress.count('kept', 'done')} of {progress.total} jobs "
                 "complete; the same command goes on"
             ) from None
-        except BaseException:
+        finally:
             _stop(progress.running)
-            raise
     return progress.outcomes
-
-
-def default_workers() -> int:
-    """One process a core."""
-    return os.cpu_count() or 1
 
 
 def with_parents(jobs: Sequence[Job]) -> list[Job]:
@@ -165,18 +156,24 @@ def with_parents(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _start_ready(
-    progress: Progress, root: Path, device: str, ended: Callable[[Outcome], None]
+    progress: Progress, late: bool, root: Path, device: str, ended: Callable[[Outcome], None]
 ) -> None:
-    """Fill the free workers with the first jobs whose parents are there."""
+    """Fill the free workers with the first jobs whose parents are there; if ``late`` none."""
     states = {outcome.job.key: outcome.state for outcome in progress.outcomes}
     for job in list(progress.waiting):
         parent = states.get(job.parent.key) if job.parent else "done"
-        if parent in ("failed", "blocked"):
-            assert job.parent is not None
-            progress.waiting.remove(job)
-            ended(Outcome(job, "blocked", reason=f"its first training failed: {job.parent.key}"))
-        elif parent in ("done", "kept") and len(progress.running) < progress.workers:
-            progress.waiting.remove(job)
+        outcome = None
+        if late:
+            outcome = Outcome(job, "missing", reason="no time left to start it")
+        elif job.parent and parent in ("failed", "blocked"):
+            reason = f"its first training failed: {job.parent.key}"
+            outcome = Outcome(job, "blocked", reason=reason)
+        elif parent not in ("done", "kept") or len(progress.running) == progress.workers:
+            continue
+        progress.waiting.remove(job)
+        if outcome:
+            ended(outcome)
+        else:
             progress.running.append(start(job, root, device))
 
 
@@ -218,12 +215,6 @@ def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:
         ended(Outcome(one.job, "failed" if code else "done", one.seconds, reason))
 
 
-def _give_up(progress: Progress, ended: Callable[[Outcome], None]) -> None:
-    """Start nothing any more."""
-    while progress.waiting:
-        ended(Outcome(progress.waiting.pop(0), "missing", reason="no time left to start it"))
-
-
 def _stop(running: Sequence[Running]) -> None:
     """Have the processes save their checkpoints and end."""
     for one in running:
@@ -242,11 +233,7 @@ def _stop_on_terminate() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

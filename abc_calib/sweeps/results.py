@@ -17,9 +17,9 @@ from typing import Any
 
 import pandas as pd
 
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.evaluation import SequenceRow
-from abc_calib.files import write_atomically
+from abc_calib.files import make_folder, write_atomically
 from abc_calib.sweeps.engine import Outcome, with_parents
 from abc_calib.sweeps.jobs import Job
 
@@ -101,8 +101,5 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write ``table`` as CSV or parquet, by the suffix."""
     check_writable(path)
     write = WRITERS[path.suffix.lower()]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AbcError(f"cannot make the folder {path.parent} ({error.strerror})") from None
+    make_folder(path.parent)
     write_atomically(path, lambda made: getattr(table, write)(made, index=False))

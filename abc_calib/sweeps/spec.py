@@ -63,7 +63,8 @@ CALIBRATION = "calibrate."
 TRAIN = named(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
 CALIBRATE = named(CalibrationOptions, RetrainedOptions, TrainOptions)
 """What a job's ``options`` and ``calibrate`` may hold."""
-AXES = {"tasks": "task", "schemes": "scheme", "seeds": "seed"}
+AXES = {"task": "tasks", "scheme": "schemes", "seed": "seeds"}
+"""Names of the axes in ``[sweep]``."""
 
 
 class Section(Options):
@@ -144,18 +145,16 @@ def checked(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
-    axes: dict[str, Sequence[Any]] = {"task": section.tasks}
-    if section.schemes is not None:
-        axes["scheme"] = section.schemes
-    axes |= grid
-    seeds = section.seeds
-    axes["seed"] = list(range(seeds)) if isinstance(seeds, int) else seeds
+    schemes, seeds = section.schemes, section.seeds
+    seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
+    asked = {} if schemes is None else {"scheme": schemes}
+    axes: dict[str, Sequence[Any]] = {"task": section.tasks, **asked, **grid, "seed": seeds}
     if not section.tasks and "tasks" not in section.model_fields_set:
         if grid:
             raise UsageError("[grid] multiplies the tasks of [sweep]: give tasks")
         return
     for name, values in axes.items():
-        where = next((key for key, axis in AXES.items() if axis == name), name)
+        where = AXES.get(name, name)
         if not isinstance(values, list):
             raise UsageError(f"[grid] {name} = {values!r}: give a list of values")
         if not values:
@@ -169,11 +168,9 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
 def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:
     """One of ``[[jobs]]``: a task, and options beside or instead of the fixed ones."""
     rest = dict(entry)
-    calibrate = section.calibrate
+    calibrate = rest.get("calibrate", section.calibrate) is not False
     if isinstance(rest.get("calibrate"), bool):
-        calibrate = rest.pop("calibrate")
-    elif "calibrate" in rest:
-        calibrate = True
+        del rest["calibrate"]
     section = section.model_copy(
         update={"task_options": rest.pop("task_options", section.task_options)}
     )

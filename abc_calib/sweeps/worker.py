@@ -108,12 +108,9 @@ def main() -> int:
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130
-    except (UsageError, TaskError) as error:
+    except (AbcError, TaskError) as error:
         print(f"error: {error}", flush=True)
-        return 2
-    except AbcError as error:
-        print(f"error: {error}", flush=True)
-        return 1
+        return 2 if isinstance(error, UsageError | TaskError) else 1
     return 0
 
 
