@@ -13,65 +13,40 @@ from typing import Any
 
 import numpy as np
 
+from tasks import copying, lookup, wider
 from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
 from tasks.base import Problems, Rows, Task, TaskError
 from tasks.cfq import Cfq
-from tasks.copying import (
-    Copy,
-    DeDupe,
-    InvReCopy,
-    InvReverseReCopy,
-    PosRetrieve,
-    ReCopy,
-    ReverseCopy,
-    ReverseReCopy,
-)
 from tasks.digits import Digits
-from tasks.lookup import (
-    IntermediateNoise,
-    Lookup,
-    NoisyMulti,
-    NoisySingle,
-    OneShot,
-    ReverseLookup,
-)
 from tasks.scan import Scan
 from tasks.tokens import Pairs, Tokens, TokenTask
-from tasks.wider import (
-    Addition3,
-    Addition4,
-    Multiplication,
-    Multiplication2,
-    Multiplication3,
-    Zigzag,
-)
 
 ARITHMETIC: dict[str, type[Arithmetic]] = {
     "successor": Successor,
     "addition": Addition,
-    "multiplication": Multiplication,
+    "multiplication": wider.Multiplication,
     "parity": Parity,
-    "addition3": Addition3,
-    "addition4": Addition4,
-    "multiplication2": Multiplication2,
-    "multiplication3": Multiplication3,
-    "zigzag": Zigzag,
+    "addition3": wider.Addition3,
+    "addition4": wider.Addition4,
+    "multiplication2": wider.Multiplication2,
+    "multiplication3": wider.Multiplication3,
+    "zigzag": wider.Zigzag,
 }
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
-    "copy": Copy,
-    "reverse_copy": ReverseCopy,
-    "recopy": ReCopy,
-    "reverse_recopy": ReverseReCopy,
-    "inv_recopy": InvReCopy,
-    "inv_reverse_recopy": InvReverseReCopy,
-    "dedupe": DeDupe,
-    "posretrieve": PosRetrieve,
-    "lookup": Lookup,
-    "reverse_lookup": ReverseLookup,
-    "noisy_lookup_single": NoisySingle,
-    "noisy_lookup_multi": NoisyMulti,
-    "intermediate_noise": IntermediateNoise,
-    "lookup_one_shot": OneShot,
+    "copy": copying.Copy,
+    "reverse_copy": copying.ReverseCopy,
+    "recopy": copying.ReCopy,
+    "reverse_recopy": copying.ReverseReCopy,
+    "inv_recopy": copying.InvReCopy,
+    "inv_reverse_recopy": copying.InvReverseReCopy,
+    "dedupe": copying.DeDupe,
+    "posretrieve": copying.PosRetrieve,
+    "lookup": lookup.Lookup,
+    "reverse_lookup": lookup.ReverseLookup,
+    "noisy_lookup_single": lookup.NoisySingle,
+    "noisy_lookup_multi": lookup.NoisyMulti,
+    "intermediate_noise": lookup.IntermediateNoise,
+    "lookup_one_shot": lookup.OneShot,
     "scan": Scan,
     "cfq": Cfq,
 }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.tokens import EOS, Pairs, Tokens, TokenTask, from_flat
+from tasks.tokens import EOS, Pairs, Tokens, TokenTask
 
 QUESTION, QUERY = "questionPatternModEntities", "sparqlPatternModEntities"
 PARTS = {"train": "trainIdxs", "validation": "devIdxs", "test": "testIdxs"}
@@ -123,34 +123,24 @@ class Cfq(TokenTask):
         return {part: self._encoded(pairs) for part, pairs in self._known.items()}
 
     def _encoded(self, pairs: list[tuple[list[str], list[str]]]) -> Pairs:
-        known = {symbol: i for i, symbol in enumerate(self.symbols)}
-        unknown = known["<unk>"]
+        known = set(self.symbols)
 
         def tokens(side: int) -> Tokens:
-            flat = [known.get(word, unknown) for pair in pairs for word in pair[side]]
-            return from_flat(np.array(flat, np.int16), np.array([len(p[side]) for p in pairs]))
+            rows = (pair[side] for pair in pairs)
+            return self.tokens([[w if w in known else "<unk>" for w in row] for row in rows])
 
         return Pairs(tokens(0), tokens(1))
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
-    ) -> Pairs:
-        """Draw training questions, with repetition, of queries of at most ``length`` words."""
-        self.check(length, law, 1)
-        lengths = self._sets["train"].target.lengths
-        rows = np.flatnonzero(lengths == length if exact else lengths <= length)
-        if not len(rows):
-            raise TaskError(f"no training query has {length} words: the longest has {max(lengths)}")
-        return self._sets["train"].take(rng.choice(rows, n))
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        """Draw training questions, with repetition, of queries of ``low`` to ``high`` words."""
+        found = self._sets["train"].between(low, high)
+        if not len(found):
+            most = self.train_length
+            raise TaskError(f"no training query has {high} words: the longest has {most}")
+        return found.take(rng.choice(len(found), n))
 
     def training_set(self, length: int) -> Pairs:
-        pairs = self._sets["train"]
-        return pairs.take(np.flatnonzero(pairs.target.lengths <= length))
+        return self._sets["train"].between(0, length)
 
     def held_out_set(self, length: int) -> Pairs:
         return self._sets["validation"]
@@ -160,13 +150,11 @@ class Cfq(TokenTask):
         return self._sets["validation"]
 
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
-        pairs = self._sets["test"]
-        rows = np.flatnonzero(pairs.target.lengths == length)
-        if not len(rows):
-            known = ", ".join(map(str, np.unique(pairs.target.lengths)))
+        pairs = self._sets["test"].between(length, length)
+        if not len(pairs):
+            known = ", ".join(map(str, np.unique(self._sets["test"].target.lengths)))
             raise TaskError(f"no test query has {length} words: choose among {known}")
-        order = np.random.default_rng([seed, 3, length]).permutation(rows)
-        return pairs.take(order[:n])
+        return pairs.drawn(n, seed, 3, length)
 
 
 def _load(path: Path, kind: type) -> Any:

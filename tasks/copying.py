@@ -35,23 +35,15 @@ class Copying(TokenTask):
     train_length = 10
     splits = ("train", "dev", "iid", "test_N")
 
+    def solve(self, source: str) -> str:
+        words = self.words(source)
+        return " ".join(words[place] for place in self.gold_attention(source))
+
     @abstractmethod
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         """Sources and targets for the digits that were drawn."""
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
-    ) -> Pairs:
-        self.check(length, law, 1)
-        low = length if exact else min(self.shortest, length)
-        return self._between(rng, n, low, length)
-
-    def _between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         lengths = rng.integers(low, high + 1, n)
         digits = rng.integers(0, 10, int(lengths.sum()), np.int16)
         return self.pairs(rng, from_flat(digits, lengths))
@@ -61,7 +53,7 @@ class Copying(TokenTask):
     def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
         """``n`` pairs without a source twice, or as many as a few draws give."""
         rng = np.random.default_rng([DATA_SEED, kind, low, high])
-        drawn = self._between(rng, n + n // 4 + 64, low, high)
+        drawn = self.sample_between(rng, n + n // 4 + 64, low, high)
         inside = np.where(drawn.source.inside, drawn.source.values, -1)
         _, first = np.unique(inside, axis=0, return_index=True)
         return drawn.take(np.sort(first)[:n])
@@ -103,9 +95,6 @@ class Copy(Copying):
 
     name = "copy"
 
-    def solve(self, source: str) -> str:
-        return " ".join(self.words(source))
-
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, drawn)
 
@@ -113,19 +102,16 @@ class Copy(Copying):
         return list(range(len(self.words(source))))
 
 
-class ReverseCopy(Copying):
+class ReverseCopy(Copy):
     """Backwards: ``4 7 9 8 -> 8 9 7 4``."""
 
     name = "reverse_copy"
-
-    def solve(self, source: str) -> str:
-        return " ".join(reversed(self.words(source)))
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, drawn.reversed())
 
     def gold_attention(self, source: str) -> list[int]:
-        return list(range(len(self.words(source))))[::-1]
+        return super().gold_attention(source)[::-1]
 
 
 def repeated(digits: Tokens) -> Tokens:
@@ -139,9 +125,6 @@ class ReCopy(Copying):
 
     name = "recopy"
 
-    def solve(self, source: str) -> str:
-        return " ".join(w for w in self.words(source) for _ in range(REPEATS[int(w)]))
-
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, repeated(drawn))
 
@@ -150,21 +133,16 @@ class ReCopy(Copying):
         return [i for i, word in enumerate(words) for _ in range(REPEATS[int(word)])]
 
 
-class ReverseReCopy(Copying):
+class ReverseReCopy(ReCopy):
     """The same backwards: ``3 5 -> 5 5 5 3``."""
 
     name = "reverse_recopy"
-
-    def solve(self, source: str) -> str:
-        return " ".join(w for w in reversed(self.words(source)) for _ in range(REPEATS[int(w)]))
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, repeated(drawn.reversed()))
 
     def gold_attention(self, source: str) -> list[int]:
-        words = self.words(source)
-        backwards = reversed(list(enumerate(words)))
-        return [i for i, word in backwards for _ in range(REPEATS[int(word)])]
+        return super().gold_attention(source)[::-1]
 
 
 class InvReCopy(Copying):
@@ -172,9 +150,9 @@ class InvReCopy(Copying):
 
     name = "inv_recopy"
 
-    def chunks(self, source: str) -> list[tuple[str, int]]:
-        """Each digit of the answer and the first place of its repetitions in the source."""
-        found: list[tuple[str, int]] = []
+    def gold_attention(self, source: str) -> list[int]:
+        """The first place of the repetitions of each digit of the answer."""
+        found: list[int] = []
         start = 0
         for word, run in groupby(self.words(source)):
             count, times = len(list(run)), int(REPEATS[int(word)])
@@ -183,18 +161,12 @@ class InvReCopy(Copying):
                     f"{source!r}: {word} stands {count} times in a row, and {self.name} takes it "
                     f"{times} times for each {word} of the answer"
                 )
-            found += [(word, start + i) for i in range(0, count, times)]
+            found += range(start, start + count, times)
             start += count
         return found
 
-    def solve(self, source: str) -> str:
-        return " ".join(word for word, _ in self.chunks(source))
-
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(repeated(drawn), drawn)
-
-    def gold_attention(self, source: str) -> list[int]:
-        return [start for _, start in self.chunks(source)]
 
     @property
     def usage(self) -> str:
@@ -206,8 +178,8 @@ class InvReverseReCopy(InvReCopy):
 
     name = "inv_reverse_recopy"
 
-    def chunks(self, source: str) -> list[tuple[str, int]]:
-        return super().chunks(source)[::-1]
+    def gold_attention(self, source: str) -> list[int]:
+        return super().gold_attention(source)[::-1]
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(repeated(drawn.reversed()), drawn)
@@ -225,9 +197,6 @@ class DeDupe(Copying):
 
     name = "dedupe"
     closes_source = True
-
-    def solve(self, source: str) -> str:
-        return " ".join(word for word, _ in groupby(self.words(source)))
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)

@@ -7,7 +7,7 @@ turn of the same family, random, zero, one, or much shorter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,23 +15,8 @@ from tasks.base import Problems
 from tasks.columns import NOTHING, ColumnRule
 from tasks.digits import Digits, without_zeros
 
-
-class OnDigits(Protocol):
-    """What is asked here of a task."""
-
-    base: int
-
-    def answer(self, *operands: Digits) -> Digits:
-        """The digits that the model must write."""
-
-    def column_rule(self) -> ColumnRule | None:
-        """The rule as an automaton on columns."""
-
-    def sample(
-        self, rng: np.random.Generator, n: int, length: int, law: str = ..., exact: bool = ...
-    ) -> Problems:
-        """Draw problems."""
-
+if TYPE_CHECKING:  # which asks this room for its hard problems
+    from tasks.arithmetic import Arithmetic
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
@@ -100,7 +85,9 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(task: OnDigits, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+def families(
+    task: Arithmetic, rng: np.random.Generator, n: int, length: int
+) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.column_rule()
@@ -122,7 +109,7 @@ def families(task: OnDigits, rng: np.random.Generator, n: int, length: int) -> d
     return made
 
 
-def hard(task: OnDigits, rng: np.random.Generator, n: int, length: int) -> Problems:
+def hard(task: Arithmetic, rng: np.random.Generator, n: int, length: int) -> Problems:
     """``n`` hard problems of exactly ``length`` digits, of all families alike."""
     first, *others = families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values()
     problems = first.joined(*others)
@@ -138,7 +125,7 @@ def from_rows(rows: list[np.ndarray]) -> Digits:
 
 
 def chains(
-    task: OnDigits, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
+    task: Arithmetic, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
 ) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
@@ -205,7 +192,7 @@ def _rest(rule: ColumnRule, state: int) -> int:
     return int(np.flatnonzero(rule.constants == rule.constants[state])[0])
 
 
-def mutated(task: OnDigits, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+def mutated(task: Arithmetic, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
     """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
     rows = rng.integers(0, len(parents), n)
     operands = []

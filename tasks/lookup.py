@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks.base import TaskError
 from tasks.lookup_sets import Chains, LookupSets
-from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join, stack_pairs
+from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join
 
 STRINGS = tuple(f"{number:03b}" for number in range(8))
 ALONE = 2
@@ -47,7 +47,7 @@ class Lookup(TokenTask):
     name = "lookup"
     unit = "words"
     options = ("tables", "seed")
-    shortest = 3
+    shortest = least = 3
     train_length = 6
     splits = (
         "train",
@@ -135,16 +135,8 @@ class Lookup(TokenTask):
         flat = rng.integers(0, self.composing, int(lengths.sum())) + len(STRINGS)
         return from_flat(flat, lengths)
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
-    ) -> Pairs:
-        self.check(length, law, self.shortest)
-        counts = rng.integers(length if exact else self.shortest, length + 1, n) - 2
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        counts = rng.integers(low, high + 1, n) - 2
         tables = rng.integers(0, self.composing, int(counts.sum()))
         start = rng.integers(0, len(STRINGS), n)
         return self.pairs(Chains(start, from_flat(tables, counts)), rng)
@@ -162,17 +154,15 @@ class Lookup(TokenTask):
         return self.pairs(chains, np.random.default_rng([123, *name.encode()]))
 
     def training_set(self, length: int) -> Pairs:
-        pairs = self.split("train")
-        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+        return self.split("train").between(0, length - 1)
 
     def held_out_set(self, length: int) -> Pairs:
-        pairs = self.split("validation")
-        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+        return self.split("validation").between(0, length - 1)
 
     def longer_set(self, length: int) -> Pairs:
         """Validation and 500 of the first longer set, as Ray Chowdhury & Caragea choose by."""
         longer = self.split("longer_seen_1").take(self._chosen)
-        return stack_pairs([self.split("validation"), longer])
+        return self.split("validation").joined(longer)
 
     @cached_property
     def _chosen(self) -> np.ndarray:
@@ -188,8 +178,7 @@ class Lookup(TokenTask):
         pairs = self.split(f"longer_seen_{beyond}" if beyond else "heldout_inputs")
         if beyond == 1:
             pairs = pairs.take(np.setdiff1d(np.arange(len(pairs)), self._chosen))
-        order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
-        return pairs.take(order[:n])
+        return pairs.drawn(n, seed, 3, length)
 
 
 class ReverseLookup(Lookup):
@@ -284,13 +273,10 @@ class OneShot(Lookup):
     def training_set(self, length: int) -> Pairs:
         """As lookup, without the late tables. Lookup, with which the paper goes on, has them
         alone."""
-        pairs = self.split("train_before_new_tables")
-        return pairs.take(np.flatnonzero(pairs.target.lengths + 1 <= length))
+        return self.split("train_before_new_tables").between(0, length - 1)
 
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
         """At the longest training length, compositions of the late tables with the others."""
         if length != self.train_length:
             return super().test_set(length, n, seed)
-        pairs = self.split("heldout_tables")
-        order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
-        return pairs.take(order[:n])
+        return self.split("heldout_tables").drawn(n, seed, 3, length)

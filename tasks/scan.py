@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.tokens import Pairs, Tokens, TokenTask, from_flat, stack_pairs
+from tasks.tokens import Pairs, TokenTask
 
 PRIMITIVES = {w: f"I_{w.upper()}" for w in ("walk", "look", "run", "jump")}
 SIDES = {side: f"I_TURN_{side.upper()}" for side in ("left", "right")}
 TIMES = {"twice": 2, "thrice": 3}
-LONGEST_TRAINING = 22
+LONGEST_TRAINING, LONGEST = 22, 48
 VALIDATION = 3920
 """Commands that Ray Chowdhury & Caragea hold out of the 16,990 for training."""
 SPLIT_SEED = 2018
@@ -113,9 +113,8 @@ class Scan(TokenTask):
     def sets(self) -> dict[str, Pairs]:
         """Training, validation and test of the length split."""
         if self.data is None:
-            everything = _everything()
-            short = everything.target.lengths <= LONGEST_TRAINING
-            known, test = (everything.take(np.flatnonzero(x)) for x in (short, ~short))
+            known = _everything().between(0, LONGEST_TRAINING)
+            test = _everything().between(LONGEST_TRAINING + 1, LONGEST)
         else:
             known = self._read(self.data / "tasks_train_length.txt")
             test = self._read(self.data / "tasks_test_length.txt")
@@ -130,7 +129,7 @@ class Scan(TokenTask):
             lines = path.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise TaskError(f"{path} cannot be read ({error}): give the published files") from None
-        pairs = []
+        pairs: list[tuple[list[str], list[str]]] = []
         for number, line in enumerate(lines, start=1):
             found = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
             if found is None:
@@ -139,50 +138,32 @@ class Scan(TokenTask):
                 strange = [word for word in side.split() if word not in allowed]
                 if strange:
                     raise TaskError(f"{path}, line {number}: {strange[0]!r} is no word of SCAN")
-            pairs.append((found[1], found[2]))
+            pairs.append((found[1].split(), found[2].split()))
         if not pairs:
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")
-        return self._encoded(pairs)
-
-    def _encoded(self, pairs: list[tuple[str, str]]) -> Pairs:
-        known = {symbol: i for i, symbol in enumerate(self.symbols)}
-
-        def tokens(side: int) -> Tokens:
-            rows = [pair[side].split() for pair in pairs]
-            flat = np.array([known[word] for row in rows for word in row], np.int16)
-            return from_flat(flat, np.array([len(row) for row in rows]))
-
-        return Pairs(tokens(0), tokens(1))
+        commands, actions = zip(*pairs, strict=True)
+        return Pairs(self.tokens(commands), self.tokens(actions))
 
     def split(self, name: str) -> Pairs:
         if name not in self.sets:
             raise self.no_split(name)
         return self.sets[name]
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
-    ) -> Pairs:
-        """Draw commands, with repetition, of at most (``exact``: exactly) ``length`` actions."""
-        self.check(length, law, 1)
-        found = [_of_length(pairs, length, exact) for pairs in self.sets.values()]
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        """Draw commands, with repetition, of ``low`` to ``high`` actions."""
+        found = [pairs.between(low, high) for pairs in self.sets.values()]
         sizes = [len(pairs) for pairs in found]
         if not sum(sizes):
-            raise TaskError(f"no SCAN command has {length} actions: they have 1 to 48")
+            raise TaskError(f"no SCAN command has {high} actions: they have 1 to 48")
         which = rng.choice(len(found), n, p=np.array(sizes) / sum(sizes))
         parts = [p.take(rng.integers(0, len(p), (which == i).sum())) for i, p in enumerate(found)]
-        stacked = stack_pairs(parts)
-        return stacked.take(rng.permutation(n))
+        return parts[0].joined(*parts[1:]).take(rng.permutation(n))
 
     def training_set(self, length: int) -> Pairs:
-        return _of_length(self.sets["train"], length, False)
+        return self.sets["train"].between(0, length)
 
     def held_out_set(self, length: int) -> Pairs:
-        return _of_length(self.sets["validation"], length, False)
+        return self.sets["validation"].between(0, length)
 
     def longer_set(self, length: int) -> Pairs:
         """Validation: the length split chooses models by the training lengths."""
@@ -190,20 +171,16 @@ class Scan(TokenTask):
 
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
         name = "validation" if length <= LONGEST_TRAINING else "test"
-        pairs = _of_length(self.sets[name], length, True)
+        pairs = self.sets[name].between(length, length)
         if not len(pairs):
             raise TaskError(f"no held-out SCAN command has {length} actions: choose another length")
-        order = np.random.default_rng([seed, 3, length]).permutation(len(pairs))
-        return pairs.take(order[:n])
+        return pairs.drawn(n, seed, 3, length)
 
 
 @cache
 def _everything() -> Pairs:
     """All commands of the grammar with their actions; nothing changes them."""
     task = Scan()
-    return task._encoded([(command, task.solve(command)) for command in task.commands()])
-
-
-def _of_length(pairs: Pairs, length: int, exact: bool) -> Pairs:
-    lengths = pairs.target.lengths
-    return pairs.take(np.flatnonzero(lengths == length if exact else lengths <= length))
+    commands = task.commands()
+    actions = [task.solve(command).split() for command in commands]
+    return Pairs(task.tokens([command.split() for command in commands]), task.tokens(actions))

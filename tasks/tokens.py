@@ -81,12 +81,17 @@ class Pairs:
         return Pairs(self.source.take(rows), self.target.take(rows))
 
     def joined(self, *others: Pairs) -> Pairs:
-        return stack_pairs([self, *others])
+        parts = (self, *others)
+        return Pairs(stack([p.source for p in parts]), stack([p.target for p in parts]))
 
+    def between(self, low: int, high: int) -> Pairs:
+        """Those with a target of ``low`` to ``high`` tokens."""
+        lengths = self.target.lengths
+        return self.take(np.flatnonzero((low <= lengths) & (lengths <= high)))
 
-def stack_pairs(parts: Sequence[Pairs]) -> Pairs:
-    """The rows of all, one below the other."""
-    return Pairs(stack([p.source for p in parts]), stack([p.target for p in parts]))
+    def drawn(self, n: int, *seed: int) -> Pairs:
+        """At most ``n`` of them, in an order that follows from ``seed``."""
+        return self.take(np.random.default_rng(seed).permutation(len(self))[:n])
 
 
 class TokenTask(Task):
@@ -102,12 +107,13 @@ class TokenTask(Task):
     delimiters = ()
     inputs: tuple[str, ...]
     shortest: int = 1
+    #: the shortest length that ``sample`` takes
+    least: int = 1
     #: names that ``split`` takes; a name that ends in ``N`` stands for any number there
     splits: tuple[str, ...]
     #: the source that models read ends with a literal ``<eos>``
     closes_source: bool = False
 
-    @abstractmethod
     def sample(
         self,
         rng: np.random.Generator,
@@ -117,6 +123,12 @@ class TokenTask(Task):
         exact: bool = False,
     ) -> Pairs:
         """Draw ``n`` pairs of lengths from ``shortest`` (``exact``: all) to ``length``."""
+        self.check(length, law, self.least)
+        return self.sample_between(rng, n, length if exact else min(self.shortest, length), length)
+
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        """Draw ``n`` pairs of lengths from ``low`` to ``high``, both possible."""
+        raise NotImplementedError
 
     @abstractmethod
     def split(self, name: str) -> Pairs:
@@ -151,7 +163,7 @@ class TokenTask(Task):
 
     def parse(self, source: str) -> Pairs:
         answer = self.solve(source)
-        return Pairs(self.tokens(self.words(source)), self.tokens(answer.split()))
+        return Pairs(self.tokens([self.words(source)]), self.tokens([answer.split()]))
 
     def write(self, problems: Pairs, row: int) -> str:
         return self.text(problems.source.row(row))
@@ -179,11 +191,11 @@ class TokenTask(Task):
     def text(self, tokens: np.ndarray) -> str:
         return " ".join(self.symbols[token] for token in tokens)
 
-    def tokens(self, words: Sequence[str]) -> Tokens:
-        """One row of the words."""
+    def tokens(self, rows: Sequence[Sequence[str]]) -> Tokens:
+        """Rows of words, all of them symbols."""
         known = {symbol: i for i, symbol in enumerate(self.symbols)}
-        values = np.array([[known[word] for word in words]], np.int16).reshape(1, -1)
-        return Tokens(values, np.array([len(words)]))
+        flat = np.array([known[word] for row in rows for word in row], np.int16)
+        return from_flat(flat, np.array([len(row) for row in rows]))
 
     def check(self, length: int, law: str, shortest: int) -> None:
         """``TaskError`` unless pairs of that length can be drawn by that law."""

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from abc_calib import files, stages
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation import memory
-from abc_calib.geometry.lines import Line, LineBias
+from abc_calib.geometry import Line, LineBias
 from abc_calib.runs import run as runs
 
 LENGTHS = "give whole numbers from 1 to 10,000,000, as in 6,10,100"

@@ -162,10 +162,10 @@ def test_a_row_of_a_source_is_its_window(given):
             rows = list(every_row(proof, problem))
             assert len(rows) == batch.target.shape[1]
             for row, index, values in rows:
-                windows, enumeration = proof.windows[index], proof.enumerations[index]
+                windows = proof.windows[index]
                 if not has_free(windows):
                     assert (*values, int(batch.target[0, row])) in found[index], (length, row)
-                    network = Network(model, proof.field, windows, enumeration.radix)
+                    network = Network(model, proof.field, windows)
                     seen = network.logits(np.array([values], np.uint8))[0]
                     torch.testing.assert_close(seen, logits[row], atol=1e-4, rtol=1e-4)
 

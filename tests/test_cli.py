@@ -22,7 +22,7 @@ from typer.main import get_command
 
 from abc_calib import progress, stages
 from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
-from abc_calib.geometry.lines import LineBias
+from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.failures import failure, margins
-from abc_calib.evaluation.stress import smallest, smallest_margins, stress
+from abc_calib.evaluation.failures import failure, margins, smallest_margins
+from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.runs import Run
 
 
@@ -37,7 +37,8 @@ def test_a_search_finds_smaller_margins_than_it_began_with(half_trained):
     assert searched.family == "search" and searched.n == 600
     import numpy as np
 
-    first = smallest_margins(model, source, source.task.hard(np.random.default_rng(0), 60, 4))
+    hard = source.task.hard(np.random.default_rng(0), 60, 4)
+    first = smallest_margins(model, source.lay_out(hard))
     assert searched.margin <= first.min() + 1e-3
     assert searched.wrong > 0 and searched.failures
 

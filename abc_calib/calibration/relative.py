@@ -17,7 +17,7 @@ import numpy as np
 
 from abc_calib.errors import UsageError
 from abc_calib.files import write_text
-from abc_calib.geometry.lines import CORNER, Line, LineBias, Site
+from abc_calib.geometry import CORNER, Line, LineBias, Site
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,9 @@ def code(values: np.ndarray, columns: list[int], radix: list[int]) -> np.ndarray
 class Network:
     """One model, in one precision, on the windows of one case."""
 
-    def __init__(self, model: Any, field: Field, windows: Windows, radix: list[int]):
+    def __init__(self, model: Any, field: Field, windows: Windows):
         self.model, self.field, self.windows = model, field, windows
         self.case: Case = windows.case
-        self.radix = radix
         self.column = {atom: i for i, atom in enumerate(windows.atoms)}
         self.tables: dict[tuple[int, Place], Table] = {}
         self.projected: dict[tuple[int, Place, str], Tensor] = {}
@@ -84,7 +83,7 @@ class Network:
         if (layer, row) not in self.tables:
             atoms = self.field.atoms(layer, row, self.case)
             columns = sorted(self.column[atom] for atom in atoms)
-            radix = [self.radix[c] for c in columns]
+            radix = [self.windows.radix[c] for c in columns]
             codes, first = np.unique(code(self.windows.values, columns, radix), return_index=True)
             values = self.windows.values[first]
             states = torch.cat([self._state(layer, row, part) for part in in_chunks(values)])

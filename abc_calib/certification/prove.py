@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from abc_calib.certification.places import Case, Unbounded
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
+from abc_calib.evaluation.failures import logit_margins
 from abc_calib.geometry import SITES
 from abc_calib.nn.positions import Scheme
 from tasks.columns import ColumnRule
@@ -109,7 +110,6 @@ class Proof:
     data: Data
     rule: ColumnRule
     field: Field
-    enumerations: list[Enumeration]
     windows: list[Windows]
 
     @property
@@ -128,12 +128,11 @@ def prepare(model: Any, data: Data, limit: int) -> Proof:
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof = Proof(model, data, rule, seen, [], [])
+    proof = Proof(model, data, rule, seen, [])
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
-            one = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period)
-            found = one.windows(limit)
+            found = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period).windows(limit)
             if proof.size + len(found) > limit:
                 raise TooMany(proof.size + len(found))
         except TooMany as error:
@@ -142,7 +141,6 @@ def prepare(model: Any, data: Data, limit: int) -> Proof:
                 f"{error.estimate:.1e} windows, and at most {limit:.1e} are listed"
             ) from None
         if len(found):
-            proof.enumerations.append(one)
             proof.windows.append(found)
     return proof
 
@@ -151,10 +149,8 @@ def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> lis
     """Run the model on every window, in float32 and in float64."""
     exact = copy.deepcopy(proof.model).double()
     done, results = 0, []
-    for one, windows in zip(proof.enumerations, proof.windows, strict=True):
-        networks = [
-            Network(model, proof.field, windows, one.radix) for model in (proof.model, exact)
-        ]
+    for windows in proof.windows:
+        networks = [Network(model, proof.field, windows) for model in (proof.model, exact)]
         result = Checked(windows.case, len(windows), atoms=windows.atoms)
         failing, margins = [], []
         expected = in_chunks(windows.expected)
@@ -179,20 +175,14 @@ def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> lis
 
 def _margins(logits: torch.Tensor, right: np.ndarray) -> torch.Tensor:
     """``(m,)``: the right token's logit above the largest other one; what is no number is wrong."""
-    index = torch.from_numpy(right.astype(np.int64))[:, None]
-    wanted = logits.gather(1, index)[:, 0]
-    margin = wanted - logits.scatter(1, index, -torch.inf).amax(1)
+    margin = logit_margins(logits, torch.from_numpy(right.astype(np.int64)))
     return margin.nan_to_num(nan=NO_NUMBER)
 
 
 def windows_a_second(proof: Proof) -> float:
     """How fast windows are checked here, tried on a part of the largest case."""
-    largest = max(range(len(proof.windows)), key=lambda i: len(proof.windows[i]))
-    windows = proof.windows[largest]
-    few = Windows(windows.case, windows.atoms, windows.values[:4096], windows.expected[:4096])
-    small = Proof(
-        proof.model, proof.data, proof.rule, proof.field, [proof.enumerations[largest]], [few]
-    )
+    windows = max(proof.windows, key=len)
+    few = replace(windows, values=windows.values[:4096], expected=windows.expected[:4096])
     started = time.perf_counter()
-    check(small)
+    check(replace(proof, windows=[few]))
     return len(few) / (time.perf_counter() - started)

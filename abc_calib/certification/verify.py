@@ -18,7 +18,7 @@ from abc_calib.certification.prove import SAFETY, Proof, Undecided, prepare
 from abc_calib.certification.sources import Realiser
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.failures import margins
+from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.runs import Run
 from tasks import Problems
 
@@ -69,9 +69,7 @@ def verify(
 
 def _margin_of(model: Any, batch: Batch) -> float:
     """The smallest margin of a batch, all rows."""
-    rows = max(1, TOKENS // (batch.source.shape[1] + batch.target.shape[1]))
-    parts = zip(batch.source.split(rows), batch.target.split(rows), strict=True)
-    return min(float(margins(model, Batch(s, t, batch.problems)).min()) for s, t in parts)
+    return float(smallest_margins(model, batch, TOKENS).min())
 
 
 def _margin_in_windows(model: Any, data: Data, samples: int, seed: int) -> float:

@@ -28,10 +28,14 @@ class TooMany(AbcError):
 
 @dataclass(frozen=True)
 class Windows:
-    """``values (n, atoms)`` uint8, one row a distinct window; ``expected (n,)`` the right token."""
+    """``values (n, atoms)`` uint8, one row a distinct window; ``expected (n,)`` the right token.
+
+    ``radix``: how many values each atom may have.
+    """
 
     case: Case
     atoms: tuple[Atom, ...]
+    radix: list[int]
     values: np.ndarray
     expected: np.ndarray
 
@@ -120,7 +124,7 @@ class Enumeration:
         values = np.empty((len(code), len(self.atoms)), np.uint8)
         for i, (weight, radix) in enumerate(zip(self.weight, self.radix, strict=True)):
             values[:, i] = code // weight % radix
-        return Windows(self.case, self.atoms, values, code // self.expected_weight)
+        return Windows(self.case, self.atoms, self.radix, values, code // self.expected_weight)
 
     def _check(self, now: int, limit: int, rest: list[Slot]) -> None:
         if now > limit:

@@ -81,6 +81,17 @@ def margins(model: Model, batch: Batch) -> torch.Tensor:
     """
     target = batch.target.to(model.device)
     logits = model(batch.source.to(model.device), target)
-    wanted = logits.gather(2, target[:, :, None])[..., 0]
-    others = logits.scatter(2, target[:, :, None], -torch.inf).amax(2)
-    return (wanted - others).masked_fill(target == model.pad, torch.inf).cpu()
+    return logit_margins(logits, target).masked_fill(target == model.pad, torch.inf).cpu()
+
+
+def logit_margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """How far the logit of the token ``right (...)`` is above the largest other of ``(..., v)``."""
+    index = right[..., None]
+    return logits.gather(-1, index)[..., 0] - logits.scatter(-1, index, -torch.inf).amax(-1)
+
+
+def smallest_margins(model: Model, batch: Batch, tokens: int = 2**16) -> torch.Tensor:
+    """``(b,)``: the smallest margin of each row, ``tokens`` of source and target at once."""
+    rows = max(1, tokens // (batch.source.shape[1] + batch.target.shape[1]))
+    parts = zip(batch.source.split(rows), batch.target.split(rows), strict=True)
+    return torch.cat([margins(model, Batch(s, t, batch.problems)).amin(1) for s, t in parts])

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from abc_calib.data import Batch, Data
+from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import exact_matches
-from abc_calib.evaluation.failures import Failure, failure, margins
+from abc_calib.evaluation.failures import Failure, failure, smallest_margins
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.nn.base import Model
 from tasks import Rows
@@ -103,14 +102,14 @@ def searched(
 ) -> Stressed:
     """Mutate the sources of the smallest logit margins, again and again."""
     parents = data.task.hard(rng, min(budget, CHILDREN), length)
-    least = smallest_margins(model, data, parents)
+    least = smallest_margins(model, data.lay_out(parents)).numpy()
     tried = len(parents)
     wrong = int((least <= 0).sum())
     while tried < budget:
         best = np.argsort(least)[:PARENTS]
         parents, least = parents.take(best), least[best]
         children = data.task.mutated(rng, parents, min(CHILDREN, budget - tried))
-        theirs = smallest_margins(model, data, children)
+        theirs = smallest_margins(model, data.lay_out(children)).numpy()
         tried += len(children)
         wrong += int((theirs <= 0).sum())
         parents = parents.joined(children)
@@ -119,14 +118,3 @@ def searched(
     failing = order[least[order] <= 0][:SHOWN]
     found = look_closely(model, data, parents.take(failing))
     return Stressed("search", length, tried, wrong, round(float(least.min()), 4), found)
-
-
-def smallest_margins(model: Model, data: Data, problems: Rows) -> np.ndarray:
-    """``(n,)``: the smallest margin of each problem's answer."""
-    batch = data.lay_out(problems)
-    rows = max(1, 2**16 // (batch.source.shape[1] + batch.target.shape[1]))
-    parts = [
-        margins(model, Batch(s, t, problems)).amin(1)
-        for s, t in zip(batch.source.split(rows), batch.target.split(rows), strict=True)
-    ]
-    return torch.cat(parts).numpy()

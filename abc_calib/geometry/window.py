@@ -18,7 +18,8 @@ on the delimiter that opens them.
 
 from __future__ import annotations
 
-from abc_calib.geometry.lines import Heads, Line, LineBias, Site
+from abc_calib.geometry.bias import LineBias
+from abc_calib.geometry.lines import Heads, Line, Site
 
 
 def window_lines(site: Site, window: int, segment: int, stride: int) -> tuple[Line, ...]:

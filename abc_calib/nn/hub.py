@@ -27,7 +27,8 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.model import Encoded, Transformer, draw
+from abc_calib.nn.transformer.encoder import Encoded
+from abc_calib.nn.transformer.model import Transformer, draw
 
 
 @strict

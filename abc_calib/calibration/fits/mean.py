@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled, name_of
+from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
@@ -26,8 +26,8 @@ class MeanOptions(CalibrationOptions):
     empty: Literal["transparent", "sink"] = "transparent"
 
 
-Means = list[dict[tuple[Any, ...], float]]
-"""For every head, the mean along each line by its name."""
+Means = list[dict[Line, float]]
+"""For every head, the mean along each line that was looked at, as a line of value 0."""
 
 
 class Mean(Fit):
@@ -64,7 +64,7 @@ class Mean(Fit):
         return tuple(made)
 
     def _stand_out(self, matrices: np.ndarray, site: Site, threshold: float) -> tuple[Heads, Means]:
-        """The lines of one layer's heads, and the mean along each line by its name."""
+        """The lines of one layer's heads, and the mean along each line."""
         # anti-diagonals of self-attention have no meaning while the output's length is open
         dirs = [d for d in self.options.dirs if not (site == "self" and d == "anti")]
         if not dirs:
@@ -80,16 +80,8 @@ class Mean(Fit):
                 delimiters=None if closes is None else closes[:1].cpu(),
             )
             lines = candidates(site, dirs, evidence.parts, evidence.data.length)
-            heads, along = segment_mean_lines(matrices, lines, one, threshold)
-            return heads, [{name_of(line): m for line, m in each.items()} for each in along]
-        return mean_lines(matrices, dirs, threshold), [
-            {
-                (direction, CORNER, index): mean
-                for direction in dirs
-                for index, mean in line_means(matrix, direction).items()
-            }
-            for matrix in matrices
-        ]
+            return segment_mean_lines(matrices, lines, one, threshold)
+        return mean_lines(matrices, dirs, threshold), [corner_means(x, dirs) for x in matrices]
 
 
 def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> list[LineRow]:
@@ -97,7 +89,7 @@ def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> l
     rows = []
     for head, lines in enumerate(heads):
         for line in lines:
-            weight = means[head].get(name_of(line), 0.0) if found[head] else 0.0
+            weight = means[head][replace(line, value=0.0)] if found[head] else 0.0
             note = "" if found[head] else "sink"
             rows.append(LineRow.of(site, layer, head, line, weight, note))
         if not lines:
@@ -129,22 +121,29 @@ def mean_lines(
     Kept where ``d_l > mu + threshold * sigma``, with mu and the population standard deviation
     sigma over all lines of that head and direction; valued ``d_l - d_max`` (eq. 2).
     """
-    heads = []
-    for matrix in attention:
-        kept = []
-        for direction in dirs:
-            means = line_means(matrix, direction)
-            values = np.array(list(means.values()))
-            # a head that attends evenly has no line: rounding does not make one
-            noise = 1e-12 * np.abs(values).max()
-            limit = values.mean() + threshold * values.std() + noise
-            kept += [
-                Line(direction, CORNER, index, mean - values.max())
-                for index, mean in means.items()
-                if mean > limit
-            ]
-        heads.append(tuple(kept))
-    return tuple(heads)
+    return tuple(outstanding(corner_means(matrix, dirs), threshold) for matrix in attention)
+
+
+def corner_means(matrix: np.ndarray, dirs: Sequence[Direction]) -> dict[Line, float]:
+    """The mean of ``matrix (m, n)`` along each of its corner lines."""
+    return {
+        Line(direction, CORNER, index): mean
+        for direction in dirs
+        for index, mean in line_means(matrix, direction).items()
+    }
+
+
+def outstanding(means: dict[Line, float], threshold: float) -> tuple[Line, ...]:
+    """The lines whose mean is above the limit of their direction: see ``mean_lines``."""
+    kept: list[Line] = []
+    for direction in dict.fromkeys(line.direction for line in means):
+        mine = {line: m for line, m in means.items() if line.direction == direction}
+        values = np.array(list(mine.values()))
+        # a head that attends evenly has no line: rounding does not make one
+        noise = 1e-12 * np.abs(values).max()
+        limit = values.mean() + threshold * values.std() + noise
+        kept += [replace(line, value=m - values.max()) for line, m in mine.items() if m > limit]
+    return tuple(kept)
 
 
 def extend_bias(
@@ -188,13 +187,13 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
 
 def segment_mean_lines(
     matrices: np.ndarray, lines: Sequence[Line], frame: Frame, threshold: float
-) -> tuple[Heads, list[dict[Line, float]]]:
+) -> tuple[Heads, Means]:
     """``mean_lines`` among given lines of any anchor, and the mean along each for every head.
 
     ``matrices (h, m, n)`` are of one sample's shape, which ``frame`` describes. As there, a
     line has to stand out among those of its direction.
     """
-    heads, all_means = [], []
+    all_means = []
     key, outside = (
         x[0, 0].numpy() for x in LayerBias((tuple(lines),), frame.site).positions(frame)
     )
@@ -203,14 +202,5 @@ def segment_mean_lines(
     key = np.broadcast_to(key, inside.shape)
     for matrix in matrices.astype(np.float64):
         sums = np.where(inside, matrix[row, key], 0.0).sum(0)
-        means = dict(zip(lines, sums / np.maximum(inside.sum(0), 1), strict=True))
-        kept: list[Line] = []
-        for direction in dict.fromkeys(line.direction for line in lines):
-            mine = {line: m for line, m in means.items() if line.direction == direction}
-            values = np.array(list(mine.values()))
-            limit = values.mean() + threshold * values.std() + 1e-12 * np.abs(values).max()
-            top = float(values.max())
-            kept += [replace(line, value=m - top) for line, m in mine.items() if m > limit]
-        heads.append(tuple(kept))
-        all_means.append(means)
-    return tuple(heads), all_means
+        all_means.append(dict(zip(lines, sums / np.maximum(inside.sum(0), 1), strict=True)))
+    return tuple(outstanding(means, threshold) for means in all_means), all_means

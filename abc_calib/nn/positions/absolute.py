@@ -12,11 +12,16 @@ from abc_calib.config import Options
 from abc_calib.nn.positions.base import Scheme, Shape
 
 
-def waves(positions: Tensor, width: int) -> Tensor:
-    """Sines and cosines of Vaswani et al. 2017, section 3.5: ``(..., i) -> (..., i, d)``."""
+def angles(positions: Tensor, width: int) -> Tensor:
+    """What ``waves`` takes the sine and cosine of: ``(..., i) -> (..., i, d/2)``."""
     half = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
     rate = torch.exp(half * (-math.log(10000.0) / width))
-    angle = positions[..., None].float() * rate
+    return positions[..., None].float() * rate
+
+
+def waves(positions: Tensor, width: int) -> Tensor:
+    """Sines and cosines of Vaswani et al. 2017, section 3.5: ``(..., i) -> (..., i, d)``."""
+    angle = angles(positions, width)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]
 
 

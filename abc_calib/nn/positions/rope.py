@@ -33,7 +33,11 @@ class Rope(Scheme):
         angle = positions[..., None].float() * 10000.0 ** (-pair / e)  # (i, e/2)
         if positions.dim() == 2:
             angle = angle[:, None]  # (b, 1, i, e/2)
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
-        return turned.flatten(-2)
+        return turned(x, angle)
+
+
+def turned(x: Tensor, angle: Tensor) -> Tensor:
+    """``x (..., e)`` with each pair of neighbouring numbers turned by ``angle (..., e/2)``."""
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    even, odd = x[..., ::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)

@@ -11,6 +11,8 @@ starts the decoder, and nowhere else.
 A backbone gives the *contribution* of each source place to the gates of the decoder's GRU: values
 and the input half of that GRU are linear, so both are applied once, before the steps.
 
+Widths are options: ``embedding``, ``width`` of the decoder's state, ``value`` between two maps.
+
 Encoder and decoder have the same number of layers. The decoder's first layer reads the token and
 the mixture of source places, each further one the state below it. The top layer's state gives
 the logits and queries the attender, as in the public code of Ray Chowdhury & Caragea for two
@@ -26,25 +28,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from abc_calib.config import RecurrentOptions
 from abc_calib.nn.recurrent.attenders.base import Attender, Memory, linear, xavier
 from abc_calib.nn.recurrent.gru import draw_closed, run_gru
-
-
-@dataclass(frozen=True)
-class BackboneShape:
-    """Widths: ``embedding``, ``state`` of the decoder, ``value`` between the two value maps.
-
-    ``layers``: of encoder and decoder each.
-    """
-
-    vocabulary: int
-    embedding: int
-    state: int
-    value: int
-    layers: int
-    dropout: float
-    sos: int
-    eos: int
 
 
 @dataclass(frozen=True)
@@ -61,9 +47,10 @@ class Encoded:
     query: Tensor
 
 
-def further_cells(shape: BackboneShape) -> nn.ModuleList:
+def further_cells(options: RecurrentOptions) -> nn.ModuleList:
     """The decoder's layers above the first."""
-    return nn.ModuleList(nn.GRUCell(shape.state, shape.state) for _ in range(shape.layers - 1))
+    d = options.width
+    return nn.ModuleList(nn.GRUCell(d, d) for _ in range(options.layers - 1))
 
 
 class RayChowdhury(nn.Module):
@@ -72,24 +59,24 @@ class RayChowdhury(nn.Module):
     #: source places before the first word
     offset = 1
 
-    def __init__(self, shape: BackboneShape):
+    def __init__(self, options: RecurrentOptions, vocabulary: int):
         super().__init__()
-        self.shape = shape
-        d, e = shape.state, shape.embedding
-        self.embed = nn.Embedding(shape.vocabulary, e)
+        self.options = options
+        d, e = options.width, options.embedding
+        self.embed = nn.Embedding(vocabulary, e)
         self.start = nn.Parameter(torch.zeros(e))
         self.end = nn.Parameter(torch.zeros(e))
         self.encoder = nn.GRU(
-            e, d // 2, num_layers=shape.layers, bidirectional=True, batch_first=True
+            e, d // 2, num_layers=options.layers, bidirectional=True, batch_first=True
         )
-        self.dropout = nn.Dropout(shape.dropout)
-        self.value = linear(d, shape.value)
-        self.projected = linear(shape.value, d, bias=False)
+        self.dropout = nn.Dropout(options.dropout)
+        self.value = linear(d, options.value)
+        self.projected = linear(options.value, d, bias=False)
         self.combined = linear(d, d, bias=False)
         self.cell = nn.GRUCell(e + d, d)
-        self.further = further_cells(shape)
+        self.further = further_cells(options)
         self.output = linear(d, e)
-        self.bias = nn.Parameter(torch.zeros(shape.vocabulary))
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,14 +97,14 @@ class RayChowdhury(nn.Module):
         states = self.dropout(states)
         memory = Memory(states, lengths, summary)
         turned = attender.turned(states, memory)
-        weight = self.cell.weight_ih[:, self.shape.embedding :]
+        weight = self.cell.weight_ih[:, self.options.embedding :]
         maps = weight @ (self.combined.weight @ self.projected.weight)
         gates = F.leaky_relu(self.value(turned)) @ maps.T
-        return Encoded(memory.with_states(turned), gates, (summary,) * self.shape.layers, summary)
+        return Encoded(memory.with_states(turned), gates, (summary,) * self.options.layers, summary)
 
     def read(self, tokens: Tensor) -> Tensor:
         """What ``tokens (b, t)``, just written, give to the gates: ``(b, t, 3d)``."""
-        weight = self.cell.weight_ih[:, : self.shape.embedding]
+        weight = self.cell.weight_ih[:, : self.options.embedding]
         return F.linear(self.embed(tokens), weight, self.cell.bias_ih)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -130,19 +117,19 @@ class Dubois(nn.Module):
 
     offset = 0
 
-    def __init__(self, shape: BackboneShape):
+    def __init__(self, options: RecurrentOptions, vocabulary: int):
         super().__init__()
-        self.shape = shape
-        d, e = shape.state, shape.embedding
-        self.embed = nn.Embedding(shape.vocabulary, e)
-        self.embed_target = nn.Embedding(shape.vocabulary, e)
-        self.first = nn.Parameter(torch.empty(shape.layers, 1, d))
-        self.encoder = nn.GRU(e, d, num_layers=shape.layers, batch_first=True)
+        self.options = options
+        d, e = options.width, options.embedding
+        self.embed = nn.Embedding(vocabulary, e)
+        self.embed_target = nn.Embedding(vocabulary, e)
+        self.first = nn.Parameter(torch.empty(options.layers, 1, d))
+        self.encoder = nn.GRU(e, d, num_layers=options.layers, batch_first=True)
         self.value = linear(d, e)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = nn.Dropout(options.dropout)
         self.cell = nn.GRUCell(2 * e, d)
-        self.further = further_cells(shape)
-        self.output = nn.Linear(d, shape.vocabulary)
+        self.further = further_cells(options)
+        self.output = nn.Linear(d, vocabulary)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -163,12 +150,12 @@ class Dubois(nn.Module):
         memory = Memory(states, lengths, final[-1])
         turned = attender.turned(states, memory)
         values = self.value(turned) + attender.turned(x, memory)
-        gates = values @ self.cell.weight_ih[:, : self.shape.embedding].T
+        gates = values @ self.cell.weight_ih[:, : self.options.embedding].T
         firsts = self.dropout(final).unbind()
         return Encoded(memory.with_states(turned), gates, firsts, final[-1])
 
     def read(self, tokens: Tensor) -> Tensor:
-        weight = self.cell.weight_ih[:, self.shape.embedding :]
+        weight = self.cell.weight_ih[:, self.options.embedding :]
         return F.linear(self.embed_target(tokens), weight, self.cell.bias_ih)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -19,14 +19,11 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
-from abc_calib.nn.recurrent.backbones import (
-    BACKBONES,
-    BackboneShape,
-    Dubois,
-    Encoded,
-    RayChowdhury,
-)
+from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury
 from abc_calib.nn.recurrent.deferred import CellSteps, GruSteps
+
+SAME_NAMES = ("backbone", "attender", "d_head", "layers", "dropout", "legacy_normalisation")
+"""Options that have the same name in ``hub_config``."""
 
 
 class Recurrent(Model):
@@ -41,19 +38,9 @@ class Recurrent(Model):
 
     def __init__(self, options: RecurrentOptions, tokens: TokenIds):
         super().__init__(options, tokens)
-        shape = BackboneShape(
-            vocabulary=tokens.size,
-            embedding=options.embedding,
-            state=options.width,
-            value=options.value,
-            layers=options.layers,
-            dropout=options.dropout,
-            sos=tokens.sos,
-            eos=tokens.eos,
-        )
         attender = AttenderShape(options.width, options.d_head, options.legacy_normalisation)
         assert options.backbone is not None, "options that are settled name a backbone"
-        self.body = BACKBONES[options.backbone](shape)
+        self.body = BACKBONES[options.backbone](options, tokens.size)
         self.attender = attender_type(options.attender)(attender)
 
     @classmethod
@@ -159,26 +146,20 @@ class Recurrent(Model):
         options = self.options
         return {
             "vocab_size": self.tokens.size,
-            "backbone": options.backbone,
-            "attender": options.attender,
             "d_embedding": options.embedding,
             "d_model": options.width,
-            "d_head": options.d_head,
             "d_value": options.value,
-            "layers": options.layers,
-            "dropout": options.dropout,
-            "legacy_normalisation": options.legacy_normalisation,
+            **{name: getattr(options, name) for name in SAME_NAMES},
         }
 
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any]) -> Recurrent:
         config = {"backbone": config.get("body"), **config}  # an older name
-        names = ("backbone", "attender", "d_head", "layers", "dropout", "legacy_normalisation")
         options = RecurrentOptions(
             embedding=config["d_embedding"],
             width=config["d_model"],
             value=config["d_value"],
-            **{name: config[name] for name in names},
+            **{name: config[name] for name in SAME_NAMES},
         )
         ids = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         return cls(cls.settled(options), TokenIds(config["vocab_size"], *ids))

@@ -23,25 +23,13 @@ from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme, build_scheme, check_positions
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
-from abc_calib.nn.transformer.layers import DecoderLayer, EncoderLayer
+from abc_calib.nn.transformer.encoder import Encoded, Encoder
+from abc_calib.nn.transformer.layers import DecoderLayer
 
 ROWS_AT_ONCE = 4096
 """Rows of one output scored at once, where lines bound what a row reads."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """An encoded source ``memory (b, s, d)``, and where its tokens stand.
-
-    ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
-    positions count; ``attention``: of each layer, if asked for.
-    """
-
-    memory: Tensor
-    lengths: Tensor
-    delimiters: Tensor
-    start: int
-    attention: tuple[Tensor, ...] = ()
+SAME_NAMES = ("encoder_layers", "decoder_layers", "heads", "feedforward", "dropout", "scheme")
+"""Options that have the same name in ``hub_config``."""
 
 
 @dataclass(frozen=True)
@@ -51,46 +39,6 @@ class Outputs:
     logits: Tensor
     own: tuple[Tensor, ...] = ()
     crossed: tuple[Tensor, ...] = ()
-
-
-class Encoder(nn.Module):
-    """The encoder layers, if there are any, on embeddings with positions.
-
-    Cyclic positions are all alike, but short problems do not show it: the fifth digit of six is
-    the only one far from both ends, and would be seen in one phase alone. So in every step of
-    training they start in a random phase, the same for source and output; else in phase 0.
-    """
-
-    def __init__(self, options: TransformerOptions, tokens: TokenIds, scheme: Scheme):
-        super().__init__()
-        self.period, self.tokens, self.scheme = options.cyclic, tokens, scheme
-        self.layers = nn.ModuleList(EncoderLayer(options) for _ in range(options.encoder_layers))
-        layered = options.encoder_layers > 0
-        self.norm = nn.LayerNorm(options.width) if layered else nn.Identity()
-        self.dropout = nn.Dropout(options.dropout)
-
-    def forward(
-        self,
-        source: Tensor,
-        mask: Tensor,
-        embed: nn.Embedding,
-        biases: list[LayerBias | None],
-        path: str,
-        weights: bool,
-    ) -> Encoded:
-        lengths = mask.long().sum(1)
-        delimiters = delimiter_positions(source, self.tokens.delimiters)
-        rows = torch.arange(source.shape[1], device=source.device)
-        start = int(torch.randint(self.period, ())) if self.training and self.period else 0
-        frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
-        positions = self.scheme.renumber(frame.row_positions, lengths)
-        x = self.dropout(self.scheme.embed(embed(source), positions))
-        seen = []
-        for layer, bias in zip(self.layers, biases, strict=True):
-            x, one = layer(x, frame, self.scheme, bias, path=path, weights=weights)
-            seen.append(one)
-        attention = tuple(seen) if weights else ()
-        return Encoded(self.norm(x), lengths, delimiters, start, attention)
 
 
 class Transformer(Model):
@@ -306,12 +254,7 @@ class Transformer(Model):
         return {
             "vocab_size": tokens.size,
             "d_model": options.width,
-            "encoder_layers": options.encoder_layers,
-            "decoder_layers": options.decoder_layers,
-            "heads": options.heads,
-            "feedforward": options.feedforward,
-            "dropout": options.dropout,
-            "scheme": options.scheme,
+            **{name: getattr(options, name) for name in SAME_NAMES},
             "own_schemes": options.own_schemes or None,
             "cyclic": options.cyclic,
             "delimiter_ids": list(tokens.delimiters),
@@ -321,14 +264,13 @@ class Transformer(Model):
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any]) -> Transformer:
         own = config["own_schemes"] or {}
-        names = ("encoder_layers", "decoder_layers", "heads", "feedforward", "dropout", "scheme")
         options = TransformerOptions(
             width=config["d_model"],
             cyclic=config["cyclic"],
             encoder_scheme=own.get("encoder"),
             decoder_scheme=own.get("self"),
             cross_scheme=own.get("cross"),
-            **{name: config[name] for name in names},
+            **{name: config[name] for name in SAME_NAMES},
         )
         pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         delimiters = tuple(config["delimiter_ids"] or ())
@@ -356,16 +298,3 @@ def draw(module: nn.Module) -> None:
 def alike(rows: Tensor) -> bool:
     """Are all rows of a tensor the same?"""
     return bool((rows == rows[:1]).all())
-
-
-def delimiter_positions(ids: Tensor, delimiters: tuple[int, ...]) -> Tensor:
-    """Where the delimiters stand in each source: ``(b, c)``, ascending.
-
-    A row with fewer delimiters than the others repeats its last one.
-    """
-    found = torch.isin(ids, torch.tensor(delimiters, device=ids.device))
-    count = int(found.sum(1).max()) if found.numel() else 0
-    places = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
-    places = torch.where(found, places, ids.shape[1]).sort(1).values[:, :count]
-    last = torch.where(found, torch.arange(ids.shape[1], device=ids.device), 0).amax(1)
-    return torch.minimum(places, last[:, None])

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_calib.nn.positions.absolute import waves
+from abc_calib.nn.positions.absolute import angles, waves
+from abc_calib.nn.positions.rope import turned
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
 from abc_calib.nn.recurrent.deferred import Product
 
@@ -147,7 +148,6 @@ class Relative(Scored):
     """
 
     shared_bias = False
-    query_bias = False
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
@@ -245,9 +245,4 @@ class BiRope(Scored):
 
 def rotated(x: Tensor, positions: Tensor) -> Tensor:
     """``x (..., e)`` with its pairs of features turned by ``positions``, which broadcast."""
-    half = torch.arange(0, x.shape[-1], 2, device=x.device, dtype=torch.float32)
-    rate = torch.exp(half * (-math.log(10000.0) / x.shape[-1]))
-    angle = positions[..., None].float() * rate
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    even, odd = x[..., ::2], x[..., 1::2]
-    return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
+    return turned(x, angles(positions, x.shape[-1]))

@@ -36,13 +36,10 @@ def leaky_clamp(x: Tensor) -> Tensor:
 
 @dataclass
 class Places:
-    """What a location attender needs of a batch: see ``Memory``; ``weight`` and
-    ``bias`` give the numbers of a step."""
+    """What a location attender needs of a batch; ``weight`` and ``bias`` give the numbers of a
+    step."""
 
-    places: Tensor
-    stride: Tensor
-    size: Tensor
-    closed: Tensor
+    memory: Memory
     weight: Tensor
     bias: Tensor
 
@@ -52,8 +49,8 @@ class Places:
         ``width`` is in units of the scaled source. Normalised in log space: however far beyond
         the end the centre is, the last place has the most weight.
         """
-        away = (self.places - centre) / width
-        scores = torch.addcmul(self.closed, away, away, value=-0.5)
+        away = (self.memory.places - centre) / width
+        scores = torch.addcmul(self.memory.closed, away, away, value=-0.5)
         if legacy:
             density = scores.exp()
             return density / (density.sum(1, keepdim=True) + 1e-20)
@@ -61,33 +58,11 @@ class Places:
 
     def mean(self, weights: Tensor) -> Tensor:
         """``(b, 1)``: the mean place of the attention."""
-        return (weights * self.places).sum(1, keepdim=True)
+        return (weights * self.memory.places).sum(1, keepdim=True)
 
 
-class Location(Attender):
-    """Base of RC's family: the numbers are linear in a linear map of the query."""
-
-    #: how many numbers a step and its reference take, the width left out
-    numbers = 1
-
-    def __init__(self, shape: AttenderShape):
-        super().__init__(shape)
-        self.shared = linear(shape.width, shape.width)
-        self.numbers_of = nn.Linear(shape.width, 1 + self.numbers, bias=False)
-        # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
-        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.numbers)]
-        self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
-
-    def prepare(self, memory: Memory, steps: int) -> Places:
-        maps = self.numbers_of.weight
-        return Places(
-            memory.places,
-            memory.stride,
-            memory.size,
-            memory.closed,
-            maps @ self.shared.weight,
-            maps @ self.shared.bias,
-        )
+class Moving(Attender):
+    """Base of all attenders that move: a step from the reference, and a Gaussian there."""
 
     def begin(self, memory: Memory) -> Carry:
         return {"reference": torch.zeros_like(memory.stride)}
@@ -105,9 +80,15 @@ class Location(Attender):
     ) -> tuple[Tensor, Carry]:
         """The weights and the variables of the step, the new reference left out."""
         numbers = torch.addmm(prepared.bias, query, prepared.weight.T)
-        width = (numbers[:, :1].relu() + NARROWEST) / prepared.size
+        return self.moved(numbers, prepared, carry, t)
+
+    def moved(
+        self, numbers: Tensor, prepared: Places, carry: Carry, t: int
+    ) -> tuple[Tensor, Carry]:
+        """``located`` from the numbers of the step: width, step, and what ``centre`` takes."""
+        width = (numbers[:, :1].relu() + NARROWEST) / prepared.memory.size
         step = self.strides(numbers[:, 1:2])
-        centre = self.centre(numbers, step * prepared.stride, carry["reference"], t)
+        centre = self.centre(numbers, step * prepared.memory.stride, carry["reference"], t)
         weights = prepared.gaussian(centre, width, self.shape.legacy)
         return weights, {"centre": centre, "width": width, "step": step}
 
@@ -115,6 +96,25 @@ class Location(Attender):
         weights, after = self.located(query, prepared, carry, t)
         after["reference"] = prepared.mean(weights)
         return weights, after
+
+
+class Location(Moving):
+    """Base of RC's family: the numbers are linear in a linear map of the query."""
+
+    #: how many numbers a step and its reference take, the width left out
+    numbers = 1
+
+    def __init__(self, shape: AttenderShape):
+        super().__init__(shape)
+        self.shared = linear(shape.width, shape.width)
+        self.numbers_of = nn.Linear(shape.width, 1 + self.numbers, bias=False)
+        # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
+        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.numbers)]
+        self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
+
+    def prepare(self, memory: Memory, steps: int) -> Places:
+        maps = self.numbers_of.weight
+        return Places(memory, maps @ self.shared.weight, maps @ self.shared.bias)
 
 
 class OneStep(Location):
@@ -172,10 +172,8 @@ class NoSigmoid(OneStep):
         return x
 
 
-class Loc(Location):
-    """Location attention after DU: a gated reference, a bias and whole steps (RC, section 4.3)."""
-
-    numbers = 3
+class Gated(Moving):
+    """Whole steps from a gated reference, and a bias."""
 
     def strides(self, x: Tensor) -> Tensor:
         return softstair(x)
@@ -183,6 +181,12 @@ class Loc(Location):
     def centre(self, numbers: Tensor, stepped: Tensor, reference: Tensor, t: int) -> Tensor:
         gates = torch.sigmoid(numbers[:, 2:])
         return leaky_clamp(torch.addcmul(stepped, gates[:, :1], reference) + gates[:, 1:])
+
+
+class Loc(Gated, Location):
+    """Location attention after DU: a gated reference, a bias and whole steps (RC, section 4.3)."""
+
+    numbers = 3
 
 
 class NoStep2(Loc):
@@ -207,7 +211,7 @@ class LocS(Location):
         return leaky_clamp(there + torch.sigmoid(numbers[:, 2:]) if t == 0 else there)
 
 
-class DuboisLocation(Attender):
+class DuboisLocation(Gated):
     """The location attender of Dubois et al. (2020), section 4.
 
     A GRU of its own reads the query; width, steps, gate and bias are linear in its state. The
@@ -230,31 +234,17 @@ class DuboisLocation(Attender):
         self.numbers_of.bias.data.copy_(torch.tensor(self.start))
 
     def prepare(self, memory: Memory, steps: int) -> Places:
-        maps = self.numbers_of
-        return Places(
-            memory.places, memory.stride, memory.size, memory.closed, maps.weight, maps.bias
-        )
+        return Places(memory, self.numbers_of.weight, self.numbers_of.bias)
 
     def begin(self, memory: Memory) -> Carry:
         state = self.first.expand(len(memory.lengths), -1)
-        return {"reference": torch.zeros_like(memory.stride), "state": state}
+        return {**super().begin(memory), "state": state}
 
     def located(
         self, query: Tensor, prepared: Places, carry: Carry, t: int
     ) -> tuple[Tensor, Carry]:
-        """The weights and the variables of the step, the new reference left out."""
         state = self.cell(self.resize(query).relu(), carry["state"])
         numbers = torch.addmm(prepared.bias, state, prepared.weight.T)
-        width = (numbers[:, :1].relu() + NARROWEST) / prepared.size
-        step = softstair(numbers[:, 1:2])
-        gates = torch.sigmoid(numbers[:, 2:])
-        there = torch.addcmul(step * prepared.stride, gates[:, :1], carry["reference"])
-        centre = leaky_clamp(there + gates[:, 1:])
-        weights = prepared.gaussian(centre, width, self.shape.legacy)
-        after = {"centre": centre, "width": width, "step": step, "state": state}
-        return weights, {**after, "gate": gates[:, :1], "bias": gates[:, 1:]}
-
-    def step(self, query: Tensor, prepared: Places, carry: Carry, t: int) -> tuple[Tensor, Carry]:
-        weights, after = self.located(query, prepared, carry, t)
-        after["reference"] = prepared.mean(weights)
-        return weights, after
+        weights, after = self.moved(numbers, prepared, carry, t)
+        gate, bias = torch.sigmoid(numbers[:, 2:]).split(1, 1)
+        return weights, {**after, "state": state, "gate": gate, "bias": bias}

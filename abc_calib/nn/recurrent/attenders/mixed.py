@@ -8,28 +8,17 @@ part alone. The content part reads the source as the location part does, turned 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
-from abc_calib.nn.recurrent.attenders.content import Content, ScaledDot, Scored
-from abc_calib.nn.recurrent.attenders.location import (
-    DuboisLocation,
-    Loc,
-    Location,
-    LocS,
-    Mono,
-    OneStep,
-    Places,
-    RMono,
-)
+from abc_calib.nn.recurrent.attenders.content import Content, Scored
+from abc_calib.nn.recurrent.attenders.location import Moving, Places
 
 
-@dataclass
-class Both:
+class Both(NamedTuple):
     """What the two parts have prepared."""
 
     places: Places
@@ -37,11 +26,12 @@ class Both:
 
 
 class Mixed(Attender):
-    """Base of the mixtures: subclasses name their parts."""
+    """Base of the mixtures: ``mixture`` names their parts."""
 
-    location_type: ClassVar[type[Location] | type[DuboisLocation]]
-    content_type: ClassVar[type[Scored]] = Content
-    location_reference: ClassVar[bool] = False
+    location_type: ClassVar[type[Moving]]
+    content_type: ClassVar[type[Scored]]
+    #: follow the location part alone, not the mixture
+    location_reference: ClassVar[bool]
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
@@ -59,72 +49,28 @@ class Mixed(Attender):
         return self.location.begin(memory)
 
     def step(self, query: Tensor, prepared: Both, carry: Carry, t: int) -> tuple[Tensor, Carry]:
-        located, after = self.location.located(query, prepared.places, carry, t)
-        scores = self.content.scores(query, prepared.content, t)
+        places, content = prepared
+        located, after = self.location.located(query, places, carry, t)
+        scores = self.content.scores(query, content, t)
         mix = torch.sigmoid(self.mix(query))
         weights = torch.lerp(scores.softmax(1), located, mix)
         followed = located if self.location_reference else weights
-        after["reference"] = prepared.places.mean(followed)
+        after["reference"] = places.mean(followed)
         return weights, {**after, "mix": mix, "scores": scores}
 
 
-class DuboisMix(Mixed):
-    """DU, section 4: location and scaled dot."""
+def mixture(
+    location: type[Moving], content: type[Scored] = Content, follow_location: bool = False
+) -> type[Mixed]:
+    """The mixture of two attenders, on the backbone of its location part.
 
-    backbone = "dubois"
-    location_type = DuboisLocation
-    content_type = ScaledDot
+    ``follow_location``: the next reference is the mean place of that part alone.
+    """
 
+    class Mixture(Mixed):
+        backbone = location.backbone
+        location_type = location
+        content_type = content
+        location_reference = follow_location
 
-class MixLoc(Mixed):
-    """``loc`` and content."""
-
-    location_type = Loc
-
-
-class MixLocS(Mixed):
-    """``loc_s`` and content."""
-
-    location_type = LocS
-
-
-class MixLocSPR(MixLocS):
-    """``loc_s`` and content, following its own location."""
-
-    location_reference = True
-
-
-class MixOneStep(Mixed):
-    """``one_step`` and content."""
-
-    location_type = OneStep
-
-
-class MixOneStepPR(MixOneStep):
-    """``one_step`` and content, following its own location."""
-
-    location_reference = True
-
-
-class MixMono(Mixed):
-    """``mono`` and content."""
-
-    location_type = Mono
-
-
-class MixMonoPR(MixMono):
-    """``mono`` and content, following its own location."""
-
-    location_reference = True
-
-
-class MixRMono(Mixed):
-    """``r_mono`` and content."""
-
-    location_type = RMono
-
-
-class MixRMonoPR(MixRMono):
-    """``r_mono`` and content, following its own location."""
-
-    location_reference = True
+    return Mixture

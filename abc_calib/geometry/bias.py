@@ -1,0 +1,163 @@
+"""A calibrated bias: the lines of every head, as an object, for a person and as a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
+
+
+@dataclass(frozen=True, repr=False)
+class LineBias:
+    """A calibrated bias: for each site and layer, the lines of every head.
+
+    A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
+    derived from this. ``off_line_bias``: what is added to scores off the lines; None masks them.
+    """
+
+    sites: dict[Site, tuple[Heads, ...]]
+    off_line_bias: float | None = None
+
+    def __post_init__(self) -> None:
+        off = self.off_line_bias
+        if off is not None and not -math.inf < off < 0:
+            raise UsageError(f"off_line_bias = {off}: give a finite number below 0, or none")
+        for site, layers in self.sites.items():
+            if site not in SITES:
+                raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
+            for line in (line for layer in layers for head in layer for line in head):
+                check_line(line, site)
+
+    def heads(self, site: Site, layer: int) -> Heads | None:
+        layers = self.sites.get(site)
+        return None if layers is None else layers[layer]
+
+    def transparent(self) -> list[tuple[Site, int, int]]:
+        """Every head without a line, as (site, layer, head)."""
+        return [
+            (site, layer, head)
+            for site, layers in self.sites.items()
+            for layer, heads in enumerate(layers)
+            for head, lines in enumerate(heads)
+            if not lines
+        ]
+
+    def check(self, layers: dict[Site, int], heads: int) -> None:
+        """Raise ``UsageError`` unless this bias fits a model of that many layers and heads."""
+        for site, mine in self.sites.items():
+            theirs = layers.get(site, 0)
+            if len(mine) != theirs:
+                raise UsageError(
+                    f"the bias has {len(mine)} {site}-attention layers and the model {theirs}: "
+                    "calibrate a model of the same shape"
+                )
+            for layer in mine:
+                if len(layer) != heads:
+                    raise UsageError(
+                        f"the bias has {len(layer)} heads and the model {heads}: "
+                        "calibrate a model of the same shape"
+                    )
+
+    # For a person
+
+    @property
+    def summary(self) -> str:
+        """How many lines, of how many different ones, each site has."""
+        parts = []
+        for site, layers in self.sites.items():
+            lines = [line for heads in layers for head in heads for line in head]
+            kinds = len(
+                {(line.direction, line.segment, line.offset, line.stride) for line in lines}
+            )
+            heads = sum(map(len, layers))
+            parts.append(f"{site}: {len(lines)} lines ({kinds} different) in {heads} heads")
+        return "; ".join(parts) or "no lines"
+
+    def __repr__(self) -> str:
+        return f"LineBias({self.summary})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{site}</td><td>{layer}</td><td>{number}</td>"
+            f"<td>{escape(', '.join(line.label(site) for line in head))}</td></tr>"
+            for site, layers in self.sites.items()
+            for layer, heads in enumerate(layers)
+            for number, head in enumerate(heads)
+        ]
+        names = "".join(f"<th>{name}</th>" for name in ("site", "layer", "head", "lines"))
+        return f"<p>{escape(self.summary)}</p><table><tr>{names}</tr>{''.join(rows)}</table>"
+
+    # As plain data
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            site: [[[_as_dict(line) for line in head] for head in layer] for layer in layers]
+            for site, layers in self.sites.items()
+        }
+        if self.off_line_bias is not None:
+            data["off_line_bias"] = self.off_line_bias
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> LineBias:
+        if not isinstance(data, dict):
+            raise TypeError(f"{type(data).__name__} in place of a table")
+        data = dict(data)
+        off = data.pop("off_line_bias", data.pop("closed", None))  # "closed": an older name
+        return cls(
+            {
+                site: tuple(  # type: ignore[misc]
+                    tuple(tuple(_from_dict(line) for line in head) for head in layer)
+                    for layer in layers
+                )
+                for site, layers in data.items()
+            },
+            off,
+        )
+
+    def save(self, path: Path, **arrays: np.ndarray) -> None:
+        """Write to a safetensors file: the lines in its metadata, ``arrays`` beside them."""
+        values = {"values": np.array([line.value for line in self._lines()], np.float32)}
+        metadata = {"format": "abc-calib line bias 1", "lines": json.dumps(self.to_dict())}
+        contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+        save_file({**values, **contiguous}, path, metadata=metadata)
+
+    @classmethod
+    def load(cls, path: Path) -> LineBias:
+        """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
+        try:
+            with safe_open(path, "numpy") as file:
+                metadata = file.metadata() or {}
+            return cls.from_dict(json.loads(metadata["lines"]))
+        except FileNotFoundError:
+            raise AbcError(f"no bias at {path}: run abc calibrate first") from None
+        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+
+    def _lines(self) -> list[Line]:
+        return [
+            line for layers in self.sites.values() for layer in layers for h in layer for line in h
+        ]
+
+
+def _as_dict(line: Line) -> dict[str, Any]:
+    """The fields of a line; the usual stride is left out, as in files from before there was one."""
+    fields = asdict(line)
+    if line.stride == 1:
+        del fields["stride"]
+    return fields
+
+
+def _from_dict(fields: dict[str, Any]) -> Line:
+    """A line of a file, in which a stride may have its older name."""
+    return Line(**{"stride" if name == "step" else name: value for name, value in fields.items()})

@@ -1,0 +1,82 @@
+"""The source, read once: embeddings with positions, and encoder layers if there are any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from abc_calib.config import TransformerOptions
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.positions import Scheme
+from abc_calib.nn.transformer.layers import EncoderLayer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An encoded source ``memory (b, s, d)``, and where its tokens stand.
+
+    ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
+    positions count; ``attention``: of each layer, if asked for.
+    """
+
+    memory: Tensor
+    lengths: Tensor
+    delimiters: Tensor
+    start: int
+    attention: tuple[Tensor, ...] = ()
+
+
+class Encoder(nn.Module):
+    """The encoder layers, if there are any, on embeddings with positions.
+
+    Cyclic positions are all alike, but short problems do not show it: the fifth digit of six is
+    the only one far from both ends, and would be seen in one phase alone. So in every step of
+    training they start in a random phase, the same for source and output; else in phase 0.
+    """
+
+    def __init__(self, options: TransformerOptions, tokens: TokenIds, scheme: Scheme):
+        super().__init__()
+        self.period, self.tokens, self.scheme = options.cyclic, tokens, scheme
+        self.layers = nn.ModuleList(EncoderLayer(options) for _ in range(options.encoder_layers))
+        layered = options.encoder_layers > 0
+        self.norm = nn.LayerNorm(options.width) if layered else nn.Identity()
+        self.dropout = nn.Dropout(options.dropout)
+
+    def forward(
+        self,
+        source: Tensor,
+        mask: Tensor,
+        embed: nn.Embedding,
+        biases: list[LayerBias | None],
+        path: str,
+        weights: bool,
+    ) -> Encoded:
+        lengths = mask.long().sum(1)
+        delimiters = delimiter_positions(source, self.tokens.delimiters)
+        rows = torch.arange(source.shape[1], device=source.device)
+        start = int(torch.randint(self.period, ())) if self.training and self.period else 0
+        frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
+        positions = self.scheme.renumber(frame.row_positions, lengths)
+        x = self.dropout(self.scheme.embed(embed(source), positions))
+        seen = []
+        for layer, bias in zip(self.layers, biases, strict=True):
+            x, one = layer(x, frame, self.scheme, bias, path=path, weights=weights)
+            seen.append(one)
+        attention = tuple(seen) if weights else ()
+        return Encoded(self.norm(x), lengths, delimiters, start, attention)
+
+
+def delimiter_positions(ids: Tensor, delimiters: tuple[int, ...]) -> Tensor:
+    """Where the delimiters stand in each source: ``(b, c)``, ascending.
+
+    A row with fewer delimiters than the others repeats its last one.
+    """
+    found = torch.isin(ids, torch.tensor(delimiters, device=ids.device))
+    count = int(found.sum(1).max()) if found.numel() else 0
+    places = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
+    places = torch.where(found, places, ids.shape[1]).sort(1).values[:, :count]
+    last = torch.where(found, torch.arange(ids.shape[1], device=ids.device), 0).amax(1)
+    return torch.minimum(places, last[:, None])
