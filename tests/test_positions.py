@@ -476,8 +476,9 @@ def test_the_example_of_contributing_is_a_scheme(make_model, monkeypatch, tmp_pa
     section = text[text.index("## A position scheme") :]
     (code,) = re.findall(r"```python\n(.*?)```", section[: section.index("\n## ")], re.DOTALL)
     names: dict = {}
+    monkeypatch.setitem(SCHEMES, "recency", Scheme)  # what it registers goes with the test
     exec(code, names)
-    monkeypatch.setitem(SCHEMES, "recency", names["Recency"])
+    assert SCHEMES["recency"] is names["Recency"]
     model = make_model(scheme="recency", encoder_layers=1)
     source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 5, 13]])
     plain = make_model(encoder_layers=1, scheme="none")

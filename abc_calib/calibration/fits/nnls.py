@@ -15,7 +15,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment, nnls
 
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, sinks
 from abc_calib.config import CalibrationOptions
@@ -164,6 +163,8 @@ def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
 
     Of lines that name the same keys in every row, only the first takes part.
     """
+    from scipy.optimize import nnls  # half a second, which no other command has to wait for
+
     k = len(overlap)
     twin = (overlap == np.diag(overlap)) & (overlap == np.diag(overlap)[:, None])
     first = [i for i in range(k) if not twin[i, :i].any()]
@@ -211,6 +212,8 @@ def _assign(
     lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line | None
 ) -> Heads:
     """One layer: ``weights (h, k)``. The strongest lines first, if there are more than heads."""
+    from scipy.optimize import linear_sum_assignment
+
     heads = len(weights)
     strongest = weights.max(0)
     order = np.argsort(-strongest, kind="stable")
