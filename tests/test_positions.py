@@ -22,7 +22,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, Line, LineBias
 from abc_calib.nn.biases import Frame
 from abc_calib.nn.hub import load
-from abc_calib.nn.positions import SCHEMES, Places, build_scheme, check_scheme
+from abc_calib.nn.positions import SCHEMES, Places, Scheme, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.alibi import slopes
 from abc_calib.nn.positions.t5 import bucket
