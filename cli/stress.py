@@ -31,7 +31,8 @@ def stress(
     from abc_calib.runs import Run
 
     opened = Run.open(run)
-    done = stages.stress(opened, progress=not quiet, **given)
+    done: list[Stressed] = []
+    stages.stress(opened, progress=not quiet, on_row=done.append, **given)
     least = smallest(done)
     if as_json:
         console.print_json(json.loads((opened.path / "stress.json").read_text()))

@@ -67,26 +67,26 @@ def refused(abc, unchanged):
         (["successor", "--scheme", "rpe:clip=0"], "scheme 'rpe:clip=0': clip = '0': give a whole"),
         (["successor", "--cyclic", 0], "--cyclic 0: give a whole number from 1 to 1,000,000"),
         (["successor", "--window", 0], "--window 0: give a whole number from 1 to 1,000"),
-        (["addition", "--window", 1], "attention_window = 1 on addition in format free: "),
+        (["addition", "--window", 1], "--window 1: the operands of addition in format free "),
         (
             ["multiplication", "--window", 2, "--format", "fixed:7"],
-            "attention_window = 2 on multiplication in format fixed:7: a window follows one line",
+            "--window 2: the operands of multiplication in format fixed:7 stand one after another",
         ),
         (
             ["successor", "--cyclic", 3, "--scheme", "none"],
-            "cyclic = 3 without positions: choose a scheme, not none",
+            "--cyclic 3: there are no positions to count; choose a scheme, not none",
         ),
         (
             ["successor", "--cyclic", 3, "--scheme", "alibi:cross=end"],
-            "cyclic = 3 counts the source from its end already: choose alibi without cross=end",
+            "--cyclic 3: it counts the source from its end already; choose alibi without cross=end",
         ),
         (
             ["successor", "--cross-scheme", "learned"],
-            "cross_scheme = 'learned' is added to embeddings, and cross-attention has none",
+            "--cross-scheme learned: it is added to embeddings, and cross-attention has none",
         ),
         (
             ["successor", "--encoder-scheme", "rope"],
-            "encoder_scheme = 'rope' acts in the encoder's attention, and there is no encoder la",
+            "--encoder-scheme rope: it acts in the encoder's attention, and there is no encoder la",
         ),
         (["successor", "--decoder-scheme", "spiral"], "unknown scheme 'spiral': choose one of"),
         (["successor", "--heads", 3], "width 64 is not divisible by 3 heads: choose a width that"),

@@ -142,7 +142,7 @@ def test_calibrated_lines_take_the_place_of_the_window(runs_root):
 @pytest.mark.parametrize("format", ["free", "fixed:8"])
 def test_a_window_on_operands_one_after_another_is_refused(format):
     options = TransformerOptions(attention_window=1)
-    message = f"addition in format {format}: .* choose the format"
+    message = f"addition in format {format} stand one after .* choose the format"
     with pytest.raises(UsageError, match=message):
         build_model("transformer", options, digit_data("addition", format=format), 0)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -106,6 +109,13 @@ def words(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
+def plain(annotation: Any) -> Any:
+    """A type without what pydantic knows of it."""
+    members = [get_args(m)[0] if get_origin(m) is Annotated else m for m in get_args(annotation)]
+    union = get_origin(annotation) in (Union, UnionType)
+    return functools.reduce(operator.or_, members) if union else annotation
+
+
 def documented(
     *groups: Group, without: tuple[str, ...] = (), kept: tuple[str, ...] = ()
 ) -> Callable[[F], F]:
@@ -118,8 +128,8 @@ def documented(
         if mine[-1].kind is inspect.Parameter.VAR_KEYWORD:
             more = []
             for name in (n for n in options if n not in signature.parameters):
-                kind: Any = options[name].field.annotation
-                more.append(inspect.Parameter(name, keyword, default=None, annotation=kind | None))
+                kind = plain(options[name].field.annotation) | None
+                more.append(inspect.Parameter(name, keyword, default=None, annotation=kind))
             signature = signature.replace(parameters=[*mine[:-1], *more])
         else:
             options = {name: o for name, o in options.items() if name in signature.parameters}

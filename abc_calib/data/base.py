@@ -13,7 +13,7 @@ from torch import Tensor
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.errors import UsageError
+from abc_calib.errors import OptionError
 from abc_calib.geometry import Layout
 from tasks import Rows, Task
 
@@ -122,9 +122,9 @@ class Data(ABC):
 
     def check_window(self, window: int) -> None:
         """``UsageError`` unless answers are read along one line, beside which a window lies."""
-        raise UsageError(
-            f"attention_window = {window}: a window follows an answer that is read from the last "
-            f"digit, and {self.task.name} has none; leave it out"
+        rule = "a window follows an answer that is read from the last digit, and"
+        raise OptionError(
+            "attention_window", window, f"{rule} {self.task.name} has none; leave it out"
         )
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:

@@ -248,10 +248,12 @@ class DigitData(Data):
     def check_window(self, window: int) -> None:
         """``UsageError`` for a window on operands that stand one after another."""
         if len(self.layout_at(1).parts) > 1 and not self.aligned:
-            raise UsageError(
-                f"attention_window = {window} on {self.task.name} in format {self.format.text}: a "
-                "window follows one line, and the operands stand one after another; choose the "
-                "format aligned, which interleaves their digits"
+            raise OptionError(
+                "attention_window",
+                window,
+                f"the operands of {self.task.name} in format {self.format.text} stand one after "
+                "another, and a window follows one line; choose the format aligned, which "
+                "interleaves their digits",
             )
 
     def size_of(self, problems: Problems) -> int:

@@ -128,8 +128,10 @@ def stress(
     seed: int = 0,
     on_row: Callable[[Stressed], None] = ignore,
     progress: bool | None = None,
-) -> list[Stressed]:
+) -> pd.DataFrame:
     """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
+
+    Columns: family, length, n, wrong, margin (of the search), failures (the first of them).
 
     ``lengths``: by default the training length, one more, and 50.
     """
@@ -148,14 +150,14 @@ def stress(
 
         rows = stress_rows(model, found.data, wanted, samples, search, seed, told_row)
     least = smallest(rows)
-    told = {
+    told: dict[str, Any] = {
         "run": str(found),
         "task": found.config.task,
         "rows": [row.as_dict() for row in rows],
         "smallest": least.as_dict() if least else None,
     }
     write_text(found.path / "stress.json", json.dumps(told, indent=2) + "\n")
-    return rows
+    return pd.DataFrame(told["rows"])
 
 
 @documented(CertifyOptions)

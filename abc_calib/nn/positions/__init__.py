@@ -61,26 +61,29 @@ def check_positions(options: TransformerOptions) -> None:
     names = {site: own.get(site, options.scheme) for site in SITES}
     found = {s: check_scheme(name, options.width, options.heads) for s, name in names.items()}
     if "cross" in own and found["cross"].absolute:
-        raise UsageError(
-            f"cross_scheme = {names['cross']!r} is added to embeddings, and cross-attention has "
-            "none of its own: give it to encoder_scheme and decoder_scheme, or choose a cross "
-            "scheme that turns queries and keys or adds to scores, or none"
+        raise OptionError(
+            "cross_scheme",
+            names["cross"],
+            "it is added to embeddings, and cross-attention has none of its own; give it to "
+            "encoder_scheme and decoder_scheme, or choose a cross scheme that turns queries and "
+            "keys or adds to scores, or none",
         )
     acts = found["encoder"].absolute or type(found["encoder"]) is Scheme
     if "encoder" in own and not options.encoder_layers and not acts:
-        raise UsageError(
-            f"encoder_scheme = {names['encoder']!r} acts in the encoder's attention, and there "
-            "is no encoder layer: give encoder_layers = 1 or more, or a scheme of embeddings"
+        raise OptionError(
+            "encoder_scheme",
+            names["encoder"],
+            "it acts in the encoder's attention, and there is no encoder layer; give 1 or more "
+            "encoder layers, or a scheme of embeddings",
         )
     if options.cyclic is None:
         return
     if all(type(scheme) is Scheme for scheme in found.values()):
-        raise UsageError(f"cyclic = {options.cyclic} without positions: choose a scheme, not none")
+        rule = "there are no positions to count; choose a scheme, not none"
+        raise OptionError("cyclic", options.cyclic, rule)
     if any(isinstance(scheme, Alibi) and scheme.cross == "end" for scheme in found.values()):
-        raise UsageError(
-            f"cyclic = {options.cyclic} counts the source from its end already: choose alibi "
-            "without cross=end"
-        )
+        rule = "it counts the source from its end already; choose alibi without cross=end"
+        raise OptionError("cyclic", options.cyclic, rule)
 
 
 def build_scheme(text: str, width: int, heads: int, sites: tuple[Site, ...] = SITES) -> Scheme:
