@@ -225,6 +225,7 @@ def _stop(running: Sequence[Running]) -> None:
             one.process.wait(max(0.1, until - time.perf_counter()))
         except subprocess.TimeoutExpired:
             one.process.kill()
+            one.process.wait()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ Goes on where an earlier one stopped. Exit codes are those of the commands: 1 fo
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,6 +102,8 @@ def _say_row(row: Any) -> None:
 def main() -> int:
     """Run the job on stdin; the last line written says what went wrong."""
     root, device = Path(sys.argv[1]), sys.argv[2]
+    # a sweep begun with & ignores Ctrl-C, and so would its workers: they are stopped by it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
