@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from cli.main import app
 from tasks import get_task
 
 torch.set_num_threads(1)
+# tests begun with & would hand an ignored Ctrl-C to the processes they interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "abc", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -236,7 +236,8 @@ class Trainer:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Put off Ctrl-C to the end of the block: half a step could not be resumed exactly."""
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # of a command begun with &
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     asked: list[int] = []
