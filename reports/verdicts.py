@@ -8,6 +8,7 @@ reports/verdicts.csv, so it may be interrupted and repeated.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pandas as pd
 
 import abc_calib as abc
 from abc_calib.files import runs_root
+from abc_calib.stages import finished
 from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent
@@ -43,21 +45,14 @@ MODELS: dict[str, dict[str, Any]] = {
 def trained(name: str) -> abc.Run:
     """The model of a row, from an earlier call where there is one."""
     if name == "calibrated":
-        return finished("calibrated") or abc.calibrate(
-            trained("sinusoidal (vanilla)"), out=folder("calibrated")
-        )
-    return finished(name) or abc.train("addition", out=folder(name), **MODELS[name])
+        make = partial(abc.calibrate, trained("sinusoidal (vanilla)"))
+    else:
+        make = partial(abc.train, "addition", **MODELS[name])
+    return finished(folder(name), partial(make, out=folder(name)))
 
 
 def folder(name: str) -> Path:
     return runs_root() / "verdicts" / name.replace(" ", "-")
-
-
-def finished(name: str) -> abc.Run | None:
-    if not (folder(name) / "config.json").exists():
-        return None
-    run = abc.Run.open(folder(name))
-    return run if run.result else abc.resume(run)
 
 
 def judge(name: str) -> dict[str, Any]:

@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import numpy as np
 
 from tasks import copying, lookup, wider
 from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
-from tasks.base import Problems, Rows, Task, TaskError
+from tasks.base import Problems, Rows, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.scan import Scan
@@ -59,9 +58,7 @@ def get_task(name: str, **options: Any) -> Task:
     ``TaskError`` names the known tasks, or the options that the task takes.
     """
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise TaskError(f"unknown task {name!r}{hint}: choose one of {', '.join(TASKS)}")
+        raise TaskError(unknown("task", name, TASKS))
     kind = TASKS[name]
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:

@@ -8,7 +8,9 @@ length.
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -16,6 +18,13 @@ import numpy as np
 
 from tasks.columns import ColumnRule
 from tasks.digits import Digits, stack
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> str:
+    """What to say of a name that a registry does not hold."""
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"unknown {what} {name!r}{hint}: choose one of {', '.join(known)}"
 
 
 class TaskError(ValueError):

@@ -7,7 +7,7 @@ turn of the same family, random, zero, one, or much shorter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -15,11 +15,22 @@ from tasks.base import Problems
 from tasks.columns import NOTHING, ColumnRule
 from tasks.digits import Digits, without_zeros
 
-if TYPE_CHECKING:  # which asks this room for its hard problems
-    from tasks.arithmetic import Arithmetic
-
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
+
+
+class Rule(Protocol):
+    """What this room asks of a task of arithmetic."""
+
+    base: int
+
+    def sample(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> Problems: ...
+
+    def answer(self, *operands: Digits) -> Digits: ...
+
+    def column_rule(self) -> ColumnRule | None: ...
 
 
 def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
@@ -85,9 +96,7 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(
-    task: Arithmetic, rng: np.random.Generator, n: int, length: int
-) -> dict[str, Problems]:
+def families(task: Rule, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.column_rule()
@@ -109,7 +118,7 @@ def families(
     return made
 
 
-def hard(task: Arithmetic, rng: np.random.Generator, n: int, length: int) -> Problems:
+def hard(task: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
     """``n`` hard problems of exactly ``length`` digits, of all families alike."""
     first, *others = families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values()
     problems = first.joined(*others)
@@ -124,9 +133,7 @@ def from_rows(rows: list[np.ndarray]) -> Digits:
     return without_zeros(values)
 
 
-def chains(
-    task: Arithmetic, rule: ColumnRule, rng: np.random.Generator, n: int, length: int
-) -> Problems:
+def chains(task: Rule, rule: ColumnRule, rng: np.random.Generator, n: int, length: int) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
     Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
@@ -192,7 +199,7 @@ def _rest(rule: ColumnRule, state: int) -> int:
     return int(np.flatnonzero(rule.constants == rule.constants[state])[0])
 
 
-def mutated(task: Arithmetic, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+def mutated(task: Rule, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
     """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
     rows = rng.integers(0, len(parents), n)
     operands = []

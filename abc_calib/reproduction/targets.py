@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-
 from abc_calib.errors import UsageError
 from abc_calib.reproduction import attender_targets, duan_shi
 from abc_calib.reproduction.base import Target
 from abc_calib.reproduction.reviewers import Reviewers
+from tasks.base import unknown
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -22,7 +21,5 @@ TARGETS: dict[str, Target] = {
 def get_target(name: str) -> Target:
     """The target of that name; ``UsageError`` names the known ones."""
     if name not in TARGETS:
-        near = difflib.get_close_matches(name, TARGETS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UsageError(f"unknown target {name!r}{hint}: choose one of {', '.join(TARGETS)}")
+        raise UsageError(unknown("target", name, TARGETS))
     return TARGETS[name]

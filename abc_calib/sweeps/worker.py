@@ -31,9 +31,7 @@ except ImportError:  # not on Windows: there, leave a folder of jobs to one swee
 def work(job: Job, root: Path, device: str = "auto") -> None:
     """Train what is not trained and measure what is not measured."""
     with locked(root / job.key):
-        run = job.run(root)
-        if run is None or run.result is None:
-            run = _trained(job, run, root, device)
+        run = _trained(job, root, device)
         groups: dict[tuple[str, int], list[int]] = {}
         for test in job.missing_tests(root):
             groups.setdefault((test.set, test.n), []).append(test.length)
@@ -43,37 +41,40 @@ def work(job: Job, root: Path, device: str = "auto") -> None:
             )
 
 
-def _trained(job: Job, run: Run | None, root: Path, device: str) -> Run:
-    """The job's run, trained to its end."""
-    if run is not None and (job.parent is None or (run.path / "bias.safetensors").exists()):
-        return stages.resume(run, device=device, on_step=_say_step)
-    folder = root / job.key / "run"
-    if run is not None:  # stopped between two files
-        (run.path / "config.json").unlink()
-    if job.parent is None:
-        return stages.train(
-            job.task,
-            base=job.base,
-            task_options=job.task_options,
-            preset=job.preset,
+def _trained(job: Job, root: Path, device: str) -> Run:
+    """The job's run, trained to its end: kept, gone on with, or made."""
+    folder, run = root / job.key / "run", job.run(root)
+    begun = run is not None and run.result is None and job.parent is not None
+    if begun and not (folder / "bias.safetensors").exists():  # stopped between two files
+        (folder / "config.json").unlink()
+
+    def make() -> Run:
+        if job.parent is None:
+            return stages.train(
+                job.task,
+                base=job.base,
+                task_options=job.task_options,
+                preset=job.preset,
+                out=folder,
+                device=device,
+                on_step=_say_step,
+                **job.options,
+            )
+        first = job.parent.run(root)
+        if first is None or first.result is None:
+            raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
+        return stages.calibrate(
+            first,
             out=folder,
             device=device,
             on_step=_say_step,
-            **job.options,
+            on_check=lambda check: print(
+                f"lines above {check.threshold:.0%}: {100 * check.accuracy:.1f} %", flush=True
+            ),
+            **(job.calibrate or {}),
         )
-    first = job.parent.run(root)
-    if first is None or first.result is None:
-        raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-    return stages.calibrate(
-        first,
-        out=folder,
-        device=device,
-        on_step=_say_step,
-        on_check=lambda check: print(
-            f"lines above {check.threshold:.0%}: {100 * check.accuracy:.1f} %", flush=True
-        ),
-        **(job.calibrate or {}),
-    )
+
+    return stages.finished(folder, make, device=device, on_step=_say_step)
 
 
 @contextmanager

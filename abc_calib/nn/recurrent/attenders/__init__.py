@@ -5,12 +5,11 @@ To add one, write a subclass of ``Attender`` and name it in ``ATTENDERS``.
 
 from __future__ import annotations
 
-import difflib
-
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import content, location
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory
 from abc_calib.nn.recurrent.attenders.mixed import mixture
+from tasks.base import unknown
 
 __all__ = ["ATTENDERS", "Attender", "AttenderShape", "Carry", "Memory", "attender_type"]
 
@@ -53,7 +52,5 @@ ATTENDERS: dict[str, type[Attender]] = {
 def attender_type(name: str) -> type[Attender]:
     """The attender of that name; ``UsageError`` names the known ones."""
     if name not in ATTENDERS:
-        near = difflib.get_close_matches(name, ATTENDERS, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UsageError(f"unknown attender {name!r}{hint}: choose one of {', '.join(ATTENDERS)}")
+        raise UsageError(unknown("attender", name, ATTENDERS))
     return ATTENDERS[name]
