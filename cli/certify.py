@@ -86,7 +86,7 @@ def _decide(
     except AbcError as error:
         console.say(f"{error}; certifying first", quiet)
         stages.certify(opened, minutes=asked.minutes, progress=False)
-    return opened, stages.verify(opened)
+    return opened, stages.verify(opened, minutes=asked.minutes)
 
 
 def _report(run: Run, certificate: Certificate, quiet: bool) -> None:

@@ -20,7 +20,7 @@ from tasks import TASKS
 HERE = Path(__file__).parent
 FOLDER = HERE / "certificates"
 COLUMNS = [
-    *("task", "seed", "digits", "verdict", "windows", "smallest margin", "float32 rounding"),
+    *("task", "seed", "digits", "verdict", "windows", "smallest margin", "rounding, at most"),
     *("dense", "train", "retrain", "certify"),
 ]
 

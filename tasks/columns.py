@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,11 @@ class ColumnRule:
     @property
     def states(self) -> int:
         return len(self.next)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The whole automaton as plain data."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     def run(self, columns: Sequence[Sequence[int]], start: int) -> list[int]:
         """The digits written for ``columns``, last column first; the oracle of the proofs."""

@@ -132,7 +132,7 @@ class Addition3(Arithmetic):
     count = 3
 
     def column_rule(self) -> columns.ColumnRule | None:
-        return columns.addition(self.base, self.count) if self.base > self.count else None
+        return columns.addition(self.base, self.count) if self.base >= self.count else None
 
     def answer(self, *operands: Digits) -> Digits:
         width = max(operand.width for operand in operands)

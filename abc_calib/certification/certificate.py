@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
 
+from abc_calib.certification.fingerprint import digest, fingerprint
 from abc_calib.certification.page import page
 from abc_calib.errors import AbcError
 from abc_calib.files import write_text
 from abc_calib.runs import Run
-from abc_calib.version import __version__
 
 FILE, PAGE = "certificate.json", "certificate.md"
 
 Outcome = Literal["certified", "refuted", "unknown"]
+
+NOT_COMPARED = ("seconds", "verified", "repair", "machine", "sha256")
+"""Fields that may differ when a certificate is made again."""
 
 
 @dataclass(repr=False)
 class Certificate:
     """What ``certificate.json`` holds; see the fields' names, and the page for how to read it.
 
-    ``weights``: SHA-256 of the model's weights. ``margin``, ``margin_float64`` and ``rounding``
-    are logits: the smallest distance of a right token from the next one, the same in float64,
-    and the largest difference between the two precisions. ``outright``: short widths of which
-    every source was run, as {width, sources, wrong}.
+    ``fingerprint``: hashes of all that decides. ``margin``: in logits, the smallest distance of a
+    right token from the next one, computed in float64. ``rounding``: a bound on what float64 may
+    take of a margin, whatever the order of its sums. ``outright``: short widths of which every
+    source was run, as {width, sources, wrong}. ``decoded``: sources that were decoded one by one.
+    ``rule``: the automaton of the task. ``sha256``: of all other fields.
     """
 
     outcome: Outcome
@@ -35,21 +39,23 @@ class Certificate:
     base: int | None
     train_length: int
     scheme: str
-    weights: str
-    code_version: str = __version__
+    fingerprint: dict[str, str | None]
     windows: int = 0
     wrong: int = 0
     margin: float | None = None
-    margin_float64: float | None = None
     rounding: float | None = None
     reach: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, Any] = field(default_factory=dict)
+    rule: dict[str, Any] | None = None
     cases: list[dict[str, Any]] = field(default_factory=list)
     outright: list[dict[str, int]] = field(default_factory=list)
+    decoded: dict[str, int] = field(default_factory=dict)
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    machine: dict[str, str] = field(default_factory=dict)
     verified: dict[str, Any] | None = None
     repair: list[dict[str, Any]] = field(default_factory=list)
+    sha256: str = ""
 
     def __repr__(self) -> str:
         base = "" if self.base is None else f" in base {self.base}"
@@ -64,30 +70,64 @@ class Certificate:
         said = f"<p><b>{self.outcome}</b>: {escape(self.reason)}</p>"
         return said + (f"<ul>{wrong}</ul>" if wrong else "")
 
+    def as_dict(self) -> dict[str, Any]:
+        return json.loads(json.dumps(asdict(self)))
+
+    def seal(self) -> str:
+        """SHA-256 of all fields but this one."""
+        return digest({k: v for k, v in self.as_dict().items() if k != "sha256"})
+
     def save(self, run: Run) -> None:
         """Write the certificate and its page into the run's folder."""
-        write_text(run.path / FILE, json.dumps(asdict(self), indent=2) + "\n")
+        self.sha256 = self.seal()
+        write_text(run.path / FILE, json.dumps(asdict(self), indent=2, allow_nan=False) + "\n")
         write_text(run.path / PAGE, page(asdict(self)))
 
     @classmethod
     def load(cls, run: Run) -> Certificate:
-        """The run's certificate; ``AbcError`` if there is none or it is of other weights."""
+        """The run's certificate; ``AbcError`` if there is none, or it is of another model.
+
+        Whether what it says is true, ``verify`` finds out.
+        """
         path = run.path / FILE
         try:
-            found = cls(**json.loads(path.read_text()))
+            found = cls(**json.loads(path.read_text(), parse_constant=_no_number))
+            sealed = found.seal() == found.sha256
         except FileNotFoundError:
             raise AbcError(f"{run} has no certificate: abc certify {run}") from None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise AbcError(f"{path} is not a certificate ({error}): certify again") from None
-        if found.weights != weights_hash(run):
-            raise AbcError(f"{path} is of other weights than {run} has now: certify again")
+        if not sealed:
+            raise AbcError(f"{path} was changed after it was written: certify again")
+        now = fingerprint(run)
+        for name in now:
+            if found.fingerprint.get(name) != now[name]:
+                raise AbcError(
+                    f"{path} is of other {name.replace('_', ' ')} than {run} has now: certify again"
+                )
         return found
 
 
-def weights_hash(run: Run) -> str:
-    """SHA-256 of the run's weight file."""
-    path = run.path / "model" / "model.safetensors"
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise AbcError(f"{path} cannot be read ({error.strerror}): train again") from None
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def difference(one: Certificate, other: Certificate) -> str:
+    """The first field in which two certificates of one model differ; empty if in none."""
+    for name in (f.name for f in fields(Certificate) if f.name not in NOT_COMPARED):
+        if not alike(one.as_dict()[name], other.as_dict()[name]):
+            return name
+    return ""
+
+
+def alike(one: Any, other: Any) -> bool:
+    """The same plain data, up to the last digits of numbers."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=0.01)
+    return one == other

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import Certificate, weights_hash
-from abc_calib.certification.places import atom_name
+from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.fingerprint import fingerprint, machine
+from abc_calib.certification.places import Atom, Phase, atom_name
 from abc_calib.certification.prove import (
-    SAFETY,
     Checked,
     Proof,
     Undecided,
@@ -30,14 +30,16 @@ from abc_calib.runs import Run
 from tasks import Problems
 from tasks.hard import from_rows
 
-MOST_WINDOWS = 40_000_000
-"""More would not fit the memory of a laptop (some 60 bytes each)."""
 MOST_SOURCES = 20_000
 """Short sources are all run through the model as far as there are so many of one width."""
+DECODED, LENGTHS, SAMPLES = 100, (5, 20, 100), 4
+"""Short sources that are decoded one by one, and lengths and numbers of random and hard ones."""
 COUNTEREXAMPLES = 20
-"""Failing windows that are named, each with a source; all of them are counted."""
+"""Sources that the model gets wrong, and that are named; all windows that fail are counted."""
 WIDEST = 64
 """Digits of a counterexample at most."""
+TRIED = 400
+"""Sources that are tried for counterexamples."""
 
 
 @dataclass
@@ -69,11 +71,13 @@ def decide(
         base=config.base,
         train_length=config.train.length,
         scheme=config.model.label,
-        weights=weights_hash(run),
+        fingerprint=fingerprint(run),
+        machine=machine(),
     )
     decision = Decision(certificate)
+    model.eval()
     try:
-        decision.proof = prepare(model, run.data, MOST_WINDOWS)
+        decision.proof = prepare(model, run.data)
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except Undecided as error:
@@ -96,34 +100,39 @@ def _check_time(proof: Proof, minutes: float) -> None:
 
 
 def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> None:
-    """Check every window and every short source, and say what follows."""
+    """Check every window and every short source, decode some, and say what follows."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
-    decision.checked = check(proof, lambda done: on_windows(done, proof.size))
+    decision.checked = check(proof, lambda done: on_windows(done, max(done, proof.size)))
     checked = decision.checked
-    certificate.windows = proof.size
+    certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
-    certificate.margin = round(min(c.margin for c in checked), 4)
-    certificate.margin_float64 = round(min(c.margin64 for c in checked), 4)
-    certificate.rounding = float(f"{max(c.rounding for c in checked):.3g}")
+    certificate.margin = _number(min(c.margin for c in checked))
+    certificate.rounding = _number(max(c.rounding for c in checked))
     certificate.reach = {**asdict(proof.field.reach), "period": proof.field.period}
-    assert proof.field.bias is not None
+    certificate.rule = proof.rule.as_dict()
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
         for site, layers in proof.field.bias.sites.items()
     }
     certificate.cases = [_as_row(c) for c in checked]
-    certificate.outright = outright(proof)
-    if certificate.wrong or any(row["wrong"] for row in certificate.outright):
-        _refute(decision)
-    elif certificate.margin <= SAFETY * certificate.rounding:
+    failing = [*outright(certificate, proof), *decoded(certificate, proof)]
+    if certificate.wrong or failing:
+        _refute(decision, failing)
+    elif min(c.certain for c in checked) <= 0:
         certificate.reason = (
-            f"the smallest margin, {certificate.margin:g}, is not {SAFETY} times the rounding of "
-            f"float32, {certificate.rounding:g}"
+            f"the smallest margin, {certificate.margin}, is within what rounding may take, "
+            f"{certificate.rounding if certificate.rounding is not None else 'without bound'}"
         )
     else:
         certificate.outcome = "certified"
-        certificate.reason = f"right in each of {proof.size} windows"
+        certificate.reason = f"right in each of {certificate.windows} windows"
+
+
+def _number(value: float) -> float | None:
+    """Four digits of it; None if it is none."""
+    shown = float(f"{value:.4g}")
+    return shown if np.isfinite(shown) else None
 
 
 def _as_row(checked: Checked) -> dict[str, Any]:
@@ -134,24 +143,43 @@ def _as_row(checked: Checked) -> dict[str, Any]:
         "atoms": [atom_name(atom) for atom in checked.atoms],
         "windows": checked.windows,
         "wrong": checked.wrong,
-        "margin": round(checked.margin, 4),
-        "margin_float64": round(checked.margin64, 4),
+        "margin": _number(checked.margin),
+        "rounding": _number(checked.rounding),
     }
 
 
-def outright(proof: Proof) -> list[dict[str, int]]:
-    """Run every source of each width from 1 on, while there are not too many of them."""
-    rule = proof.rule
-    rows: list[dict[str, int]] = []
-    for width in itertools.count(1):
-        kinds = len(rule.operands) * width + (rule.constant is not None)
-        if rule.base**kinds > MOST_SOURCES:
-            return rows
+def outright(certificate: Certificate, proof: Proof) -> list[str]:
+    """Run every source of each width from 1 on, while there are not too many; those that fail."""
+    rule, exact = proof.rule, proof.model.exact()
+    failing: list[str] = []
+    width = 0
+    while rule.base ** (len(rule.operands) * (width + 1) + (rule.constant is not None)) <= (
+        MOST_SOURCES
+    ):
+        width += 1
         problems = every_problem(proof, width)
-        batch = proof.data.lay_out(problems)
-        wrong = int((~exact_matches(proof.model, batch)).sum())
-        rows.append({"width": width, "sources": len(batch), "wrong": wrong})
-    return rows
+        wrong = (~exact_matches(exact, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
+        certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
+        failing += [proof.data.task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
+    return failing
+
+
+def decoded(certificate: Certificate, proof: Proof) -> list[str]:
+    """Decode sources one by one, as ``abc predict`` does; those that fail."""
+    task, rng = proof.data.task, np.random.default_rng(11)
+    groups = [every_problem(proof, 1)]
+    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in LENGTHS]
+    groups += [task.hard(rng, SAMPLES, n) for n in LENGTHS]
+    step = max(1, len(groups[0]) // DECODED)
+    groups[0] = groups[0].take(np.arange(0, len(groups[0]), step))
+    sources = [task.plain(group, i) for group in groups for i in range(len(group))]
+    failing = [s for s in sources if failure(proof.model, proof.data, s) is not None]
+    certificate.decoded = {
+        "sources": len(sources),
+        "longest": max(LENGTHS),
+        "wrong": len(failing),
+    }
+    return failing
 
 
 def every_problem(proof: Proof, width: int) -> Problems:
@@ -172,40 +200,57 @@ def every_problem(proof: Proof, width: int) -> Problems:
     return Problems(operands, task.answer(*task.padded(operands)))
 
 
-def _refute(decision: Decision) -> None:
-    """For failing windows, find whole sources that contain them and that the model gets wrong."""
+def _refute(decision: Decision, failing: list[str]) -> None:
+    """Name sources that the model gets wrong: those that were run, and those with such windows."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
-    found: dict[tuple[int, tuple[int, ...]], dict[str, Any]] = {}
-    for case, values, problem in failing_sources(decision, 1, WIDEST, np.random.default_rng(0)):
+    found: dict[str, dict[str, Any]] = {}
+    for source in failing[: COUNTEREXAMPLES // 2]:
+        if (wrong := failure(proof.model, proof.data, source)) is not None:
+            found[source] = wrong.as_dict()
+    seen: set[tuple[int, tuple[int, ...], int]] = set()
+    drawn = failing_sources(decision, 2, WIDEST, np.random.default_rng(0))
+    for case, number, source in itertools.islice(drawn, TRIED):
+        if len(found) >= COUNTEREXAMPLES:
+            break
         checked = decision.checked[case]
-        key = (case, tuple(values.tolist()))
-        wrong = None if key in found else failure(proof.model, proof.data, problem)
+        values = checked.failing[number].tolist()
+        key = (case, tuple(values), int(checked.expected[number]))
+        wrong = None if key in seen else failure(proof.model, proof.data, source)
         if wrong is not None:
+            seen.add(key)
             places = [atom_name(atom) for atom in checked.atoms]
-            digits = [proof.data.vocabulary.symbols[v] for v in values.tolist()]
-            found[key] = wrong.as_dict() | {
+            digits = [_value(proof, atom, v) for atom, v in zip(checked.atoms, values, strict=True)]
+            found[source] = wrong.as_dict() | {
                 "where": checked.case.label(),
                 "failing_window": dict(zip(places, digits, strict=True)),
             }
-        if len(found) >= COUNTEREXAMPLES:
-            break
     certificate.counterexamples = list(found.values())
     if found:
         certificate.outcome = "refuted"
-        certificate.reason = f"wrong in {certificate.wrong} of {certificate.windows} windows"
+        short = sum(row["wrong"] for row in certificate.outright)
+        certificate.reason = (
+            f"wrong in {certificate.wrong} of {certificate.windows} windows"
+            if certificate.wrong
+            else f"wrong in {short + certificate.decoded['wrong']} sources that were run"
+        )
     else:
         certificate.reason = (
             f"{certificate.wrong} windows fail, but no source was found in which they do"
         )
 
 
+def _value(proof: Proof, atom: Atom, value: int) -> str:
+    """What stands at an atom, for people."""
+    return str(value) if isinstance(atom, Phase) else proof.data.vocabulary.symbols[value]
+
+
 def failing_sources(
     decision: Decision, each: int, widest: int, rng: np.random.Generator, near: bool = False
-) -> Iterator[tuple[int, np.ndarray, str]]:
+) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
-    Gives the number of the case, the window's values and the source; cases by turns. With
+    Gives the number of the case, that of its failing window and the source; cases by turns. With
     ``near`` also where a window stands nearer to an end than where it fails.
     """
     proof = decision.proof
@@ -216,11 +261,12 @@ def failing_sources(
     for number, (case, checked) in itertools.product(range(most), enumerate(decision.checked)):
         if number >= len(checked.failing):
             continue
-        values = checked.failing[number]
-        for _, one in realiser.sources(
-            checked.case, checked.atoms, values, each, widest, rng, near
-        ):
-            yield case, values, task.plain(one, 0)
+        values, expected = checked.failing[number], int(checked.expected[number])
+        drawn = realiser.sources(
+            checked.case, checked.atoms, values, each, widest, rng, near, expected
+        )
+        for _, one in drawn:
+            yield case, number, task.plain(one, 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:

@@ -1,11 +1,13 @@
 """The model on windows instead of sequences: the same layers, shared prefixes computed once.
 
-Many windows agree on what a lower layer sees. So a layer's states are computed for the distinct
-projections of the windows on that layer's own atoms, and looked up from above.
+In float64, with a bound on its error (``rounding``). Many windows agree on what a lower layer
+sees. So a layer's states are computed for the distinct projections of the windows on that layer's
+own atoms, and looked up from above.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +18,21 @@ from torch import Tensor
 
 from abc_calib.certification.field import Field
 from abc_calib.certification.places import Atom, Case, Key, Phase, Place, Token
+from abc_calib.certification.rounding import (
+    UNIT,
+    Head,
+    Linear,
+    Norm,
+    Rounded,
+    beside,
+    exactly,
+    mixed,
+    relu,
+    size,
+)
 from abc_calib.certification.windows import Windows
 from abc_calib.geometry import Site
+from abc_calib.nn.positions import Scheme
 
 
 @dataclass
@@ -27,7 +42,7 @@ class Table:
     columns: list[int]
     radix: list[int]
     codes: np.ndarray
-    states: Tensor
+    states: Rounded
 
     def find(self, values: np.ndarray) -> Tensor:
         """Index of the state of each window ``values (m, atoms)``."""
@@ -42,41 +57,90 @@ def code(values: np.ndarray, columns: list[int], radix: list[int]) -> np.ndarray
     return total
 
 
-class Network:
-    """One model, in one precision, on the windows of one case."""
+class Layer:
+    """One decoder layer, in parts that bound their rounding."""
 
-    def __init__(self, model: Any, field: Field, windows: Windows):
-        self.model, self.field, self.windows = model, field, windows
+    def __init__(self, block: Any):
+        own, crossed, read = (Norm(module) for module in block.norms)
+        self.attentions = {
+            "self": Attention(block.self_attention, own, own),
+            "cross": Attention(block.cross_attention, crossed, None),
+        }
+        self.first = Linear(block.feedforward[0], read)
+        self.second = Linear(block.feedforward[-1])
+
+    def feedforward(self, x: Rounded) -> Rounded:
+        return self.second(relu(self.first(x)))
+
+
+class Attention:
+    """The maps of one attention; ``memory``: the norm of its keys, if they have one."""
+
+    def __init__(self, module: Any, norm: Norm, memory: Norm | None):
+        self.query = Linear(module.query, norm, module.heads)
+        self.key = Linear(module.key, memory, module.heads)
+        self.value = Linear(module.value, memory, module.heads)
+        self.output = Linear(module.output)
+
+
+class Exact:
+    """A model in float64, ready for windows of any case."""
+
+    def __init__(self, model: Any, field: Field):
+        self.model, self.field = copy.deepcopy(model).double().eval(), field
+        with torch.inference_mode():
+            self.layers = [Layer(block) for block in self.model.layers]
+            self.head = Head(Norm(self.model.norm), self.model.head)
+            self.written, self.memory = self._embedded("self"), self._embedded("encoder")
+
+    def _embedded(self, site: Site) -> Rounded:
+        """Every token at every phase of the positions, ``(v * phase, d)``."""
+        period = self.field.period
+        scheme = self.model.scheme_of(site)
+        tokens = self.model.embed.weight[:, None].expand(-1, period, -1)
+        value = scheme.embed(tokens, torch.arange(period, device=self.model.device)).flatten(0, 1)
+        if type(scheme).embed is Scheme.embed:
+            return exactly(value)
+        # an angle is wrong by its size, and the sum of two vectors once more
+        wrong = 32 * (period + 1) * UNIT * math.sqrt(value.shape[1])
+        return Rounded(value, wrong + 2 * UNIT * size(value))
+
+
+class Network:
+    """One model on the windows of one case."""
+
+    def __init__(self, exact: Exact, windows: Windows):
+        self.exact, self.field, self.windows = exact, exact.field, windows
         self.case: Case = windows.case
         self.column = {atom: i for i, atom in enumerate(windows.atoms)}
         self.tables: dict[tuple[int, Place], Table] = {}
-        self.projected: dict[tuple[int, Place, str], Tensor] = {}
-        self.written = self._embedded("self")
-        self.memory = self._embedded("encoder")
-
-    def _embedded(self, site: Site) -> Tensor:
-        """Every token at every phase of the positions, ``(v, phase, d)``."""
-        phases = torch.arange(self.field.period, device=self.model.device)
-        tokens = self.model.embed.weight[:, None].expand(-1, self.field.period, -1)
-        return self.model.scheme_of(site).embed(tokens, phases)
+        self.projected: dict[tuple[int, Place, str], Rounded] = {}
 
     @torch.inference_mode()
     def logits(self, values: np.ndarray) -> Tensor:
         """``(m, v)``: what the row in question predicts in each window ``values (m, atoms)``."""
-        state = self._state(self.field.layers, self.case.place, values)
-        return self.model.head(self.model.norm(state))
+        model = self.exact.model
+        return model.head(model.norm(self._top(values).value))
 
-    def _state(self, layer: int, row: Place, values: np.ndarray) -> Tensor:
+    @torch.inference_mode()
+    def margins(self, values: np.ndarray, right: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Of the tokens ``right (m,)``: see ``rounding.Head.margins``."""
+        return self.exact.head.margins(self._top(values), torch.from_numpy(right.astype(np.int64)))
+
+    def _top(self, values: np.ndarray) -> Rounded:
+        return self._state(self.field.layers, self.case.place, values)
+
+    def _state(self, layer: int, row: Place, values: np.ndarray) -> Rounded:
         """The state ``(m, d)`` of a row after ``layer`` layers, in each window."""
         if layer == 0:
-            return self._read(self.field.input(row, self.case), values, self.written)
-        block = self.model.layers[layer - 1]
+            return self._read(self.field.input(row, self.case), values, self.exact.written)
+        block = self.exact.layers[layer - 1]
         below = self._table(layer - 1, row)
-        x = below.states[below.find(values)]
+        x = below.states.take(below.find(values))
         own, crossed = self.field.keys(layer - 1, row, self.case)
-        x = x + self._attend(block.self_attention, block.norms[0], x, own, layer - 1, values)
-        x = x + self._attend(block.cross_attention, block.norms[1], x, crossed, layer - 1, values)
-        return x + block.feedforward(block.norms[2](x))
+        x = x + self._attend(block.attentions["self"], x, own, layer - 1, values)
+        x = x + self._attend(block.attentions["cross"], x, crossed, layer - 1, values)
+        return x + block.feedforward(x)
 
     def _table(self, layer: int, row: Place) -> Table:
         """The states of a row for every distinct projection of the windows on its atoms."""
@@ -86,67 +150,61 @@ class Network:
             radix = [self.windows.radix[c] for c in columns]
             codes, first = np.unique(code(self.windows.values, columns, radix), return_index=True)
             values = self.windows.values[first]
-            states = torch.cat([self._state(layer, row, part) for part in in_chunks(values)])
+            states = beside([self._state(layer, row, part) for part in in_chunks(values)], 0)
             self.tables[layer, row] = Table(columns, radix, codes, states)
         return self.tables[layer, row]
 
     def _attend(
         self,
-        attention: Any,
-        norm: Any,
-        x: Tensor,
+        attention: Attention,
+        x: Rounded,
         heads: list[list[Key]],
         layer: int,
         values: np.ndarray,
-    ) -> Tensor:
+    ) -> Rounded:
         """Attention of one row over each head's few keys, ``(m, d)``."""
-        width = x.shape[-1] // len(heads)
-        found: dict[tuple[Key, str], Tensor] = {}
+        found: dict[tuple[Key, str], Rounded] = {}
 
-        def side(key: Key, name: str) -> Tensor:  # keys or values of all heads, (m, d)
+        def side(key: Key, name: str, h: int) -> Rounded:  # one head's part, (m, e)
             plain = key._replace(bias=0.0)
             if (plain, name) not in found:
-                found[plain, name] = self._project(attention, norm, plain, name, layer, values)
-            return found[plain, name]
+                found[plain, name] = self._project(attention, plain, name, layer, values)
+            return found[plain, name].group(h)
 
-        query = attention.query(norm(x)) if any(len(keys) > 1 for keys in heads) else None
-        mixed = []
+        if all(len(keys) == 1 for keys in heads):
+            parts = [side(keys[0], "value", h) for h, keys in enumerate(heads)]
+            return attention.output(beside(parts, 1))
+        query, parts = attention.query(x), []
         for h, keys in enumerate(heads):
-            part = slice(h * width, (h + 1) * width)
-            if len(keys) == 1:
-                mixed.append(side(keys[0], "value")[:, part])
-                continue
-            assert query is not None
-            scores = [
-                (query[:, part] * side(k, "key")[:, part]).sum(1) / math.sqrt(width) + k.bias
-                for k in keys
-            ]
-            weights = torch.stack(scores, 1).softmax(1)
-            seen = torch.stack([side(k, "value")[:, part] for k in keys], 1)
-            mixed.append((weights[:, :, None] * seen).sum(1))
-        return attention.output(torch.cat(mixed, 1))
+            compared, read = ([side(k, name, h) for k in keys] for name in ("key", "value"))
+            parts.append(mixed(query.group(h), compared, read, [k.bias for k in keys]))
+        return attention.output(beside(parts, 1))
 
     def _project(
-        self, attention: Any, norm: Any, key: Key, name: str, layer: int, values: np.ndarray
-    ) -> Tensor:
+        self, attention: Attention, key: Key, name: str, layer: int, values: np.ndarray
+    ) -> Rounded:
         """A key's or value's projection in each window, from the table of where it stands."""
-        project = getattr(attention, name)
+        project: Linear = getattr(attention, name)
         if key.row is None:
             assert key.token is not None
-            return self._read(key.token, values, project(self.memory))
+            return self._read(key.token, values, project(self.exact.memory))
         table = self._table(layer, key.row)
         place = (layer, key.row, name)
         if place not in self.projected:
-            self.projected[place] = project(norm(table.states))
-        return self.projected[place][table.find(values)]
+            self.projected[place] = project(table.states)
+        return self.projected[place].take(table.find(values))
 
-    def _read(self, token: Token, values: np.ndarray, table: Tensor) -> Tensor:
-        """Rows of ``table (v, phase, d)`` for a token in each window."""
+    def _read(self, token: Token, values: np.ndarray, table: Rounded) -> Rounded:
+        """Rows of ``table (v * phase, d)`` for a token in each window."""
+        return table.take(self._token(token, values))
+
+    def _token(self, token: Token, values: np.ndarray) -> Tensor:
+        """The row ``(m,)`` of such a table."""
         if token.atom is not None:
             ids = values[:, self.column[token.atom]].astype(np.int64)
         else:
             ids = np.full(len(values), token.symbol, np.int64)
-        return table[torch.from_numpy(ids), torch.from_numpy(self._phase(token, values))]
+        return torch.from_numpy(ids * self.field.period + self._phase(token, values))
 
     def _phase(self, token: Token, values: np.ndarray) -> np.ndarray:
         """The token's position modulo the period."""

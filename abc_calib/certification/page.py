@@ -21,12 +21,39 @@ its token is right too; and after the last digit EOS is written. Nothing in this
 long the number is.
 """
 
+DISTANCE = """## Why the distance to the ends does not matter
+
+A line names its key by adding up: the place that it is counted from, its slope times the row, and
+its offset, kept between the ends of its part. Layer by layer these sums reach at most {rows} rows
+back and {columns} columns on, which is the reach below. A row that is further from an end than
+that has keys at the same places relative to itself, whichever row it is, so all such rows are one
+case; every row that is nearer is a case of its own. Lines of one head that name the same key there
+count once, as they do in the model; where lines would meet in some rows of one case and not in
+others, nothing is certified.
+{period}
+The digits between two places that a window shows may be any number of columns: the automaton's
+states are closed under them.
+"""
+
+PERIOD = """
+Positions repeat every {period} rows: a window also holds the row, and the width of the numbers,
+modulo {period}, in all combinations.
+"""
+
 CAVEAT = """## What it rests on
 
-- Arithmetic: every window is computed in float32 and again in float64. The largest difference
-  between them is {rounding:.2g} and the smallest margin {margin:.3f}, so rounding would have to be
-  {times:,.0f} times larger to change a token. No sum grows with length: every head reads one key.
-- The weights, by the SHA-256 above, and the rule of the task as an automaton, which the tests
+- Decoding: greedy, token by token, as `abc predict` and `generate()` do: a model on lines decodes
+  in float64. {decoded:,} sources of up to {longest} digits were decoded so, one by one; none was
+  wrong.
+- Arithmetic: IEEE double precision. In any order of summation, with or without fused
+  multiply-add, rounding takes at most {rounding:.2g} of a margin, and the smallest is {margin:.4g}.
+  The bound is summed over the layers from the weights and the states: a sum of n products is wrong
+  by at most n u / (1 - n u) times the sum of their sizes (Higham 2002, section 3.1). No sum grows
+  with length. Reduced precision is not covered, nor is float32, in which `abc eval` scores.
+- Kernels: that a matrix product, layer normalisation, ReLU and softmax compute what they are named
+  after.
+- Sources: {sources}. Anything else is refused before it is read.
+- Everything in the fingerprint, and the rule of the task as the automaton below, which the tests
   compare with the task itself.
 - Not covered: memory. A number has to fit.
 """
@@ -38,8 +65,9 @@ def page(c: dict[str, Any]) -> str:
     facts = [
         f"- Trained on at most {c['train_length']} digits in base {c['base']}, positions "
         f"`{c['scheme']}`",
-        f"- Weights: `{c['weights']}`",
-        f"- Decided by abc-calib {c['code_version']} in {c['seconds']:.0f} s",
+        f"- Weights: `{c['fingerprint']['weights']}`",
+        f"- Decided by abc-calib {c['fingerprint']['abc_calib']} with torch "
+        f"{c['fingerprint']['torch']}, {_machine(c)}, in {c['seconds']:.0f} s",
     ]
     parts = [title, _verdict(c), "\n".join(facts)]
     if c["windows"]:
@@ -47,8 +75,17 @@ def page(c: dict[str, Any]) -> str:
     if c["outcome"] == "certified":
         parts += [
             INDUCTION.strip(),
+            DISTANCE.format(
+                rows=c["reach"]["rows"],
+                columns=c["reach"]["columns"],
+                period=PERIOD.format(**c["reach"]) if c["reach"]["period"] > 1 else "",
+            ).strip(),
             CAVEAT.format(
-                rounding=c["rounding"], margin=c["margin"], times=c["margin"] / c["rounding"]
+                rounding=c["rounding"],
+                margin=c["margin"],
+                decoded=c["decoded"]["sources"],
+                longest=c["decoded"]["longest"],
+                sources=_sources(c),
             ).strip(),
         ]
     if c["counterexamples"]:
@@ -57,9 +94,12 @@ def page(c: dict[str, Any]) -> str:
         parts.append(_repair(c))
     if c["verified"]:
         told = "; ".join(f"{key.replace('_', ' ')}: {v}" for key, v in c["verified"].items())
-        parts.append(f"## Second look\n\nBy another path, plain dense attention: {told}.")
+        parts.append(
+            "## Second look\n\nMade again, every field the same. By another path, plain dense "
+            f"attention: {told}."
+        )
     if c["lines"]:
-        parts.append(_lines(c))
+        parts += [_lines(c), _rule(c["rule"]), _fingerprint(c)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -83,14 +123,13 @@ def _outright(c: dict[str, Any]) -> str:
 def _cases(c: dict[str, Any]) -> str:
     inner = max(c["cases"], key=lambda row: row["windows"])
     atoms = ", ".join(f"`{a}`" for a in inner["atoms"])
-    columns = ["where the row stands", "windows", "wrong", "smallest margin", "in float64"]
+    columns = ["where the row stands", "windows", "wrong", "smallest margin", "rounding, at most"]
     rows = [
         [
             r["where"],
             f"{r['windows']:,}",
             f"{r['wrong']:,}",
-            f"{r['margin']:.3f}",
-            f"{r['margin_float64']:.3f}",
+            *("–" if r[k] is None else f"{r[k]:.3g}" for k in ("margin", "rounding")),
         ]
         for r in c["cases"]
     ]
@@ -132,3 +171,53 @@ def _lines(c: dict[str, Any]) -> str:
         for layer, heads in enumerate(layers)
     ]
     return "## Lines of the heads\n\n" + as_markdown(["attention", "layer", "heads"], rows).rstrip()
+
+
+def _machine(c: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in c["machine"].items())
+
+
+def _sources(c: dict[str, Any]) -> str:
+    rule = c["rule"]
+    count = len(rule["operands"]) + (rule["constant"] is not None)
+    numbers = "one number" if count == 1 else f"{count} numbers"
+    one = "" if rule["constant"] is None else ", of which one has one digit"
+    return f"{numbers} of digits in base {c['base']}, without leading zeros{one}"
+
+
+MOST_STATES = 12
+"""Rows of an automaton that are shown."""
+
+
+def _rule(rule: dict[str, Any]) -> str:
+    """The automaton: what a state writes under each column of digits, and the state after it."""
+    base, digits = rule["base"], len(rule["operands"])
+    shown, rows = min(len(rule["next"]), MOST_STATES), []
+    for state in range(shown):
+        after, written = rule["next"][state], rule["written"][state]
+        cells: dict[tuple[int, int], list[str]] = {}
+        for column in range(base**digits):
+            places = [column // base ** (digits - 1 - k) % base for k in range(digits)]
+            here, there = after, written
+            for place in places:
+                here, there = here[place], there[place]
+            cells.setdefault((there, here), []).append(" ".join(map(str, places)))
+        last = "the end" if rule["last"][state] < 0 else f"{rule['last'][state]}, then the end"
+        told = "; ".join(
+            f"{there} and state {here}: {', '.join(found[:6])}{' ...' if len(found) > 6 else ''}"
+            for (there, here), found in sorted(cells.items())[:20]
+        )
+        rows.append([state, told, last])
+    start = ", ".join(map(str, rule["start"]))
+    more = f" The first {shown} of {len(rule['next'])} states." if shown < len(rule["next"]) else ""
+    return (
+        f"## The rule\n\nColumn by column from the last one, beginning in state {start}. For each "
+        "state, what is written and the state after it, with the digits of the columns where that "
+        f"is so; and what is written when the columns are used up.{more}\n\n"
+        + as_markdown(["state", "written and next state: columns", "at the end"], rows).rstrip()
+    )
+
+
+def _fingerprint(c: dict[str, Any]) -> str:
+    rows = [[name.replace("_", " "), value or "–"] for name, value in c["fingerprint"].items()]
+    return "## Fingerprint\n\n" + as_markdown(["of", "SHA-256, or version"], rows).rstrip()

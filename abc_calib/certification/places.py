@@ -13,12 +13,14 @@ from typing import Literal, NamedTuple
 from abc_calib.errors import AbcError
 from abc_calib.geometry.layout import digit_name
 
-FAR, WIDE = 10**6, 10**12
+FAR, WIDE = 10**12, 10**24
 """The row that stands for every row far from the first, and the width for every one far wider.
 
 Places are worked out on plain numbers, by the arithmetic that the model uses, and read off
 afterwards: ``FAR - 1`` is the row before the one in question, ``WIDE - 1`` the first column.
 """
+NEAR = 10**6
+"""A place is within so many rows or columns of what it is counted from."""
 
 
 class Unbounded(AbcError):
@@ -145,9 +147,12 @@ class Case:
 
 def read_off(number: int) -> tuple[int, int, int]:
     """``number`` as so many widths, so many rows, and the rest."""
-    width = round(number / WIDE)
-    row = round((number - width * WIDE) / FAR)
-    return width, row, number - width * WIDE - row * FAR
+    width = (number + WIDE // 2) // WIDE
+    row = (number - width * WIDE + FAR // 2) // FAR
+    rest = number - width * WIDE - row * FAR
+    if max(abs(row), abs(rest)) > NEAR:
+        raise Unbounded("a line goes on by a part of a column a row, and drifts through the digits")
+    return width, row, rest
 
 
 def atom_name(atom: Atom) -> str:

@@ -7,32 +7,31 @@ is right from its first token to EOS, for every source of every length.
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from abc_calib.certification.field import Field
-from abc_calib.certification.network import Network, in_chunks
+from abc_calib.certification.network import Exact, Network, in_chunks
 from abc_calib.certification.places import Case, Unbounded
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.evaluation.failures import logit_margins
 from abc_calib.geometry import SITES
 from abc_calib.nn.positions import Scheme
 from tasks.columns import ColumnRule
 
 KEPT = 100
 """Failing windows that are kept of each case, those of the smallest margin first."""
-NO_NUMBER = -1e9
-"""The margin of logits that are not numbers."""
-SAFETY = 10
-"""How many times the float32 rounding the smallest margin has to be."""
+PART, HELD = 4_000_000, 20_000_000
+"""Windows that are made at once, and that are held: some 60 bytes each."""
+MOST_WINDOWS = 10**11
+"""More would take days."""
+MOST_CASES = 2000
+"""More places of a row would take minutes to list alone."""
 
 
 class Undecided(AbcError):
@@ -43,18 +42,39 @@ class Undecided(AbcError):
 class Checked:
     """What was found in one case. ``failing (n, atoms)`` are windows where the model is wrong.
 
-    ``margin``: least difference between the logit of the right token and the largest other
-    one. ``rounding``: largest difference between a logit in float32 and in float64.
+    And ``expected (n,)`` their right tokens. ``margin``: least difference between the logit of the
+    right token and the largest other one. ``certain``: the least that is left of a margin when
+    what rounding may take is taken away; ``rounding``: the most that it may take.
     """
 
     case: Case
-    windows: int
+    atoms: tuple[Any, ...] = ()
+    windows: int = 0
     wrong: int = 0
     margin: float = float("inf")
-    margin64: float = float("inf")
+    certain: float = float("inf")
     rounding: float = 0.0
-    atoms: tuple[Any, ...] = ()
     failing: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+    expected: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    margins: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, values: np.ndarray, right: np.ndarray, margin: Any, certain: Any) -> None:
+        """Count windows ``values (m, atoms)`` in, and keep those that fail most."""
+        if not len(values):
+            return
+        self.windows += len(values)
+        self.margin = min(self.margin, float(margin.min()))
+        self.certain = min(self.certain, float(certain.min()))
+        self.rounding = max(self.rounding, float((margin - certain).nan_to_num(nan=np.inf).max()))
+        wrong = (margin <= 0).numpy()
+        if wrong.any():
+            self.wrong += int(wrong.sum())
+            kept = self.failing if len(self.failing) else values[:0]
+            margins = np.concatenate([self.margins, margin.numpy()[wrong]])
+            order = np.argsort(margins, kind="stable")[:KEPT]
+            self.margins = margins[order]
+            self.failing = np.concatenate([kept, values[wrong]])[order]
+            self.expected = np.concatenate([self.expected, right[wrong]])[order]
 
 
 def column_rule(data: Data) -> ColumnRule:
@@ -104,85 +124,92 @@ def receptive_field(model: Any, data: Data) -> Field:
 
 @dataclass
 class Proof:
-    """The model, its field and the windows of all its cases."""
+    """The model, its field and the windows of all its cases.
+
+    ``windows``: of each case, None where they are too many to be held and are made part by part.
+    ``size``: how many there are in all, about so many if some are not held.
+    """
 
     model: Any
     data: Data
     rule: ColumnRule
     field: Field
-    windows: list[Windows]
+    cases: list[Enumeration]
+    windows: list[Windows | None]
+    size: int
 
-    @property
-    def size(self) -> int:
-        return sum(len(w) for w in self.windows)
+    def parts(self, number: int) -> Iterator[Windows]:
+        """The windows of one case."""
+        held = self.windows[number]
+        return iter([held]) if held is not None else self.cases[number].parts(PART)
 
 
-def prepare(model: Any, data: Data, limit: int) -> Proof:
+def prepare(model: Any, data: Data, part: int = PART) -> Proof:
     """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
 
-    ``limit``: most windows in all.
+    ``part``: most windows that are held of a case.
     """
     try:
         seen = receptive_field(model, data)
         rule = column_rule(data)
+        reach = seen.reach
+        if (reach.rows + 1) * (reach.columns + 2) > MOST_CASES:
+            raise Unbounded(
+                f"its lines reach {reach.rows} rows and {reach.columns} columns: that is too far"
+            )
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof = Proof(model, data, rule, seen, [])
+    proof, held = Proof(model, data, rule, seen, [], [], 0), 0
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
-            found = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period).windows(limit)
-            if proof.size + len(found) > limit:
-                raise TooMany(proof.size + len(found))
+            found = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period)
         except TooMany as error:
-            raise Undecided(
-                f"its windows are too many: {len(atoms)} atoms {case.label()}, up to "
-                f"{error.estimate:.1e} windows, and at most {limit:.1e} are listed"
-            ) from None
-        if len(found):
-            proof.windows.append(found)
+            raise Undecided(_too_many(len(atoms), case, error.estimate)) from None
+        try:
+            windows = found.windows(part)
+            size, held = len(windows), held + len(windows)
+        except TooMany:
+            windows, size = None, round(found.estimate(part))
+        if not size:
+            continue
+        proof.cases.append(found)
+        proof.windows.append(windows if held < HELD else None)
+        proof.size += size
+        if proof.size > MOST_WINDOWS:
+            raise Undecided(_too_many(len(atoms), case, proof.size))
     return proof
 
 
+def _too_many(atoms: int, case: Case, windows: float) -> str:
+    return (
+        f"its windows are too many: {atoms} places {case.label()}, about {windows:.1e} windows, "
+        f"and at most {MOST_WINDOWS:.0e} are tried"
+    )
+
+
 def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> list[Checked]:
-    """Run the model on every window, in float32 and in float64."""
-    exact = copy.deepcopy(proof.model).double()
-    done, results = 0, []
-    for windows in proof.windows:
-        networks = [Network(model, proof.field, windows) for model in (proof.model, exact)]
-        result = Checked(windows.case, len(windows), atoms=windows.atoms)
-        failing, margins = [], []
-        expected = in_chunks(windows.expected)
-        for values, right in zip(in_chunks(windows.values), expected, strict=True):
-            logits, logits64 = (network.logits(values) for network in networks)
-            margin = _margins(logits, right)
-            result.margin = min(result.margin, float(margin.min()))
-            margin64 = _margins(logits64, right)
-            result.margin64 = min(result.margin64, float(margin64.min()))
-            result.rounding = max(result.rounding, float((logits64 - logits).abs().max()))
-            wrong = ((margin <= 0) | (margin64 <= 0)).numpy()
-            result.wrong += int(wrong.sum())
-            failing.append(values[wrong])
-            margins.append(margin.numpy()[wrong])
-            done += len(values)
-            on_chunk(done)
-        order = np.argsort(np.concatenate(margins))[:KEPT]
-        result.failing = np.concatenate(failing)[order]
+    """Run the model on every window, in float64 with a bound on its error."""
+    exact, done, results = Exact(proof.model, proof.field), 0, []
+    for number, case in enumerate(proof.cases):
+        result = Checked(case.case, atoms=case.atoms)
+        for windows in proof.parts(number):
+            network = Network(exact, windows)
+            rights = in_chunks(windows.expected)
+            for values, right in zip(in_chunks(windows.values), rights, strict=True):
+                result.add(values, right, *network.margins(values, right))
+                done += len(values)
+                on_chunk(done)
         results.append(result)
     return results
 
 
-def _margins(logits: torch.Tensor, right: np.ndarray) -> torch.Tensor:
-    """``(m,)``: the right token's logit above the largest other one; what is no number is wrong."""
-    margin = logit_margins(logits, torch.from_numpy(right.astype(np.int64)))
-    return margin.nan_to_num(nan=NO_NUMBER)
-
-
 def windows_a_second(proof: Proof) -> float:
     """How fast windows are checked here, tried on a part of the largest case."""
-    windows = max(proof.windows, key=len)
+    number = max(range(len(proof.cases)), key=lambda n: len(proof.windows[n] or range(10**12)))
+    windows = next(w for w in proof.parts(number) if len(w))
     few = replace(windows, values=windows.values[:4096], expected=windows.expected[:4096])
     started = time.perf_counter()
-    check(replace(proof, windows=[few]))
+    check(replace(proof, cases=[proof.cases[number]], windows=[few]))
     return len(few) / (time.perf_counter() - started)

@@ -95,7 +95,10 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
     assert proof is not None
     data: Any = proof.data
     found = failing_sources(decision, EACH, data.length, rng, near=True)
-    parsed = [data.task.parse(text) for text in dict.fromkeys(text for _, _, text in found)]
+    known = (row["problem"] for row in decision.certificate.counterexamples)
+    texts = dict.fromkeys([*(text for _, _, text in found), *known])
+    parsed = [data.task.parse(text) for text in texts]
+    parsed = [one for one in parsed if data.size_of(one) <= data.length]
     allowed = [one for one in parsed if data.split.allows(one, held_out=False)[0]]
     if not allowed:
         raise AbcError(

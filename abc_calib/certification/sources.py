@@ -10,7 +10,7 @@ from abc_calib.certification.field import Reach
 from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
 from tasks import Digits, Problems
 from tasks.arithmetic import Arithmetic
-from tasks.columns import ColumnRule
+from tasks.columns import NOTHING, ColumnRule
 
 
 class Realiser:
@@ -47,10 +47,12 @@ class Realiser:
         widest: int,
         rng: np.random.Generator,
         near: bool = False,
+        expected: int | None = None,
     ) -> list[tuple[int, Problems]]:
         """Up to ``n`` pairs of the row in question and a source of at most ``widest`` columns.
 
         With ``near`` the window may stand in another case than its own, nearer to an end.
+        ``expected``: the id of the right token there, where several are right in that window.
         """
         found: list[tuple[int, Problems]] = []
         fixed = dict(zip(atoms, (int(v) for v in values), strict=True))
@@ -58,7 +60,7 @@ class Realiser:
             phases = {Phase("row"): row, Phase("width"): width}
             if any(fixed.get(p, d % self.period) != d % self.period for p, d in phases.items()):
                 continue
-            allowed = self._allowed(fixed, row, width)
+            allowed = self._allowed(fixed, row, width, expected)
             if allowed is None:
                 continue
             found += [(row, self._draw(allowed, width, rng)) for _ in range(n - len(found))]
@@ -67,31 +69,35 @@ class Realiser:
         return found
 
     def _allowed(
-        self, fixed: dict[Atom, int], row: int, width: int
+        self, fixed: dict[Atom, int], row: int, width: int, expected: int | None
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Which transitions ``(width, transitions)`` and starts lead through the window, if any."""
-
-        def at(column: Place) -> int:
-            if column.kind == "near":
-                return row + column.at
-            return column.at if column.kind == "low" else width - 1 - column.at
-
         allowed = np.ones((width, len(self.states)), bool)
         if width > 1:
             allowed[-1] &= self.digits.any(0)
         starts = np.isin(np.arange(self.rule.states), self.rule.start)
         ends = np.ones(self.rule.states, bool)
+
+        def writes(column: int, token: int) -> None:
+            if column < width:
+                allowed[column] &= self.written == token
+            elif column == width:  # the row after the last column, a final carry or the end
+                ends[:] &= self.rule.last == (NOTHING if token >= self.rule.base else token)
+
         for atom, value in fixed.items():
             if isinstance(atom, Constant):
                 assert self.rule.constants is not None
                 starts &= self.rule.constants == value
-            elif isinstance(atom, Written) and at(atom.column) == width:
-                ends &= self.rule.last == value
-            elif isinstance(atom, Digit) and atom.column.kind != "free":
-                digit = self.digits[self.rule.operands.index(atom.operand)]
-                allowed[at(atom.column)] &= digit == value
             elif isinstance(atom, Written):
-                allowed[at(atom.column)] &= self.written == value
+                writes(_column(atom.column, row, width), value)
+            elif isinstance(atom, Digit):
+                column = _column(atom.column, row, width)
+                if not 0 <= column < width:
+                    return None
+                digit = self.digits[self.rule.operands.index(atom.operand)]
+                allowed[column] &= digit == value
+        if expected is not None:
+            writes(row, expected)
         if row == width + 1:  # a row that exists only after a final carry
             ends &= self.rule.last >= 0
         for column in range(width - 1, -1, -1):
@@ -112,6 +118,14 @@ class Realiser:
             columns.append(self.digits[:, choice])
             state = int(self.next[choice])
         return problem(self.task, self.rule, np.array(columns), start)
+
+
+def _column(place: Place, row: int, width: int) -> int:
+    """The column of a place, for operands of ``width`` in ``row``."""
+    against = width - 1 - place.at
+    return {"near": row + place.at, "low": place.at, "top": against, "free": against - row}[
+        place.kind
+    ]
 
 
 def problem(task: Arithmetic, rule: ColumnRule, columns: np.ndarray, start: int) -> Problems:

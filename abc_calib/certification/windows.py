@@ -8,6 +8,8 @@ source of some length, and no others.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,11 +83,20 @@ def slots(case: Case, atoms: tuple[Atom, ...]) -> list[Slot]:
 
 
 class Enumeration:
-    """The windows of one case, counted before they are made."""
+    """The windows of one case; of those, where atoms are ``fixed``, that have these values."""
 
-    def __init__(self, rule: ColumnRule, eos: int, case: Case, atoms: frozenset[Atom], period: int):
+    def __init__(
+        self,
+        rule: ColumnRule,
+        eos: int,
+        case: Case,
+        atoms: frozenset[Atom],
+        period: int,
+        fixed: Mapping[Atom, int] | None = None,
+    ):
         self.rule, self.eos, self.case, self.period = rule, eos, case, period
         self.atoms = tuple(sorted(atoms, key=repr))
+        self.fixed = dict(fixed or {})
         self.radix = [self._radix(atom) for atom in self.atoms]
         self.weight: list[int] = []
         total = 1
@@ -95,6 +106,39 @@ class Enumeration:
         self.expected_weight = total
         if total * (eos + 1) * rule.states >= 2**62:
             raise TooMany(float(total))
+
+    def parts(self, limit: int) -> Iterator[Windows]:
+        """All windows, at most ``limit`` at a time; no window is in two parts."""
+        try:
+            yield self.windows(limit)
+        except TooMany:
+            for part in self._split():
+                yield from part.parts(limit)
+
+    def estimate(self, limit: int) -> float:
+        """About how many windows there are: as many as in one part, times the parts."""
+        try:
+            return float(len(self.windows(limit)))
+        except TooMany:
+            parts = self._split()
+            return len(parts) * parts[len(parts) // 2].estimate(limit)
+
+    def _split(self) -> list[Enumeration]:
+        """The same with one atom more fixed, to each of its values in turn."""
+        free = [a for a in self.atoms if not isinstance(a, Written) and a not in self.fixed]
+        if not free:
+            raise TooMany(math.prod(self.radix))
+        atom = min(free, key=self._first)
+        values = range(self.radix[self.atoms.index(atom)])
+        same = (self.rule, self.eos, self.case, frozenset(self.atoms), self.period)
+        return [Enumeration(*same, {**self.fixed, atom: value}) for value in values]
+
+    def _first(self, atom: Atom) -> tuple[int, int]:
+        """Which atoms to fix first: those that come last into the walk, and multiply its end."""
+        if not isinstance(atom, Digit):
+            return 0, 0
+        order = {"free": 0, "top": 1, "near": 2, "low": 3}
+        return order[atom.column.kind], -atom.column.at
 
     def _radix(self, atom: Atom) -> int:
         return self.period if isinstance(atom, Phase) else self.rule.base
@@ -106,6 +150,8 @@ class Enumeration:
         for i, atom in enumerate(self.atoms):
             if isinstance(atom, Constant):
                 assert self.rule.constants is not None
+                keep = self._kept(atom, self.rule.constants[state])
+                code, state = code[keep], state[keep]
                 code += self.weight[i] * self.rule.constants[state]
         walk = slots(self.case, self.atoms)
         for number, slot in enumerate(walk):
@@ -117,14 +163,21 @@ class Enumeration:
                 code, state = self._column(code, state, slot, limit, walk[number + 1 :])
         for i, atom in enumerate(self.atoms):
             if isinstance(atom, Phase) or (isinstance(atom, Digit) and atom.column.kind == "free"):
-                self._check(len(code) * self.radix[i], limit, [])
-                more = self.weight[i] * np.arange(self.radix[i])
+                choices = np.arange(self.radix[i])
+                choices = choices[self._kept(atom, choices)]
+                self._check(len(code) * len(choices), limit, [])
+                more = self.weight[i] * choices
                 code = (code[:, None] + more).ravel()
         code = np.unique(code)
         values = np.empty((len(code), len(self.atoms)), np.uint8)
         for i, (weight, radix) in enumerate(zip(self.weight, self.radix, strict=True)):
             values[:, i] = code // weight % radix
         return Windows(self.case, self.atoms, self.radix, values, code // self.expected_weight)
+
+    def _kept(self, atom: Atom, values: np.ndarray) -> np.ndarray:
+        """Which of an atom's values are allowed."""
+        wanted = self.fixed.get(atom)
+        return np.ones(len(values), bool) if wanted is None else values == wanted
 
     def _check(self, now: int, limit: int, rest: list[Slot]) -> None:
         if now > limit:
@@ -143,16 +196,18 @@ class Enumeration:
         state, digits = index[0], index[1:]
         kept = np.zeros(index.shape[1], np.int64)
         written = rule.written.ravel()
+        allowed = np.ones(index.shape[1], bool)
         for i, atom in enumerate(self.atoms):
             if isinstance(atom, Digit) and atom.column == slot.column:
-                kept += self.weight[i] * digits[rule.operands.index(atom.operand)]
+                digit = digits[rule.operands.index(atom.operand)]
+                kept += self.weight[i] * digit
+                allowed &= self._kept(atom, digit)
             elif isinstance(atom, Written) and atom.column == slot.column:
                 kept += self.weight[i] * written
         if slot.column == self.case.place:
             kept += self.expected_weight * written
         rows = np.stack([state, kept, rule.next.ravel()], 1)
-        if slot.top:
-            rows = rows[digits.any(0)]
+        rows = rows[allowed & digits.any(0)] if slot.top else rows[allowed]
         rows = np.unique(rows, axis=0)
         return rows[:, 0], rows[:, 1], rows[:, 2]
 

@@ -5,6 +5,7 @@ Importing this room registers both kinds; no other room imports it, since import
 ``AutoModelForSeq2SeqLM.from_pretrained``, and its weights have the same names here and there.
 """
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -193,6 +194,13 @@ class AbcTransformer(HubModel, GenerationMixin):
         """Attend along these lines from now on; they are saved with the model."""
         self.network.set_lines(lines)
         self.config.line_bias = lines.to_dict() if lines is not None else None
+
+    def generate(self, *args: Any, **options: Any) -> Any:
+        """As ``GenerationMixin`` does; along lines in float64, like our own decoding."""
+        exact: Any = self
+        if self.network.on_lines and self.dtype != torch.float64:
+            exact = copy.deepcopy(self).double().eval()
+        return GenerationMixin.generate(exact, *args, **options)
 
     def forward(
         self,

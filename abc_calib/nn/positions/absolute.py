@@ -12,16 +12,16 @@ from abc_calib.config import Options
 from abc_calib.nn.positions.base import Scheme, Shape
 
 
-def angles(positions: Tensor, width: int) -> Tensor:
+def angles(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """What ``waves`` takes the sine and cosine of: ``(..., i) -> (..., i, d/2)``."""
-    half = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
+    half = torch.arange(0, width, 2, device=positions.device, dtype=dtype)
     rate = torch.exp(half * (-math.log(10000.0) / width))
-    return positions[..., None].float() * rate
+    return positions[..., None].to(dtype) * rate
 
 
-def waves(positions: Tensor, width: int) -> Tensor:
+def waves(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Sines and cosines of Vaswani et al. 2017, section 3.5: ``(..., i) -> (..., i, d)``."""
-    angle = angles(positions, width)
+    angle = angles(positions, width, dtype)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]
 
 
@@ -31,7 +31,7 @@ class Sinusoidal(Scheme):
     absolute = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + waves(positions, self.shape.width).to(x.dtype)
+        return x + waves(positions, self.shape.width, x.dtype)
 
 
 class LearnedOptions(Options):

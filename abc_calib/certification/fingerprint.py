@@ -1,0 +1,62 @@
+"""What a certificate is about: everything that decides what a run's model writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from typing import Any
+
+import numpy as np
+import torch
+
+from abc_calib.errors import AbcError
+from abc_calib.runs import Run
+from abc_calib.version import __version__
+
+FILES = {
+    "weights": "model/model.safetensors",
+    "config": "config.json",
+    "model_config": "model/config.json",
+    "generation_config": "model/generation_config.json",
+}
+"""The files of a run that decide, by the names of their hashes."""
+
+
+def fingerprint(run: Run) -> dict[str, str | None]:
+    """SHA-256 of files, lines and rule, and the versions that computed.
+
+    ``lines`` and ``rule`` are None for a model without lines, or a task that is no rule on columns.
+    """
+    found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
+    lines, rule = run.fresh_model().lines, run.task.column_rule()
+    found["lines"] = digest(lines.to_dict()) if lines is not None else None
+    found["rule"] = digest(rule.as_dict()) if rule is not None else None
+    return found | {"abc_calib": __version__, "torch": torch.__version__}
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of plain data, whatever the order of its keys."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def canonical(content: Any) -> str:
+    """Plain data as one text."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def machine() -> dict[str, str]:
+    """What a certificate was computed with, beside what is in its fingerprint."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }
+
+
+def _of_file(run: Run, name: str) -> str:
+    path = run.path / name
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise AbcError(f"{path} cannot be read ({error.strerror}): train again") from None
