@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from conftest import vouch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
@@ -241,6 +242,7 @@ def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
     changed = json.loads(path.read_text())
     changed["model"]["feedforward"] = 17
     path.write_text(json.dumps(changed))
+    vouch(path.parent)
     with pytest.raises(AbcError, match="holds a run of another configuration"):
         job().complete(tmp_path)
 

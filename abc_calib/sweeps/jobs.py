@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from pydantic import Field
 
@@ -29,6 +28,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
+from abc_calib.runs.rows import read_rows
 from abc_calib.training.plan import plan_training
 
 NOT_CONFIGURATION = {
@@ -172,17 +172,10 @@ class Job(Options):
 
     def rows(self, root: Path) -> list[dict[str, Any]]:
         """The rows of its evaluation that its tests ask for, in their order."""
-        path = root / self.key / "run" / "eval.csv"
-        if not path.is_file():
-            return []
-        try:
-            table = pd.read_csv(path)
-            table = table[table["test_seed"] == 0]
-            found = {(r["set"], r["length"]): r for r in table.to_dict("records")}
-        except (OSError, ValueError, KeyError) as error:
-            raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+        rows = read_rows(root / self.key / "run" / "eval.csv")
+        found = {(row["set"], row["length"]): row for row in rows if row["test_seed"] == 0}
         wanted = ((test.set, test.length) for test in self.measures)
-        return [{str(k): v for k, v in found[name].items()} for name in wanted if name in found]
+        return [found[name] for name in wanted if name in found]
 
     def complete(self, root: Path) -> bool:
         """Is the model trained and are all tests measured?"""
