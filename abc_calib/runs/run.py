@@ -38,6 +38,7 @@ from abc_calib.files import parse_json, read_text, tidy, write_atomically, write
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
+from abc_calib.nn.saved import WEIGHTS
 from abc_calib.runs import checkpoint, folders
 from abc_calib.runs.records import (
     Calibrated,
@@ -48,7 +49,7 @@ from abc_calib.runs.records import (
     read_record,
     write_record,
 )
-from abc_calib.runs.weights import WEIGHTS, load_weights, save_weights
+from abc_calib.runs.weights import load_weights, save_weights
 from tasks import get_task
 
 

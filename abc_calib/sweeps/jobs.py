@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,13 @@ class Job(Options):
         for kind, length in longest.items():
             data.test(length, 1, kind)
 
+    @property
+    def but_for_the_seed(self) -> str:
+        """What is alike in jobs that differ in their seed alone, and are possible or not alike."""
+        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION)
+        mine["train"]["seed"] = 0
+        return json.dumps([mine, [test.model_dump() for test in self.tests]], sort_keys=True)
+
     # Its folder
 
     def run(self, root: Path) -> Run | None:
@@ -181,6 +189,15 @@ class Job(Options):
         """Is the model trained and are all tests measured?"""
         run = self.run(root)
         return bool(run and run.result) and not self.missing_tests(root)
+
+
+def check_jobs(jobs: Iterable[Job]) -> None:
+    """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later."""
+    seen: set[str] = set()
+    for job in jobs:
+        if (shape := job.but_for_the_seed) not in seen:
+            seen.add(shape)
+            job.check()
 
 
 def _meaning(config: RunConfig) -> dict[str, Any]:
