@@ -1,17 +1,32 @@
-"""Files that are either as they were or complete, and where runs lie."""
+"""Files that are either as they were or complete, read with care, and where runs lie."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from safetensors import SafetensorError
 
 from abc_calib.errors import AbcError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there, leave a run to one process at a time
+    fcntl = None  # type: ignore[assignment]
+
+MARK = ".abc-"
+"""In the name of a temporary folder, before the number of its process."""
+MOST_TEXT = 2**26
+"""Bytes of the largest text file of a run that is read."""
+MOST_TENSORS = 2**34
+"""The same for a file of tensors."""
 
 
 def runs_root() -> Path:
@@ -19,23 +34,68 @@ def runs_root() -> Path:
     return Path(os.environ.get("ABC_RUNS", "runs"))
 
 
-def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+# Reading
+
+
+def check_regular(path: Path, most: int = MOST_TENSORS) -> int:
+    """The size of a regular file; ``OSError`` or ``ValueError`` for anything else or a larger one.
+
+    To open a pipe may wait for ever, and a link may lead to a device without an end.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file")
+    if found.st_size > most:
+        raise ValueError(f"it has {found.st_size} bytes, and at most {most} are read")
+    return found.st_size
+
+
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    """A text of a run; ``OSError`` or ``ValueError`` if it is no regular file of UTF-8."""
+    check_regular(path, most)
+    return path.read_text("utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; ``OSError`` or ``ValueError`` if there is none."""
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str) -> Any:
+    """A JSON value, all numbers finite; ``ValueError`` if it is none."""
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(f"{word} is no number of JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+# Writing
+
+
+def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = True) -> None:
     """Let ``write`` make a file or folder beside ``path``, then put it in its place.
 
     Whatever goes wrong, ``path`` is either as it was or complete; ``AbcError`` if the disk
-    does not take it.
+    does not take it. After a kill ``tidy`` puts back a folder that was to be replaced. Without
+    ``replace`` a folder that holds something stays.
     """
     temporary = None
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        made = temporary / path.name
-        write(made)
-        for file in [made, *made.rglob("*")]:
-            if file.is_file():  # safetensors files come out private to their owner
-                file.chmod(0o644)
-        if made.is_dir() and path.exists():
-            path.rename(temporary / "old")
-        os.replace(made, path)
+        prefix = f".{path.name}{MARK}{os.getpid()}-"
+        temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+        with _held(temporary):
+            made = temporary / path.name
+            write(made)
+            for file in [made, *made.rglob("*")]:
+                if file.is_file():  # safetensors files come out private to their owner
+                    file.chmod(0o644)
+            if replace and made.is_dir() and path.exists():
+                path.rename(temporary / "old")
+            os.replace(made, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise AbcError(
@@ -44,9 +104,81 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         ) from None
     finally:
         if temporary is not None:
-            if (temporary / "old").exists() and not path.exists():
-                (temporary / "old").rename(path)
-            shutil.rmtree(temporary, ignore_errors=True)
+            _clear(temporary, path)
+
+
+def _clear(temporary: Path, path: Path) -> None:
+    """Remove a temporary folder, the old content of ``path`` put back where there is no new one."""
+    if (temporary / "old").exists() and not path.exists():
+        (temporary / "old").rename(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def tidy(folder: Path) -> None:
+    """Put away what processes that were killed left half-written in ``folder``.
+
+    Nothing of a process that may be alive: on this machine its number tells, on others that share
+    the disk its lock.
+    """
+    with suppress(OSError):
+        for path in folder.glob(f".*{MARK}*-*"):
+            name, _, rest = path.name.removeprefix(".").rpartition(MARK)
+            number = rest.partition("-")[0]
+            if not name or not number.isdecimal() or not path.is_dir() or _alive(int(number)):
+                continue
+            with suppress(BlockingIOError), _held(path):
+                _clear(path, folder / name)
+
+
+def _alive(process: int) -> bool:
+    """Is there a process of that number here?"""
+    if process == os.getpid() or os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep ``tidy`` away from a temporary folder; ``BlockingIOError`` if another process does."""
+    if fcntl is None:
+        yield
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(number)
+
+
+@contextmanager
+def locked(folder: Path, refusal: str = "") -> Iterator[None]:
+    """Keep other processes from working in ``folder`` meanwhile: they wait.
+
+    With a ``refusal`` they do not, and this is their ``AbcError``.
+    """
+    make_folder(folder)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)  # a pipe is not waited for
+    try:
+        number = os.open(folder / "lock", flags, 0o644)
+    except OSError as error:
+        raise AbcError(f"cannot write {folder / 'lock'} ({error.strerror})") from None
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+            except BlockingIOError:
+                raise AbcError(refusal) from None
+        tidy(folder)
+        yield
+    finally:
+        os.close(number)
 
 
 def make_folder(path: Path) -> None:
@@ -61,4 +193,4 @@ def make_folder(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """``write_atomically`` for text."""
-    write_atomically(path, lambda made: made.write_text(text))
+    write_atomically(path, lambda made: made.write_text(text, "utf-8"))

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
 from abc_calib.progress import err
+from abc_calib.stopping import like_interrupts
 
 out = Console()
 NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
@@ -33,7 +34,8 @@ def command(function: F) -> F:
         from tasks import TaskError
 
         try:
-            return function(*args, **kwargs)
+            with like_interrupts():
+                return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
             fail(str(error), 2)
         except AbcError as error:

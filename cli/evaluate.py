@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 from abc_calib.config import EvaluateOptions, MachineOptions, build
 from abc_calib.errors import OptionError
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument, options
+from cli.options import AsJson, Force, Quiet, RunArgument, opened, options
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Row
@@ -29,7 +29,11 @@ class Evaluate(TyperCommand):
 @console.command
 @options(EvaluateOptions, MachineOptions)
 def evaluate(
-    run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
+    run: RunArgument = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
@@ -41,17 +45,16 @@ def evaluate(
     from abc_calib.evaluation.memory import dense_note
     from abc_calib.reporting import accuracy_table
     from abc_calib.reporting.tables import token_table
-    from abc_calib.runs import Run
 
     device = given.pop("device", "auto")
     asked = build(EvaluateOptions, **given)
-    opened = Run.open(run)
-    shortest = getattr(opened.task, "shortest", 1)
+    found = opened(run, force, quiet)
+    shortest = getattr(found.task, "shortest", 1)
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     done: list[Row] = []
     stages.evaluate(
-        opened,
+        found,
         asked.lengths or range(shortest, asked.max_len + 1),
         samples=asked.samples,
         sets=asked.sets,
@@ -63,12 +66,12 @@ def evaluate(
     )
     if as_json:
         rows = [row.as_dict() for row in done]
-        console.print_json({"run": str(opened), "task": opened.config.task, "rows": rows})
+        console.print_json({"run": str(found), "task": found.config.task, "rows": rows})
         return
     if words := [row for row in done if isinstance(row, SequenceRow)]:
         console.out.print(token_table(words))
     else:
         sets = {kind: [row for row in done if row.set == kind] for kind in asked.sets}
         console.out.print(accuracy_table(sets))
-    console.say(dense_note(opened), quiet)
-    console.say(f"written to {opened.path / 'eval.csv'}", quiet)
+    console.say(dense_note(found), quiet)
+    console.say(f"written to {found.path / 'eval.csv'}", quiet)

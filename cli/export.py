@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument
+from cli.options import AsJson, Force, Quiet, RunArgument, opened
 
 
 @console.command
@@ -25,6 +25,7 @@ def export(
     figure: Annotated[
         Path | None, typer.Option(help="Draw biases and tables: a .pdf, .svg or .png file.")
     ] = None,
+    force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -35,16 +36,15 @@ def export(
     from abc_calib.calibration.relative import relative_tables, write_tables
     from abc_calib.errors import UsageError
     from abc_calib.geometry import SITES
-    from abc_calib.runs import Run
 
     if form != "rpe":
         raise UsageError(f"unknown form {form!r}: choose rpe")
     chosen = next((name for name in SITES if name == site), None)
     if chosen is None:
         raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
-    opened = Run.open(run)
-    tables = relative_tables(opened.lines(), chosen, skip)
-    path = out or opened.path / "rpe.json"
+    found = opened(run, force, quiet)
+    tables = relative_tables(found.lines(), chosen, skip)
+    path = out or found.path / "rpe.json"
     write_tables(tables, path)
     files = [path]
     if figure is not None:
@@ -53,5 +53,5 @@ def export(
 
         save_figure(relative_figure(tables), figure)
         files.append(figure)
-    console.show_files(opened, files, as_json)
+    console.show_files(found, files, as_json)
     console.say(f"{len(tables)} heads", quiet or as_json)

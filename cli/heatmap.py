@@ -6,7 +6,7 @@ from typing import Any
 
 from abc_calib.config import FigureOptions, build
 from cli import console
-from cli.options import AsJson, Figures, Quiet, RunArgument, options
+from cli.options import AsJson, Figures, Force, Quiet, RunArgument, opened, options
 
 
 @console.command
@@ -14,6 +14,7 @@ from cli.options import AsJson, Figures, Quiet, RunArgument, options
 def heatmap(
     run: RunArgument = None,
     out: Figures = None,
+    force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -23,11 +24,10 @@ def heatmap(
     Example: **abc heatmap --format svg --digits 30**
     """
     from abc_calib.reporting import draw_heatmaps
-    from abc_calib.runs import Run
 
     asked = build(FigureOptions, **given)
-    opened = Run.open(run)
-    folder = out or opened.path / "figures"
-    paths = draw_heatmaps(opened, folder, asked.format, asked.sites, asked.digits)
-    console.show_files(opened, paths, as_json)
+    found = opened(run, force, quiet)
+    folder = out or found.path / "figures"
+    paths = draw_heatmaps(found, folder, asked.format, asked.sites, asked.digits)
+    console.show_files(found, paths, as_json)
     console.say(f"{len(paths)} files", quiet or as_json)

@@ -9,7 +9,7 @@ import typer
 
 from abc_calib.config import FigureOptions, build
 from cli import console
-from cli.options import AsJson, Figures, Quiet, RunArgument, options
+from cli.options import AsJson, Figures, Force, Quiet, RunArgument, opened, options
 
 
 @console.command
@@ -20,6 +20,7 @@ def inspect(
         str | None, typer.Option("--input", help="A source of the run's task.")
     ] = None,
     out: Figures = None,
+    force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -34,15 +35,15 @@ def inspect(
 
     if source is None:
         raise UsageError("name a source of the run's task with --input")
-    opened = inspection.opened(run)
-    found = inspection.inspect(opened, source)
-    title = f"{opened.config.task}, {opened.config.model.label}"
-    folder = out or opened.path / "figures"
+    looked_at = inspection.opened(opened(run, force, quiet))
+    found = inspection.inspect(looked_at, source)
+    title = f"{looked_at.config.task}, {looked_at.config.model.label}"
+    folder = out or looked_at.path / "figures"
     files = draw_steps(found, folder, title, build(FigureOptions, **given).format)
     if not as_json:
         print_steps(found)
     told = {name: getattr(found, name) for name in TOLD}
-    console.show_files(opened, files, as_json, source=source, **told)
+    console.show_files(looked_at, files, as_json, source=source, **told)
     if not found.correct:
         console.say("this is wrong: the model has not learned this one", quiet or as_json)
 
@@ -76,7 +77,9 @@ def print_steps(found: Any) -> None:
 
 
 @console.command
-def diagnose(run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def diagnose(
+    run: RunArgument = None, force: Force = False, quiet: Quiet = False, as_json: AsJson = False
+) -> None:
     """Whether a recurrent model's attention can tell places apart.
 
     Example: **abc diagnose --json**
@@ -85,10 +88,10 @@ def diagnose(run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = Fa
 
     from abc_calib.evaluation import inspect as inspection
 
-    opened = inspection.opened(run)
-    found = inspection.diagnose(opened)
+    looked_at = inspection.opened(opened(run, force, quiet))
+    found = inspection.diagnose(looked_at)
     if as_json:
-        console.print_json({"run": str(opened), **asdict(found)})
+        console.print_json({"run": str(looked_at), **asdict(found)})
         return
     variance = "none" if found.score_variance is None else f"{found.score_variance:.4f}"
     typer.echo(f"score variance      {variance}")

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -15,16 +15,31 @@ from abc_calib.errors import OptionError, UsageError
 from cli import console
 from cli.console import typed
 
+if TYPE_CHECKING:
+    from abc_calib.runs import Run
+
 RunArgument = Annotated[
     str | None, typer.Argument(help="A run folder or its name; the latest run by default.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Look at a run whose files are not what they were.")
+]
 Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
 Jobs = Annotated[
     Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
 ]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
+
+
+def opened(run: str | None, force: bool, quiet: bool = False) -> Run:
+    """The run to look at; with ``force`` a remark says what is wrong with its files."""
+    from abc_calib.runs import Run
+
+    found = Run.open(run, force)
+    console.say(found.doubt and f"looked at all the same: {found.doubt}", quiet)
+    return found
 
 
 def options(

@@ -9,7 +9,7 @@ import typer
 
 from abc_calib.config import MachineOptions
 from cli import console
-from cli.options import AsJson, options
+from cli.options import AsJson, Force, opened, options
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Prediction
@@ -23,6 +23,7 @@ def predict(
     show: Annotated[
         bool, typer.Option("--show", help="Also which input digits each output digit read.")
     ] = False,
+    force: Force = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -32,7 +33,7 @@ def predict(
     """
     from abc_calib import stages
 
-    found = stages.predict(run, problem, show=show, **given)
+    found = stages.predict(opened(run, force), problem, show=show, **given)
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}

@@ -20,23 +20,19 @@ def runs(as_json: AsJson = False) -> None:
 
     rows: list[dict[str, Any]] = []
     for run in list_runs():
+        row: dict[str, Any] = {"run": str(run)}
+        rows.append(row)
         try:
-            config, result = run.config, run.result or {}
+            config = run.config
+            row |= {"task": config.task, "base": config.base, "stage": config.stage}
+            row["seed"] = config.train.seed
+            run.check(contents=False)
+            result = run.result or {}
+            row["state"] = "trained" if result else "not finished"
+            row["held_out"] = result.get("validation_accuracy")
+            row["seconds"] = result.get("seconds")
         except AbcError as error:
-            rows.append({"run": str(run), "state": f"unreadable: {error}"})
-            continue
-        rows.append(
-            {
-                "run": str(run),
-                "task": config.task,
-                "base": config.base,
-                "stage": config.stage,
-                "seed": config.train.seed,
-                "state": "trained" if result else "not finished",
-                "held_out": result.get("validation_accuracy"),
-                "seconds": result.get("seconds"),
-            }
-        )
+            row["state"] = f"unreadable: {error}"
     if as_json:
         console.print_json(rows)
         return

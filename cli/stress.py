@@ -9,7 +9,7 @@ import typer
 
 from abc_calib.config import MachineOptions, StressOptions
 from cli import console
-from cli.options import AsJson, Quiet, RunArgument, options
+from cli.options import AsJson, Force, Quiet, RunArgument, opened, options
 
 if TYPE_CHECKING:
     from abc_calib.evaluation.stress import Stressed
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @console.command
 @options(StressOptions, MachineOptions, without=("device",))
 def stress(
-    run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
+    run: RunArgument = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
@@ -28,21 +32,20 @@ def stress(
     """
     from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
-    from abc_calib.runs import Run
 
-    opened = Run.open(run)
+    found = opened(run, force, quiet)
     done: list[Stressed] = []
-    stages.stress(opened, progress=not quiet, on_row=done.append, **given)
+    stages.stress(found, progress=not quiet, on_row=done.append, **given)
     least = smallest(done)
     if as_json:
-        console.print_json(json.loads((opened.path / "stress.json").read_text()))
+        console.print_json(json.loads((found.path / "stress.json").read_text()))
         return
     _show(done)
     if least is None:
         typer.echo("nothing failed")
     else:
         typer.echo(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
-    console.say(f"written to {opened.path / 'stress.json'}", quiet)
+    console.say(f"written to {found.path / 'stress.json'}", quiet)
 
 
 def _show(rows: list[Stressed]) -> None:

@@ -62,22 +62,27 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
-    from abc_calib.files import runs_root
+    from abc_calib.files import make_folder, runs_root
+    from abc_calib.nn.base import resolve_device
     from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
-    from abc_calib.sweeps.results import check_writable
+    from abc_calib.sweeps.results import check_writable, prepare
 
-    wanted = read_sweep(file)
+    work = build(WorkOptions, **taken(WorkOptions, given))
+    resolve_device(given.get("device", "auto"))
     path = out or runs_root() / f"{file.stem}.csv"
     root = jobs or jobs_root()
     check_writable(path)
-    work = build(WorkOptions, **taken(WorkOptions, given))
+    wanted = read_sweep(file)
     if check:
         keys = [job.key for job in wanted]
         if as_json:
             console.print_json({"jobs": keys})
         else:
             typer.echo("\n".join(keys))
+            console.say(f"{len(keys)} jobs", quiet)
         return
+    prepare(path)
+    make_folder(root)
     with jobs_progress(quiet) as on_change:
         outcomes = run_jobs(wanted, root, on_change=on_change, **work.limits, **given)
     table = results_table(wanted, root, outcomes)

@@ -23,6 +23,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
+from abc_calib.runs.records import Record, all_files, given_files, write_record
 from cli import console
 from cli.main import app
 from tasks import get_task
@@ -255,7 +256,17 @@ def tiny(trained: Trained, runs_root: Path) -> Runs:
     shutil.copytree(trained.root, runs_root)
     runs = Runs(runs_root / VANILLA, runs_root / CALIBRATED)
     change_json(runs.calibrated / "config.json", parent=str(runs.vanilla))
+    vouch(runs.calibrated)
     return runs
+
+
+def vouch(run: Path) -> None:
+    """Make a run's records vouch for its files as they are now."""
+    for name, names in (("calibration.json", given_files), ("result.json", all_files)):
+        if (run / name).exists():
+            record = json.loads((run / name).read_text())
+            content = {k: v for k, v in record.items() if k not in Record.model_fields}
+            write_record(run / name, content, names(run))
 
 
 def change_json(path: Path, **changes: Any) -> None:

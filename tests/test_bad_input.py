@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from abc_calib import files, stages
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation import memory
 from abc_calib.geometry import Line, LineBias
-from abc_calib.runs import run as runs
+from abc_calib.runs import weights
 
 LENGTHS = "give whole numbers from 1 to 10,000,000, as in 6,10,100"
 QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
@@ -357,13 +358,13 @@ def test_a_truncated_configuration_is_named(tiny, refused, words, text):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("no model", "has no trained model: train again"),
-        ("no weights", "has no trained model: train again"),
-        ("pickled beside", "has no trained model: train again"),
-        ("pickled inside", "model is damaged ("),
-        ("truncated", "model is damaged ("),
-        ("empty", "model is damaged ("),
-        ("other shapes", "model is damaged ("),
+        ("no model", "is missing"),
+        ("no weights", "is missing"),
+        ("pickled beside", "is missing"),
+        ("pickled inside", "was changed"),
+        ("truncated", "was changed"),
+        ("empty", "was changed"),
+        ("other shapes", "was changed"),
     ],
 )
 def test_a_half_written_or_damaged_model_is_named(tiny, refused, words, how, message):
@@ -384,7 +385,9 @@ def test_a_half_written_or_damaged_model_is_named(tiny, refused, words, how, mes
     elif how.startswith("pickled"):
         name = {"beside": "pytorch_model.bin", "inside": weights.name}[how.split()[1]]
         (folder / name).write_bytes(pickle.dumps(Bomb()))
-    assert message in refused(1, *named(words, tiny.vanilla))
+    line = refused(1, *named(words, tiny.vanilla))
+    assert str(folder / "model.safetensors" if how != "no model" else folder) in line
+    assert f"is not the file that result.json vouches for (it {message}): put it back" in line
 
 
 class Bomb:
@@ -403,17 +406,22 @@ def test_a_pickled_checkpoint_is_not_opened(tiny, refused):
 
 @pytest.mark.parametrize("name", ["bias.safetensors", "lines.csv"])
 @pytest.mark.parametrize("how", ["gone", "truncated", "garbage"])
-def test_a_damaged_bias_is_named(tiny, refused, name, how):
+def test_a_damaged_bias_is_named(tiny, abc, name, how):
     file = tiny.calibrated / name
     data = file.read_bytes()
     file.unlink()
     if how != "gone":
         file.write_bytes(data[:100] if how == "truncated" else b"\1\2\3" * 50)
-    if name == "bias.safetensors":
-        (tiny.calibrated / "result.json").unlink()
-        assert str(file) in refused(1, "retrain")
-    if (name, how) != ("bias.safetensors", "gone"):
-        assert name in refused(1, "heatmap", "--sites", "cross")
+    assert str(file) in abc("heatmap", "--sites", "cross").error(1)
+    untrained(tiny.calibrated)
+    assert str(file) in abc("retrain").error(1)
+
+
+def untrained(run: Path) -> None:
+    """Make it a run that was calibrated and not retrained."""
+    shutil.rmtree(run / "model")
+    for name in ("result.json", "history.jsonl"):
+        (run / name).unlink()
 
 
 @pytest.mark.parametrize(
@@ -426,7 +434,8 @@ def test_a_damaged_bias_is_named(tiny, refused, name, how):
 def test_a_bias_that_does_not_fit_the_model_is_refused(tiny, refused, layers, heads, message):
     lines = ((Line("anti", 1, 0),),) * heads
     LineBias({"cross": (lines,) * layers}).save(tiny.calibrated / "bias.safetensors")
-    (tiny.calibrated / "result.json").unlink()
+    untrained(tiny.calibrated)
+    (tiny.calibrated / "calibration.json").unlink()
     assert refused(2, "retrain").startswith(message)
 
 
@@ -439,9 +448,10 @@ def test_damaged_evaluations_are_named_and_kept(tiny, refused, text):
 
 
 def test_a_damaged_history_is_named(tiny, refused):
-    (tiny.vanilla / "result.json").unlink()
     (tiny.vanilla / "history.jsonl").write_text('{"step": 100, "lo')
-    assert "history.jsonl is damaged (" in refused(1, "train", "--resume", VANILLA)
+    assert "history.jsonl is not the file that result.json" in refused(
+        1, "predict", "1", "--run", VANILLA
+    )
 
 
 # A full disk
@@ -455,7 +465,7 @@ def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc,
     before = {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()}
     monkeypatch.setattr(LineBias, "save", no_space)
     line = abc("calibrate", "--threshold", 0.3, "--quiet").error(1)
-    assert "bias.safetensors (No space left on device): free some space or choose ano" in line
+    assert "seed0-2 (No space left on device): free some space or choose another" in line
     assert {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()} == before
     monkeypatch.undo()
     monkeypatch.setenv("ABC_RUNS", str(tiny.vanilla.parent))
@@ -464,11 +474,13 @@ def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc,
 
 def test_a_full_disk_at_the_end_of_training_keeps_the_checkpoint(abc, runs_root, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "hub_files", no_space)
+        patch.setattr(weights, "hub_files", no_space)
         line = abc("train", "successor", *QUICK, "--quiet").error(1)
     run = runs_root / VANILLA
     assert line.startswith(f"cannot write {run / 'model'} (No space left on device): free some")
-    assert sorted(os.listdir(run)) == ["checkpoint.safetensors", "config.json", "history.jsonl"]
+    assert sorted(os.listdir(run)) == [
+        "checkpoint.safetensors", "config.json", "history.jsonl", "lock",
+    ]  # fmt: skip
     said = abc("train", "--resume", VANILLA)
     assert said.code == 0 and json.loads((run / "result.json").read_text())["steps"] == 3
 

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, change_json
+from conftest import CALIBRATED, VANILLA, change_json, vouch
 from rich.console import Console
 from safetensors.torch import load_file
 from typer.main import get_command
 
 from abc_calib import progress, stages
 from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
+from abc_calib.errors import Interrupted
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
@@ -280,6 +281,7 @@ def test_a_model_that_has_not_interpolated_is_refused_unless_forced(tiny, abc, r
     """The model knows five digits and is asked for seven."""
     config = json.loads((tiny.vanilla / "config.json").read_text())
     change_json(tiny.vanilla / "config.json", train={**config["train"], "length": 7})
+    vouch(tiny.vanilla)
     before = sorted(os.listdir(runs_root))
     words = ("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain")
     line = abc(*words).error(1)
@@ -615,6 +617,6 @@ def test_an_interrupted_evaluation_keeps_its_rows(tiny):
         if row.length == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted, match=r"after 2 of 3 rows; they are kept in .*eval\.csv"):
         stages.evaluate(tiny.calibrated, [1, 2, 3], samples=3, on_row=stop)
     assert pd.read_csv(tiny.calibrated / "eval.csv").length.tolist() == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,7 @@ import pytest
 import torch
 from conftest import TOKENS, change_json
 from huggingface_hub.errors import StrictDataclassError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from test_transformer import CASES, additions, with_lines
 from torch import Tensor
 from torch.nn import functional
@@ -27,6 +28,7 @@ from transformers.cache_utils import DynamicCache
 
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions
+from abc_calib.errors import AbcError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.recurrent.attenders import ATTENDERS
@@ -192,6 +194,65 @@ def test_a_folder_with_the_older_names_of_its_lines_loads(build, tmp_path):
     with torch.no_grad():
         logits = loaded(SOURCE, labels=TARGET).logits
         same(logits, model(SOURCE, TARGET))
+
+
+# Nothing but three files
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["adapter_model.bin", "pytorch_model.bin", "adapter_config.json", "weights.py",
+     "model.safetensors.index.json", "other.safetensors", "tokenizer.json"],
+)  # fmt: skip
+def test_a_folder_with_another_file_is_refused(make_model, tmp_path, name):
+    folder = saved(make_model(), tmp_path)
+    (folder / name).write_bytes(b"{}")
+    refused_by_all(folder, f"{name} is no file of a saved model: remove it")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"transformers_weights": "other.safetensors"},
+        {"attn_implementation": "kernels-community/flash"},
+        {"_attn_implementation": "eager"},
+        {"quantization_config": {"quant_method": "bitsandbytes"}},
+        {"auto_map": {"AutoModelForSeq2SeqLM": "weights.Model"}},
+        {"no_repeat_ngram_size": 2},
+        {"experts_implementation": "x"},
+    ],
+)
+def test_an_unknown_key_in_the_configuration_is_refused(make_model, tmp_path, change):
+    folder = saved(make_model(), tmp_path)
+    change_json(folder / "config.json", **change)
+    refused_by_all(folder, f"unknown key '{next(iter(change))}' in the configuration of a model")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"num_beams": 2}, {"no_repeat_ngram_size": 2}, {"suppress_tokens": [1]}, {"eos_token_id": 3},
+     {"eos_token_id": [13, 1]}, {"do_sample": True}, {"max_length": 3}],
+)  # fmt: skip
+def test_only_plain_greedy_generation_is_taken(make_model, tmp_path, change):
+    folder = saved(make_model(), tmp_path)
+    change_json(folder / "generation_config.json", **change)
+    refused_by_all(folder, "generation_config.json is not plain greedy decoding")
+
+
+def test_fewer_weights_and_ones_that_are_not_finite_are_refused(make_model, tmp_path):
+    folder = saved(make_model(), tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    name = "head.weight"
+    save_file({**weights, name: weights[name] * torch.nan}, folder / "model.safetensors")
+    refused_by_all(folder, f"{name} is not finite")
+    save_file({k: v for k, v in weights.items() if k != name}, folder / "model.safetensors")
+    refused_by_all(folder, "its weights are another model's")
+
+
+def refused_by_all(folder: Path, message: str) -> None:
+    for load in (hub.load, AutoModelForSeq2SeqLM.from_pretrained):
+        with pytest.raises(AbcError, match=re.escape(message)):
+            load(folder)
 
 
 # Saving and configurations

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from conftest import vouch
 
 from abc_calib import stages
 from abc_calib.errors import UsageError
@@ -44,6 +45,7 @@ def changed(runs, tmp_path):
         with torch.no_grad():
             change(model)
         run.save_model(model)
+        vouch(folder)
         return run
 
     return make

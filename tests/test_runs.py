@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from abc_calib import files
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.files import write_atomically, write_text
 from abc_calib.geometry import Line, LineBias
-from abc_calib.runs import run as runs
-from abc_calib.runs.run import Run, list_runs, write_atomically, write_text
+from abc_calib.runs import Run, checkpoint, list_runs, weights
 
 
 def no_space(*_, **__):
@@ -144,7 +144,7 @@ def test_a_failed_checkpoint_leaves_the_last_one(make_config, monkeypatch):
     run = Run.create(make_config())
     run.save_checkpoint({"x": torch.ones(3)}, {"step": 1})
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "save_file", no_space)
+        patch.setattr(checkpoint, "save_file", no_space)
         with pytest.raises(AbcError, match=r"cannot write .*checkpoint.safetensors"):
             run.save_checkpoint({"x": torch.zeros(3)}, {"step": 2})
     tensors, state = run.load_checkpoint()
@@ -156,7 +156,7 @@ def test_a_failed_model_leaves_the_last_one(make_config, monkeypatch):
     run.save_model(run.fresh_model())
     before = contents(run.path)
     model = run.fresh_model()
-    monkeypatch.setattr(runs, "save_file", no_space)
+    monkeypatch.setattr(weights, "save_file", no_space)
     with pytest.raises(AbcError, match=r"cannot write .*model"):
         run.save_model(model)
     assert contents(run.path) == before
@@ -342,7 +342,11 @@ def test_the_bias_of_a_run_that_was_not_calibrated_is_missing(make_config):
         run.bias()
 
 
-def test_a_half_written_result_is_no_result(make_config):
+def test_a_half_written_result_is_refused(make_config):
     run = Run.create(make_config())
     (run.path / "result.json").write_text('{"steps": 3')
-    assert run.result is None
+    with pytest.raises(AbcError, match=r"result.json cannot be read \(.*\): put it back, or train"):
+        _ = run.result
+    with pytest.raises(AbcError, match=r"result\.json cannot be read"):
+        Run.open(run.path)
+    assert Run.open(run.path, force=True).result is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from conftest import vouch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
@@ -241,6 +242,7 @@ def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
     changed = json.loads(path.read_text())
     changed["model"]["feedforward"] = 17
     path.write_text(json.dumps(changed))
+    vouch(path.parent)
     with pytest.raises(AbcError, match="holds a run of another configuration"):
         job().complete(tmp_path)
 
@@ -370,6 +372,56 @@ def test_the_command_lists_its_jobs_and_refuses_bad_options(abc, sweep_file, tmp
     assert "--budget 0: give a number above 0" in abc("sweep", path, "--budget", 0).error(2)
     assert "choose .csv" in abc("sweep", path, "--out", tmp_path / "x.txt").error(2)
     assert "cannot be read" in abc("sweep", tmp_path / "none.toml").error(2)
+
+
+def test_what_cannot_be_written_or_run_is_refused_before_anything_trains(abc, sweep_file, tmp_path):
+    path = sweep_file("[sweep]\ntasks = ['successor']")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.csv").mkdir()
+    assert "is no file" in abc("sweep", path, "--out", tmp_path / "folder.csv").error(2)
+    assert "is no folder" in abc("sweep", path, "--out", tmp_path / "file" / "x.csv").error(2)
+    assert "cannot make the folder" in abc("sweep", path, "--out", "/proc/none/x.csv").error(1)
+    assert "cannot make the folder" in abc("sweep", path, "--jobs", tmp_path / "file").error(1)
+    assert "unknown device 'tpu'" in abc("sweep", path, "--device", "tpu").error(2)
+    assert not list(tmp_path.rglob("config.json"))
+
+
+@pytest.mark.parametrize("seeds", [10**6, 10**30])
+def test_too_many_jobs_are_refused_at_once(sweep_file, seeds):
+    with pytest.raises(UsageError, match=f"{seeds} jobs: give at most 10000 in one file"):
+        read_sweep(sweep_file(f"[sweep]\ntasks = ['successor']\nseeds = {seeds}"))
+    with pytest.raises(UsageError, match="20000 jobs"):
+        read_sweep(sweep_file(f"[sweep]\ntasks = {['parity'] * 2}\nseeds = 10000"))
+
+
+def test_jobs_that_differ_in_their_seeds_are_checked_once(sweep_file, monkeypatch):
+    checked = []
+    check = Job.check
+    monkeypatch.setattr(Job, "check", lambda job: (checked.append(job), check(job)))
+    text = "[sweep]\ntasks = ['successor', 'parity']\nseeds = 250\ncalibrate = true"
+    assert len(read_sweep(sweep_file(text))) == 500
+    assert len(checked) == 2
+
+
+def test_a_broken_folder_fails_its_own_job_alone(tmp_path):
+    first, second = job(), job(seed=1)
+    for one in (first, second):
+        work(one, tmp_path)
+    weights = tmp_path / first.key / "run" / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    outcomes = run_jobs([first, second], tmp_path)
+    assert {o.job.key: o.state for o in outcomes} == {first.key: "failed", second.key: "kept"}
+    table = results_table([first, second], tmp_path, outcomes)
+    assert table["error"].notna().tolist() == [True, False, False]
+
+
+def test_a_worker_that_is_killed_is_named_by_its_signal(tmp_path):
+    def kill(progress, _):
+        for one in progress.running:
+            one.process.kill()
+
+    (outcome,) = run_jobs([job(steps=10**6)], tmp_path, on_change=kill)
+    assert outcome.state == "failed" and outcome.reason.startswith("killed by SIGKILL (log: ")
 
 
 def test_the_command_writes_what_is_complete(abc, sweep_file, tmp_path):

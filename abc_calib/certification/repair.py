@@ -18,6 +18,7 @@ from abc_calib.errors import AbcError
 from abc_calib.files import write_atomically
 from abc_calib.nn.base import Model
 from abc_calib.runs import Run
+from abc_calib.runs.records import Record
 from abc_calib.training.step import fit_steps
 from tasks import Problems
 
@@ -45,6 +46,7 @@ def repair(
     fail in longer numbers only.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
+    opened.check()
     model, data = opened.load_model(), opened.data
     decision = decide(opened, model, minutes)
     certificate = decision.certificate
@@ -56,6 +58,7 @@ def repair(
         certificate.save(opened)
         return opened
     made = _copy(opened, out)
+    ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
     history: list[dict[str, int]] = []
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
@@ -70,6 +73,8 @@ def repair(
         )
         train_on(model, data, examples, number)
         made.save_model(model)
+        if ended:
+            made.save_result(ended)
         decision = decide(made, model, minutes)
         certificate = decision.certificate
         certificate.repair = history
@@ -81,9 +86,9 @@ def repair(
 
 
 def _copy(run: Run, out: Path | None) -> Run:
-    """A new run of the same configuration, lines and result, without a model yet."""
+    """A new run of the same configuration and lines, without a model yet."""
     made = Run.create(run.config.model_copy(update={"parent": str(run)}), out)
-    for name in ("bias.safetensors", "lines.csv", "result.json"):
+    for name in ("bias.safetensors", "lines.csv", "history.jsonl"):
         if (run.path / name).exists():
             write_atomically(made.path / name, partial(shutil.copyfile, run.path / name))
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from abc_calib.config.model import MODEL_OPTIONS, ModelOptions
 from abc_calib.config.options import Options, refusal
 from abc_calib.config.training import TrainOptions
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.files import read_json
 
 FORMAT_VERSION = 2
 """Version of the run folder. Folders of version 1 are read too."""
@@ -67,8 +67,8 @@ class RunConfig(Options):
 def load_config(path: Path) -> RunConfig:
     """Read a run's ``config.json``; ``AbcError`` says what is wrong with it."""
     try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
+        data = read_json(path)
+    except (OSError, ValueError) as error:
         raise AbcError(f"{path} cannot be read ({error}): train again") from None
     version = data.get("format_version") if isinstance(data, dict) else None
     if version not in (1, FORMAT_VERSION):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -98,11 +99,16 @@ class Split:
     def __init__(self, base: int, seed: int):
         self.base = base
         self.seed = seed
-        order = np.random.default_rng([seed, 0]).permutation(PAPER_RANGE)
-        self._held_out = np.zeros(PAPER_RANGE, bool)
-        self._held_out[order[: PAPER_RANGE // 8]] = True
         self.few = max(base**3, 1000)
-        self._held_out[: self.few] = False
+
+    @cached_property
+    def _held_out(self) -> np.ndarray:
+        """Which of the numbers of the paper's range are held out; takes a moment to draw."""
+        order = np.random.default_rng([self.seed, 0]).permutation(PAPER_RANGE)
+        held_out = np.zeros(PAPER_RANGE, bool)
+        held_out[order[: PAPER_RANGE // 8]] = True
+        held_out[: self.few] = False
+        return held_out
 
     def held_out(self, number: Digits) -> np.ndarray:
         """``(n,)`` bool: is each number kept from training?"""

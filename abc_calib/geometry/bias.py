@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.files import check_regular, parse_json
 from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
 
 
@@ -136,12 +137,13 @@ class LineBias:
     def load(cls, path: Path) -> LineBias:
         """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
         try:
+            check_regular(path)
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
-            return cls.from_dict(json.loads(metadata["lines"]))
+            return cls.from_dict(parse_json(metadata["lines"]))
         except FileNotFoundError:
             raise AbcError(f"no bias at {path}: run abc calibrate first") from None
-        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
 
     def _lines(self) -> list[Line]:

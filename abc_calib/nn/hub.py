@@ -24,16 +24,32 @@ from transformers import (
 from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.nn.saved import check_keys, read_folder
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.encoder import Encoded
 from abc_calib.nn.transformer.model import Transformer, draw
 
 
+class StrictConfig(PreTrainedConfig):
+    """Base of both: a file with a key that shapes no model is refused."""
+
+    @classmethod
+    def names(cls) -> set[str]:
+        """What shapes the model."""
+        return {*cls.__annotations__}
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **given: Any) -> Any:
+        check_keys(config_dict, cls.names())
+        return super().from_dict(config_dict, **given)
+
+
 @strict
-class AbcConfig(PreTrainedConfig):
+class AbcConfig(StrictConfig):
     """Everything that shapes the Transformer, the calibrated lines included (``line_bias``).
 
     ``own_schemes``: the schemes of the sites that do not have ``scheme``.
@@ -62,7 +78,7 @@ class AbcConfig(PreTrainedConfig):
 
 
 @strict
-class AbcRecurrentConfig(PreTrainedConfig):
+class AbcRecurrentConfig(StrictConfig):
     """Everything that shapes the GRU encoder-decoder; ``body``: an older name of ``backbone``."""
 
     model_type = "abc_recurrent"
@@ -85,6 +101,10 @@ class AbcRecurrentConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 12
 
 
+FROM_AUTO = ("revision", "trust_remote_code", "adapter_kwargs", "_from_auto")
+"""What the Auto classes add, without a meaning here."""
+
+
 class HubModel(PreTrainedModel):
     """Base of both: a network whose parts are the model's own, so that weights keep their names."""
 
@@ -92,7 +112,7 @@ class HubModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = False
     network_type: ClassVar[type[Model]]
-    config_type: ClassVar[type[PreTrainedConfig]]
+    config_type: ClassVar[type[StrictConfig]]
     network: Any
 
     def __init__(self, config: Any):
@@ -103,6 +123,33 @@ class HubModel(PreTrainedModel):
         # beside the modules, or every weight would be there twice
         object.__setattr__(self, "network", network)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, folder: Path | str, *, config: Any = None, **given: Any
+    ) -> Any:
+        """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
+
+        Nothing is downloaded, and no file but the three of a saved model is read. ``given``:
+        ``dtype``, ``output_loading_info``, and changes of the configuration.
+        """
+        described, weights = read_folder(Path(folder))
+        if described.get("model_type") != cls.config_type.model_type:
+            raise AbcError(f"{folder} is no {cls.config_type.model_type}: name another folder")
+        told = given.pop("output_loading_info", False)
+        changes = {name: given.pop(name) for name in cls.config_type.names() & {*given}}
+        if strange := sorted({*given} - {"dtype", *FROM_AUTO}):
+            raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
+        how = {name: given[name] for name in given if name not in FROM_AUTO}
+        config = config or cls.config_type.from_dict({**described, **changes})
+        loaded: Any = super().from_pretrained(
+            None, config=config, state_dict=weights, output_loading_info=True, **how
+        )
+        made, info = loaded
+        if any(info.values()) and not changes:
+            name = next(str(next(iter(names))) for names in info.values() if names)
+            raise AbcError(f"{folder} is damaged ({name}): its weights are another model's")
+        return (made, info) if told else made
 
     def train(self, mode: bool = True) -> Any:
         self.network.train(mode)
@@ -283,7 +330,11 @@ for _face in FACES.values():
 
 def load(folder: Path | str) -> HubModel:
     """The model in a run's folder ``model``, in evaluation mode."""
-    return AutoModelForSeq2SeqLM.from_pretrained(folder)
+    described, _ = read_folder(Path(folder))
+    faces = {face.config_type.model_type: face for face in FACES.values()}
+    if described.get("model_type") not in faces:
+        raise AbcError(f"{folder} is no model of this program: name another folder")
+    return faces[described["model_type"]].from_pretrained(folder)
 
 
 def wrapped(model: Model) -> HubModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import make_folder, write_atomically
+from abc_calib.files import check_regular, make_folder, read_text, write_atomically
 from abc_calib.geometry import SITES, Heads, Layout, LineBias, Site
 from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.nn.biases import MASKED, Frame, LayerBias
@@ -247,11 +248,12 @@ def _note(kept: Iterable[Kept]) -> str:
 def _stored(path: Path) -> dict[Site, np.ndarray]:
     """The averaged attention that calibration left beside its lines."""
     try:
+        check_regular(path)
         with safe_open(path, "numpy") as file:
             names = set(file.keys())
             held: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
             found = {site: file.get_tensor(a) for site, a in held.items() if a in names}
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError) as error:
         raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
     if not found:
         raise AbcError(f"{path} holds no averaged attention: calibrate again")
@@ -287,13 +289,12 @@ def _table(path: Path) -> KeptLines:
     """The table of kept lines; ``AbcError`` says what is wrong with it."""
     found: KeptLines = {}
     try:
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                at = row["site"], int(row["layer"]), int(row["head"])
-                kept = Kept(row["line"], float(row["weight"]), row["note"])
-                found.setdefault(at, []).append(kept)
+        for row in csv.DictReader(io.StringIO(read_text(path))):
+            at = row["site"], int(row["layer"]), int(row["head"])
+            kept = Kept(row["line"], float(row["weight"]), row["note"])
+            found.setdefault(at, []).append(kept)
     except FileNotFoundError:
         raise AbcError(f"there is no table of lines at {path}: run abc calibrate first") from None
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise AbcError(f"{path} cannot be read ({error!r}): calibrate again") from None
     return found

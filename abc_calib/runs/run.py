@@ -3,22 +3,25 @@
     RUN/config.json          every option, enough to repeat the run
         model/               the weights (safetensors), and what transformers needs to read them
         bias.safetensors     calibrated runs: the lines, and the averaged attention
+        calibration.json     how the calibration ended, and the SHA-256 of what it left behind
         history.jsonl        one line a validation
-        result.json          how the training ended; there once it has
-        checkpoint.safetensors  while it has not: model, optimiser, step
+        result.json          how the training ended, and the SHA-256 of all of these
+        checkpoint.safetensors  while it has not: model, optimiser, step, history
         eval.csv, figures/   what evaluation and export add
+        lock                 held by the process that writes
 
-Every file is written under a temporary name and then renamed. ``runs/latest`` names the run
-that was made last; commands use it where no run is named.
+Every file is written under a temporary name and then renamed, and a run is opened only if it is
+what its records say. ``runs/latest`` names the run that was made last; commands use it where no
+run is named.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -26,27 +29,41 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from abc_calib.config import RunConfig, load_config
 from abc_calib.data import Data, make_data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.files import parse_json, read_text, tidy, write_atomically, write_text
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
+from abc_calib.nn.saved import WEIGHTS
+from abc_calib.runs import checkpoint, folders
+from abc_calib.runs.records import (
+    Calibrated,
+    Result,
+    all_files,
+    check_files,
+    given_files,
+    read_record,
+    write_record,
+)
+from abc_calib.runs.weights import load_weights, save_weights
 from tasks import get_task
-
-LATEST = "latest"
 
 
 class Run:
-    """One run folder."""
+    """One run folder.
 
-    def __init__(self, path: Path):
-        self.path = path
+    With ``force`` it is looked at although its files may not be what they were; ``doubt`` then says
+    what is wrong with them.
+    """
+
+    def __init__(self, path: Path, force: bool = False):
+        self.path, self.force = path, force
+        self.doubt = ""
+        self._checked = False
 
     def __str__(self) -> str:
         return str(self.path)
@@ -60,9 +77,13 @@ class Run:
     @property
     def summary(self) -> str:
         """What it is and how far it got, in a few words."""
-        config, result = self.config, self.result
+        config = self.config
         base = "" if config.base is None else f" in base {config.base}"
-        state = f"{result['validation_accuracy']} % held out" if result else "not finished"
+        try:
+            result = self.result
+            state = f"{result['validation_accuracy']} % held out" if result else "not finished"
+        except AbcError:
+            state = "damaged"
         return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"
 
     @classmethod
@@ -73,17 +94,16 @@ class Run:
         return run
 
     @classmethod
-    def create(cls, config: RunConfig, path: Path | None = None) -> Run:
-        """Make the folder of a new run, named after what it is, and make it the latest."""
-        try:
-            if path is None:
-                path = _free_name(f"{config.task}-{config.stage}-seed{config.train.seed}")
-            elif path.exists() and any(path.iterdir()):
-                raise UsageError(f"{path} is not empty: name a new folder, or --resume it")
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AbcError(f"cannot make the folder {path} ({error.strerror})") from None
-        run = cls(path)
+    def create(
+        cls,
+        config: RunConfig,
+        path: Path | None = None,
+        more: Callable[[Path], None] = lambda made: None,
+    ) -> Run:
+        """Make a new run, named after what it is, and make it the latest.
+
+        Its folder appears as a whole, with what ``more`` writes into it.
+        """
         made_with = {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -92,37 +112,64 @@ class Run:
         config = config.model_copy(
             update={"versions": made_with, "threads": torch.get_num_threads()}
         )
-        write_text(path / "config.json", config.model_dump_json(indent=2) + "\n")
+        stem = f"{config.task}-{config.stage}-seed{config.train.seed}"
+        run = cls(folders.free(stem) if path is None else folders.empty(path))
+        tidy(run.path.parent)
+
+        def write(made: Path) -> None:
+            made.mkdir()
+            write_text(made / "config.json", config.model_dump_json(indent=2) + "\n")
+            more(made)
+
+        try:
+            write_atomically(run.path, write, replace=False)
+        except BaseException:
+            with suppress(OSError):
+                run.path.rmdir()
+            raise
         run.make_latest()
         return run
 
     @classmethod
-    def open(cls, path: Path | str | None = None) -> Run:
-        """The run in ``path``, or of that name under ``runs``, or the latest."""
-        if path is None:
-            marker = runs_root() / LATEST
-            if not marker.is_file():
-                raise UsageError(f"there is no run in {runs_root()} yet: abc train successor")
-            path = runs_root() / marker.read_text().strip()
-        path = Path(path)
-        if not path.exists() and (runs_root() / path).exists():
-            path = runs_root() / path
-        if not path.is_dir():
-            raise UsageError(f"there is no run {path}: abc runs lists them")
-        if not (path / "config.json").is_file():
-            raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
-        run = cls(path)
+    def open(cls, path: Path | str | None = None, force: bool = False) -> Run:
+        """The run in ``path``, or of that name under ``runs``, or the latest.
+
+        ``AbcError`` names the file that is not what it was, unless ``force``.
+        """
+        path = folders.latest() if path is None else folders.found(Path(path))
+        tidy(path)
+        run = cls(path, force)
         _ = run.config
+        try:
+            run.check()
+        except AbcError as error:
+            if not force:
+                raise
+            run.doubt = str(error)
         return run
 
-    def make_latest(self) -> None:
-        root = runs_root()
-        try:
-            name = os.path.relpath(self.path, root)
-            root.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError):
+    def check(self, contents: bool = True) -> None:
+        """Raise ``AbcError`` unless the files are what the run's records vouch for.
+
+        They are read once. Without ``contents`` only their sizes are looked at.
+        """
+        if self._checked:
             return
-        write_text(root / LATEST, name + "\n")
+        if result := read_record(self.path / "result.json", Result):
+            check_files(self.path, result, "result.json", all_files(self.path), contents)
+        elif saved := checkpoint.load_record(self.path):
+            check_files(self.path, saved, checkpoint.NAME, given_files(self.path), contents)
+        elif os.path.lexists(self.path / "model"):
+            raise AbcError(
+                f"{self} has a trained model and no result.json that vouches for it: put it back, "
+                "train again in another folder, or look at it with --force"
+            )
+        elif found := read_record(self.path / "calibration.json", Calibrated):
+            check_files(self.path, found, "calibration.json", given_files(self.path), contents)
+        self._checked = contents
+
+    def make_latest(self) -> None:
+        folders.make_latest(self.path)
 
     # What is in it
 
@@ -142,24 +189,38 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """How the training ended, or None if it has not."""
+        """How the training ended, or None if it has not; ``AbcError`` if it cannot be read."""
         try:
-            return json.loads((self.path / "result.json").read_text())
-        except (OSError, ValueError):
-            return None
+            return read_record(self.path / "result.json", Result)
+        except AbcError:
+            if self.force:
+                return None
+            raise
+
+    def save_result(self, result: Mapping[str, Any]) -> None:
+        """Say how the training ended, and vouch for what it leaves behind."""
+        write_record(self.path / "result.json", result, all_files(self.path))
+        self._checked = False
 
     def history(self) -> list[dict[str, Any]]:
         """One entry a validation, oldest first."""
+        self._look()
         path = self.path / "history.jsonl"
-        if not path.exists():
+        if not os.path.lexists(path):
             return []
         try:
-            return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        except ValueError as error:
+            return [parse_json(line) for line in read_text(path).splitlines() if line.strip()]
+        except (OSError, ValueError) as error:
             raise AbcError(f"{path} is damaged ({error}): remove it") from None
 
     def bias(self) -> LineBias:
+        self._look()
         return LineBias.load(self.path / "bias.safetensors")
+
+    def _look(self) -> None:
+        """``check``, unless the run is looked at all the same."""
+        if not self.force:
+            self.check()
 
     def lines(self) -> LineBias:
         """The lines that the run's model follows, found or given; ``UsageError`` if none."""
@@ -184,109 +245,37 @@ class Run:
 
     def save_model(self, model: Model) -> None:
         """Write the folder ``model``: the weights, and what ``from_pretrained`` needs."""
-
-        def write(made: Path) -> None:
-            made.mkdir()
-            weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-            save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
-            for name, content in hub_files(model).items():
-                (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
-
-        write_atomically(self.path / "model", write)
+        save_weights(self.path / "model", model)
+        self._checked = True
 
     def load_model(self) -> Model:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
-        folder = self.path / "model"
-        if not (folder / "model.safetensors").is_file():
-            if (self.path / "checkpoint.safetensors").exists():
-                raise AbcError(
-                    f"{self} has not finished training: continue with abc train --resume "
-                    f"{shlex.quote(str(self))}"
-                )
-            raise AbcError(f"{self} has no trained model: train again")
-        try:
-            weights = load_file(folder / "model.safetensors")
-            described = json.loads((folder / "config.json").read_text())
-        except (OSError, SafetensorError, ValueError) as error:
-            raise AbcError(f"{folder} is damaged ({error}): train again") from None
-        model = self.fresh_model()
-        if differing := _differing(model, described):
+        self._look()
+        begun = os.path.lexists(self.path / checkpoint.NAME)
+        there = os.path.lexists(self.path / "model" / WEIGHTS)
+        if begun and not (there and self.result):
             raise AbcError(
-                f"{folder / 'config.json'} says another {differing} than {self}/config.json: one "
-                "of them was changed; train again"
+                f"{self} has not finished training: continue with abc train --resume "
+                f"{shlex.quote(str(self))}"
             )
-        try:
-            model.load_state_dict(weights)
-        except RuntimeError as error:
-            problem = " ".join(str(error).split()[:20])
-            raise AbcError(f"{folder} is damaged ({problem}): train again") from None
-        return model.eval()
+        if not there:
+            raise AbcError(f"{self} has no trained model: train again")
+        return load_weights(self.path / "model", self.fresh_model(), self.force)
 
     # The checkpoint
 
     def save_checkpoint(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Replace the checkpoint by these tensors and this plain state."""
-        metadata = {"state": json.dumps(state)}
-        write_atomically(
-            self.path / "checkpoint.safetensors",
-            lambda made: save_file(tensors, made, metadata=metadata),
-        )
+        checkpoint.save(self.path, tensors, state)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The last checkpoint, or None; ``AbcError`` if it is damaged."""
-        path = self.path / "checkpoint.safetensors"
-        if not path.exists():
-            return None
-        try:
-            with safe_open(path, "pt") as file:
-                state = json.loads(file.metadata()["state"])
-                return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise AbcError(f"{path} is damaged ({error}): train again") from None
+        return checkpoint.load(self.path)
 
     def drop_checkpoint(self) -> None:
-        (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
+        (self.path / checkpoint.NAME).unlink(missing_ok=True)
 
 
 def list_runs() -> Iterator[Run]:
-    """Every run under the root, by age."""
-    folders = [p.parent for p in runs_root().glob("*/config.json")]
-    for folder in sorted(folders, key=lambda p: (p / "config.json").stat().st_mtime):
-        yield Run(folder)
-
-
-def _free_name(stem: str) -> Path:
-    root = runs_root()
-    number = 1
-    while (root / (name := f"{stem}-{number}")).exists():
-        number += 1
-    return root / name
-
-
-def hub_files(model: Model) -> dict[str, dict[str, Any]]:
-    """What ``transformers`` reads beside the weights: ``abc_calib.nn.hub``."""
-    kind, name = model.hub_names
-    ids = {
-        "pad_token_id": model.pad,
-        "bos_token_id": model.sos,
-        "eos_token_id": model.eos,
-        "decoder_start_token_id": model.sos,
-    }
-    about = {"model_type": kind, "architectures": [name], "is_encoder_decoder": True}
-    return {
-        "config.json": {**about, "dtype": "float32", **ids, **model.hub_config()},
-        "generation_config.json": ids,
-    }
-
-
-def _differing(model: Model, described: Any) -> str:
-    """What ``config.json`` beside the weights says otherwise than the model is, if anything."""
-    if not isinstance(described, dict):
-        return "kind of content"
-    for name, value in hub_files(model)["config.json"].items():
-        theirs = described.get(name, value)
-        if name == "line_bias" and isinstance(theirs, dict):
-            theirs = LineBias.from_dict(theirs).to_dict()
-        if name != "architectures" and theirs != value:
-            return name
-    return ""
+    """Every run under the root, by age, broken ones too."""
+    yield from map(Run, folders.by_age())

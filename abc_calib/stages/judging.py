@@ -22,7 +22,7 @@ from abc_calib.config import (
     build,
     documented,
 )
-from abc_calib.errors import AbcError
+from abc_calib.errors import Interrupted
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
@@ -32,6 +32,8 @@ from abc_calib.files import write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
 from abc_calib.runs import Run
+from abc_calib.runs.rows import add_rows, read_rows
+from abc_calib.stopping import uninterrupted
 
 AnyRun = Run | Path | str | None
 """A run, its folder or its name; None for the latest one."""
@@ -62,13 +64,13 @@ def evaluate(
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
-    test_hash, seconds.
+    test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
     """
     asked = build(EvaluateOptions, lengths=lengths, samples=samples, seed=seed)
     lengths = asked.lengths or ()
     found = opened(run)
     path = found.path / "eval.csv"
-    earlier = _earlier_rows(path)
+    read_rows(path)  # refused before anything is measured
     model = found.load_model().to(resolve_device(device))
     rows: list[Row] = []
     known = [kind for kind in sets if kind in found.data.tests]
@@ -77,33 +79,18 @@ def evaluate(
         with bar("evaluating", progress, "rows") as update:
 
             def keep(row: Row) -> None:
-                rows.append(row)
+                with uninterrupted():
+                    add_rows(path, [row.as_dict()])
+                    rows.append(row)
                 measured = f"{row.set} {row.length} {found.task.unit}: {row.accuracy:.2f} %"
                 update(len(rows), total, measured, True)
                 on_row(row)
 
             exact_match_rows(model, found.data, lengths, samples, sets, seed, greedy, keep)
-    finally:  # what was measured before an interruption counts
-        table = pd.DataFrame([row.as_dict() for row in rows])
-        if rows:
-            merged = pd.concat([earlier, table]) if earlier is not None else table
-            merged = merged.drop_duplicates(ROW, keep="last").sort_values(ROW)
-            write_text(path, merged.to_csv(index=False))
-    return table
-
-
-ROW = ["set", "test_seed", "length"]
-"""Columns that name a row of ``eval.csv``."""
-
-
-def _earlier_rows(path: Path) -> pd.DataFrame | None:
-    """What earlier evaluations left; ``AbcError`` if that cannot be read."""
-    if not path.exists():
-        return None
-    try:
-        return pd.read_csv(path).astype({"set": str, "test_seed": int, "length": int})
-    except (OSError, ValueError, KeyError) as error:
-        raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+    except KeyboardInterrupt:
+        kept = f"they are kept in {path}" if rows else "nothing was measured"
+        raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
+    return pd.DataFrame([row.as_dict() for row in rows])
 
 
 @documented(MachineOptions)
@@ -180,4 +167,6 @@ def certify(
             update(100 * done // total, 100, f"of {total}")
             on_windows(done, total)
 
-        return decide(opened(run), minutes=asked.minutes, on_windows=both)
+        found = opened(run)
+        found.check()
+        return decide(found, minutes=asked.minutes, on_windows=both)

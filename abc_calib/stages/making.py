@@ -36,12 +36,13 @@ from abc_calib.config import (
     taken,
 )
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import runs_root, write_atomically, write_text
+from abc_calib.files import locked, runs_root, write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
 from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
+from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import AnyRun, certify, ignore, opened
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
@@ -117,19 +118,13 @@ def calibrate(
     positions of the new model.
     """
     vanilla = _vanilla(run)
+    vanilla.check()
     config = plan_calibration(vanilla.config, scheme=scheme, **options)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     calibration = find_lines(model, vanilla.data, config.calibration, force, on_check)
-    calibrated = _created(config.model_copy(update={"parent": str(vanilla.path)}), out)
-    arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
-    write_atomically(
-        calibrated.path / "bias.safetensors",
-        lambda made: calibration.bias.save(made, **arrays),
-    )
-    write_text(calibrated.path / "lines.csv", _as_csv(calibration.table))
-    if calibration.checks:
-        write_text(calibrated.path / "check.csv", _as_csv(calibration.checks))
+    config = config.model_copy(update={"parent": str(vanilla.path)})
+    calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
     return _trained(calibrated, device, on_step, progress) if retrain else calibrated
 
@@ -173,6 +168,15 @@ def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
 
 
 def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:
+    busy = f"{run} is being trained by another process: wait until it has ended"
+    with locked(run.path, busy):
+        _train(run, device, on_step, progress)
+    run.make_latest()
+    return run
+
+
+def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> None:
+    run.check()
     config = run.config
     if run.result is not None:
         raise UsageError(f"{run} is trained already: calibrate again for another one")
@@ -189,14 +193,25 @@ def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) ->
             on_step(step)
 
         Trainer(run, model, device).train(both)
-    run.make_latest()
-    return run
 
 
-def _created(config: RunConfig, out: Path | None) -> Run:
+def _created(
+    config: RunConfig, out: Path | None, more: Callable[[Path], None] = lambda made: None
+) -> Run:
     """The new run, its training data's fingerprint in its configuration."""
     fingerprint = Run.draft(config).data.training(0, 256).hash()
-    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out)
+    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, more)
+
+
+def _write_lines(calibration: Calibration, made: Path) -> None:
+    """What a calibration leaves in its run, and a record that vouches for it."""
+    arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
+    calibration.bias.save(made / "bias.safetensors", **arrays)
+    write_text(made / "lines.csv", _as_csv(calibration.table))
+    if calibration.checks:
+        write_text(made / "check.csv", _as_csv(calibration.checks))
+    content = {"samples": calibration.samples, "accuracy": round(100 * calibration.accuracy, 4)}
+    write_record(made / "calibration.json", content, given_files(made))
 
 
 def _vanilla(run: AnyRun) -> Run:

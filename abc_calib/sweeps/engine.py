@@ -7,17 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 from abc_calib.errors import AbcError, Interrupted
-from abc_calib.sweeps.jobs import Job
+from abc_calib.nn.base import resolve_device
+from abc_calib.stopping import like_interrupts
+from abc_calib.sweeps.jobs import Job, check_jobs
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
 POLL_SECONDS = 0.2
@@ -112,8 +112,8 @@ def run_jobs(
     called several times a second, with an outcome when there is one. Raises ``Interrupted`` on
     Ctrl-C, after the running jobs have saved a checkpoint.
     """
-    for job in jobs:
-        job.check()
+    resolve_device(device)
+    check_jobs(jobs)
     ordered = with_parents(jobs)
     progress = Progress(len(ordered), workers or os.cpu_count() or 1, list(ordered))
     deadline = math.inf if budget is None else time.perf_counter() + budget
@@ -123,10 +123,14 @@ def run_jobs(
         on_change(progress, outcome)
 
     for job in ordered:
-        if job.complete(root):
+        try:
+            outcome = Outcome(job, "kept") if job.complete(root) else None
+        except AbcError as error:
+            outcome = Outcome(job, "failed", reason=str(error))
+        if outcome:
             progress.waiting.remove(job)
-            ended(Outcome(job, "kept"))
-    with _stop_on_terminate():
+            ended(outcome)
+    with like_interrupts():
         try:
             while progress.waiting or progress.running:
                 _collect(progress, ended)
@@ -184,7 +188,7 @@ def start(job: Job, root: Path, device: str) -> Running:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
+        with open(log, "a", opener=_without_waiting) as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "abc_calib.sweeps.worker", str(root), device],
                 stdin=subprocess.PIPE,
@@ -195,11 +199,16 @@ def start(job: Job, root: Path, device: str) -> Running:
                 text=True,
             )
         assert process.stdin is not None
-        with process.stdin as pipe:
-            pipe.write(job.model_dump_json())
+        process.stdin.write(job.model_dump_json() + "\n")
+        process.stdin.flush()  # left open: its end tells the worker that this process is no more
     except OSError as error:
         raise AbcError(f"cannot start a job in {folder} ({error.strerror})") from None
     return Running(job, process, log, time.perf_counter())
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, and a pipe not at all."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
 
 
 def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:
@@ -208,11 +217,22 @@ def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:
         if code is None:
             continue
         progress.running.remove(one)
+        if one.process.stdin:
+            one.process.stdin.close()
         reason = ""
         if code:
-            told = one.last_line.removeprefix("error: ") or f"exit code {code}"
-            reason = f"{told} (log: {one.log})"
+            reason = f"{_ending(code, one.last_line)} (log: {one.log})"
         ended(Outcome(one.job, "failed" if code else "done", one.seconds, reason))
+
+
+def _ending(code: int, last_line: str) -> str:
+    """How a process that failed has ended."""
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return last_line.removeprefix("error: ") or f"exit code {code}"
 
 
 def _stop(running: Sequence[Running]) -> None:
@@ -226,16 +246,3 @@ def _stop(running: Sequence[Running]) -> None:
         except subprocess.TimeoutExpired:
             one.process.kill()
             one.process.wait()
-
-
-@contextmanager
-def _stop_on_terminate() -> Iterator[None]:
-    """Take a request to terminate like Ctrl-C, so that no process is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from pydantic import Field
 
@@ -29,6 +29,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
+from abc_calib.runs.rows import read_rows
 from abc_calib.training.plan import plan_training
 
 NOT_CONFIGURATION = {
@@ -145,6 +146,13 @@ class Job(Options):
         for kind, length in longest.items():
             data.test(length, 1, kind)
 
+    @property
+    def but_for_the_seed(self) -> str:
+        """What is alike in jobs that differ in their seed alone, and are possible or not alike."""
+        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION)
+        mine["train"]["seed"] = 0
+        return json.dumps([mine, [test.model_dump() for test in self.tests]], sort_keys=True)
+
     # Its folder
 
     def run(self, root: Path) -> Run | None:
@@ -172,22 +180,24 @@ class Job(Options):
 
     def rows(self, root: Path) -> list[dict[str, Any]]:
         """The rows of its evaluation that its tests ask for, in their order."""
-        path = root / self.key / "run" / "eval.csv"
-        if not path.is_file():
-            return []
-        try:
-            table = pd.read_csv(path)
-            table = table[table["test_seed"] == 0]
-            found = {(r["set"], r["length"]): r for r in table.to_dict("records")}
-        except (OSError, ValueError, KeyError) as error:
-            raise AbcError(f"{path} cannot be read ({error}): remove it") from None
+        rows = read_rows(root / self.key / "run" / "eval.csv")
+        found = {(row["set"], row["length"]): row for row in rows if row["test_seed"] == 0}
         wanted = ((test.set, test.length) for test in self.measures)
-        return [{str(k): v for k, v in found[name].items()} for name in wanted if name in found]
+        return [found[name] for name in wanted if name in found]
 
     def complete(self, root: Path) -> bool:
         """Is the model trained and are all tests measured?"""
         run = self.run(root)
         return bool(run and run.result) and not self.missing_tests(root)
+
+
+def check_jobs(jobs: Iterable[Job]) -> None:
+    """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later."""
+    seen: set[str] = set()
+    for job in jobs:
+        if (shape := job.but_for_the_seed) not in seen:
+            seen.add(shape)
+            job.check()
 
 
 def _meaning(config: RunConfig) -> dict[str, Any]:

@@ -10,6 +10,7 @@ reason in ``error``.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -37,8 +38,9 @@ def results_table(
     reasons = {o.job.key: o.reason for o in outcomes if o.state in ("failed", "blocked")}
     rows: list[dict[str, Any]] = []
     for job in with_parents(jobs):
-        about = describe(job, root)
-        if job.key in reasons:
+        failed = job.key in reasons
+        about = describe(job, None if failed else root)
+        if failed:
             rows.append({**about, "error": reasons[job.key]})
         else:
             rows += [{**about, **_measures(row), "error": None} for row in job.rows(root)]
@@ -51,8 +53,8 @@ def _measures(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def describe(job: Job, root: Path) -> dict[str, Any]:
-    """The columns of a job that do not depend on a test."""
+def describe(job: Job, root: Path | None) -> dict[str, Any]:
+    """The columns of a job that do not depend on a test; without ``root`` not how it ended."""
     first = job.parent.config if job.parent else job.config
     about: dict[str, Any] = {
         "key": job.key,
@@ -72,7 +74,7 @@ def describe(job: Job, root: Path) -> dict[str, Any]:
             **job.config.train.model_dump(),
         }
         about |= {f"calibrate_{name}": _plain(value) for name, value in again.items()}
-    run = job.run(root)
+    run = job.run(root) if root else None
     ended = (run.result if run else None) or {}
     return about | {
         "steps_taken": ended.get("steps"),
@@ -88,13 +90,26 @@ def _plain(value: Any) -> Any:
 
 
 def check_writable(path: Path) -> None:
-    """``UsageError`` unless a table can be written as that kind of file."""
+    """``UsageError`` unless a table can be written there, as that kind of file."""
     kind = path.suffix.lower()
     if kind not in WRITERS:
         allowed = " or ".join(WRITERS)
         raise UsageError(f"{path}: results cannot be written as {kind!r}: choose {allowed}")
     if kind == ".parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UsageError(f"{path}: parquet needs pyarrow: pip install 'abc-calib[parquet]'")
+    there = next((p for p in (path, *path.parents) if os.path.lexists(p)), path.parent)
+    if there == path and not path.is_file():
+        raise UsageError(f"{path} is no file: name another one for the results")
+    if there != path and not there.is_dir():
+        raise UsageError(f"{path}: {there} is no folder: name another file for the results")
+
+
+def prepare(path: Path) -> None:
+    """Make the folder of a table and write into it, so that it can be written in the end."""
+    check_writable(path)
+    make_folder(path.parent)
+    write_atomically(path.with_name(f".{path.name}.tried"), Path.touch)
+    path.with_name(f".{path.name}.tried").unlink(missing_ok=True)
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

@@ -31,6 +31,7 @@ name in Python; behind ``calibrate.`` one of ``abc calibrate``. Older names are 
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -53,9 +54,10 @@ from abc_calib.config.commands import MOST_SAMPLES
 from abc_calib.config.options import about
 from abc_calib.config.signature import Named
 from abc_calib.errors import OptionError, UsageError, shortened
-from abc_calib.sweeps.jobs import Job, Test
+from abc_calib.sweeps.jobs import Job, Test, check_jobs
 from tasks import TaskError
 
+MOST_JOBS = 10_000
 Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
 
@@ -133,8 +135,8 @@ def expand(data: Mapping[str, Any]) -> list[Job]:
 def checked(jobs: Sequence[Job]) -> list[Job]:
     """``jobs``, if each is possible and no two of them are the same."""
     seen: dict[str, Job] = {}
+    check_jobs(jobs)
     for job in jobs:
-        job.check()
         if job.key in seen:
             raise UsageError(
                 f"two jobs have the key {job.key} (task {job.task}, options {job.options}): "
@@ -146,6 +148,7 @@ def checked(jobs: Sequence[Job]) -> list[Job]:
 
 def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
     schemes, seeds = section.schemes, section.seeds
+    _refuse_many(seeds if isinstance(seeds, int) else 0)
     seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
     asked = {} if schemes is None else {"scheme": schemes}
     axes: dict[str, Sequence[Any]] = {"task": section.tasks, **asked, **grid, "seed": seeds}
@@ -161,8 +164,14 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
             raise UsageError(f"{where} is empty, and so is the product: give one value or more")
         if name in fixed:
             raise UsageError(f"{name} is given in [options] and in {where}: leave one out")
+    _refuse_many(math.prod(map(len, axes.values())))
     for values in product(*axes.values()):
         yield _job(section, section.calibrate, {**fixed, **dict(zip(axes, values, strict=True))})
+
+
+def _refuse_many(jobs: int) -> None:
+    if jobs > MOST_JOBS:
+        raise UsageError(f"{jobs} jobs: give at most {MOST_JOBS} in one file")
 
 
 def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:

@@ -1,7 +1,8 @@
-"""The process of one job: ``python -m abc_calib.sweeps.worker JOBS DEVICE < job.json``.
+"""The process of one job: ``python -m abc_calib.sweeps.worker JOBS DEVICE``, the job on stdin.
 
-Goes on where an earlier one stopped. Exit codes are those of the commands: 1 for what failed,
-2 for what is not possible, 130 after an interruption.
+Its stdin stays open as long as the sweep lives; where that ends, it saves and stops. Goes on where
+an earlier one stopped. Exit codes are those of the commands: 1 for what failed, 2 for what is not
+possible, 130 after an interruption.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,12 @@ import torch
 
 from abc_calib import stages
 from abc_calib.errors import AbcError, Interrupted, UsageError
+from abc_calib.files import locked
 from abc_calib.runs import Run
+from abc_calib.stopping import like_interrupts
+from abc_calib.sweeps.engine import PATIENCE_SECONDS
 from abc_calib.sweeps.jobs import Job
 from tasks import TaskError
-
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, leave a folder of jobs to one sweep at a time
-    fcntl = None  # type: ignore[assignment]
 
 
 def work(job: Job, root: Path, device: str = "auto") -> None:
@@ -43,10 +42,8 @@ def work(job: Job, root: Path, device: str = "auto") -> None:
 
 def _trained(job: Job, root: Path, device: str) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
-    folder, run = root / job.key / "run", job.run(root)
-    begun = run is not None and run.result is None and job.parent is not None
-    if begun and not (folder / "bias.safetensors").exists():  # stopped between two files
-        (folder / "config.json").unlink()
+    folder = root / job.key / "run"
+    job.run(root)  # refused if it is of another configuration
 
     def make() -> Run:
         if job.parent is None:
@@ -77,16 +74,6 @@ def _trained(job: Job, root: Path, device: str) -> Run:
     return stages.finished(folder, make, device=device, on_step=_say_step)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from the same job meanwhile; they wait, and then find it done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _say_step(progress: Any) -> None:
     if progress.accuracy is not None:
         print(
@@ -100,6 +87,15 @@ def _say_row(row: Any) -> None:
     print(f"{row.set} {row.length}: {row.accuracy:.2f} % of {row.n}", flush=True)
 
 
+def _stop_with_parent() -> None:
+    """Stop like Ctrl-C once stdin ends, which it does however the sweep has ended."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(PATIENCE_SECONDS)
+    os._exit(130)
+
+
 def main() -> int:
     """Run the job on stdin; the last line written says what went wrong."""
     root, device = Path(sys.argv[1]), sys.argv[2]
@@ -108,7 +104,10 @@ def main() -> int:
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
-        work(Job.model_validate_json(sys.stdin.read()), root, device)
+        job = Job.model_validate_json(sys.stdin.readline())
+        threading.Thread(target=_stop_with_parent, daemon=True).start()
+        with like_interrupts():
+            work(job, root, device)
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130

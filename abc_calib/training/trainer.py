@@ -7,12 +7,10 @@ random state, so a run that was interrupted ends with the weights of one that wa
 from __future__ import annotations
 
 import json
+import math
 import shlex
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +23,9 @@ from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation import exact_matches
 from abc_calib.files import write_text
 from abc_calib.nn.base import Model, resolve_device
+from abc_calib.nn.saved import not_finite
 from abc_calib.runs import Run
+from abc_calib.stopping import uninterrupted
 from abc_calib.training.schedule import TIE, PlateauState, learning_rate, plateau_state
 from abc_calib.training.step import optimise
 
@@ -64,22 +64,24 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self.good = 0
+        self.saved = 0
         self.cooling_from: int | None = None
         self.best: dict[str, Tensor] = {}
-        self.history = run.history()
+        self.history: list[dict[str, Any]] = []
         self.validation = self.data.validation(VALIDATION_SIZE)
 
     def train(self, on_step: Callback = lambda _: None) -> dict[str, Any]:
         """Train to the end and save the model; gives what ``result.json`` holds.
 
-        Raises ``Interrupted`` on Ctrl-C, after saving a checkpoint.
+        Raises ``Interrupted`` on Ctrl-C, after saving a checkpoint, and ``AbcError`` where the loss
+        or a weight is no longer finite.
         """
         self.resume()
         started = time.perf_counter() - self.seconds
         try:
             while self.step < self.options.steps and not self.finished:
-                with uninterrupted():
-                    loss = float(self.one_step())
+                with uninterrupted():  # half a step could not be resumed exactly
+                    loss = self.finite(float(self.one_step()))
                     self.seconds = time.perf_counter() - started
                     accuracy = self.validate(loss) if self.is_due else None
                 on_step(Progress(self.step, self.options.steps, loss, accuracy, self.seconds))
@@ -89,7 +91,18 @@ class Trainer:
                 f"stopped at step {self.step}; nothing is lost. "
                 f"Go on with: abc train --resume {shlex.quote(str(self.run))}"
             ) from None
-        return self.finish()
+        with uninterrupted():
+            return self.finish()
+
+    def finite(self, loss: float) -> float:
+        """``loss``; ``AbcError`` if it is not finite."""
+        if math.isfinite(loss):
+            return loss
+        kept = f"the checkpoint of step {self.saved} is kept" if self.saved else "nothing is kept"
+        raise AbcError(
+            f"{self.run}: the training diverged at step {self.step} (its loss or weights are "
+            f"{loss}); {kept}. Train again with a lower --learning-rate or another --seed"
+        )
 
     @property
     def is_due(self) -> bool:
@@ -141,16 +154,17 @@ class Trainer:
             "seconds": round(self.seconds, 2),
         }
         if self.options.monitor == "loss":
-            entry["validation_loss"] = round(loss_of(self.model, self.validation), 6)
+            entry["validation_loss"] = round(self.finite(loss_of(self.model, self.validation)), 6)
         self.history.append(entry)
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
-        write_text(
-            self.run.path / "history.jsonl",
-            "".join(json.dumps(entry) + "\n" for entry in self.history),
-        )
         self.save_checkpoint()
+        self.write_history()
         return accuracy
+
+    def write_history(self) -> None:
+        lines = [json.dumps(entry) + "\n" for entry in self.history]
+        write_text(self.run.path / "history.jsonl", "".join(lines))
 
     def finish(self) -> dict[str, Any]:
         """Save the model, then the result, then drop the checkpoint."""
@@ -169,13 +183,17 @@ class Trainer:
         }
         self.model.eval()
         self.run.save_model(self.model)
-        write_text(self.run.path / "result.json", json.dumps(result, indent=2) + "\n")
+        self.write_history()
+        self.run.save_result(result)
         self.run.drop_checkpoint()
-        return result
+        return self.run.result or result
 
     # Checkpoints
 
     def save_checkpoint(self) -> None:
+        """Replace the checkpoint, unless a weight is not finite."""
+        if not_finite(self._weights()):
+            self.finite(math.nan)
         tensors = {f"model.{k}": v.contiguous().clone() for k, v in self._weights().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             for key, value in state.items():
@@ -189,8 +207,10 @@ class Trainer:
             "seconds": self.seconds,
             "good": self.good,
             "cooling_from": self.cooling_from,
+            "history": self.history,
         }
         self.run.save_checkpoint(tensors, state)
+        self.saved = self.step
 
     def resume(self) -> None:
         """Go on from the run's checkpoint, if there is one."""
@@ -218,6 +238,7 @@ class Trainer:
                 torch.cuda.set_rng_state(tensors["random.cuda"])
             self.step, self.seconds = state["step"], state["seconds"]
             self.good, self.cooling_from = state["good"], state["cooling_from"]
+            self.history, self.saved = state["history"], self.step
             self.best = {
                 name.removeprefix("best."): value
                 for name, value in tensors.items()
@@ -227,27 +248,9 @@ class Trainer:
             raise AbcError(
                 f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"
             ) from None
-        self.history = [entry for entry in self.history if entry["step"] <= self.step]
 
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.model.named_parameters())
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C to the end of the block: half a step could not be resumed exactly."""
-    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # of a command begun with &
-    if ignored or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
 
 
 @torch.inference_mode()

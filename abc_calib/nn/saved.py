@@ -1,0 +1,90 @@
+"""The folder of a saved model: two small files, and weights in ``model.safetensors`` alone.
+
+No other file is read, and none may be there: readers of other formats would take it for weights,
+for an adapter or for code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from abc_calib.errors import AbcError
+from abc_calib.files import check_regular, read_json
+from abc_calib.nn.base import Model
+
+CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
+IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transformers_version")
+"""Keys of every ``config.json``; the others are what shapes the model."""
+GREEDY = {"_from_model_config": True, "output_attentions": False, "output_hidden_states": False}
+"""What ``save_pretrained`` adds to the ids in a generation config that is plainly greedy."""
+
+
+def hub_files(model: Model) -> dict[str, dict[str, Any]]:
+    """What ``transformers`` reads beside the weights: ``abc_calib.nn.hub``."""
+    kind, name = model.hub_names
+    ids = dict(zip(IDS, (model.pad, model.sos, model.eos, model.sos), strict=True))
+    about = {"model_type": kind, "architectures": [name], "is_encoder_decoder": True}
+    return {CONFIG: {**about, "dtype": "float32", **ids, **model.hub_config()}, GENERATION: ids}
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors in a safetensors file; ``AbcError`` if it is damaged."""
+    try:
+        check_regular(path)
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise AbcError(f"{path.parent} is damaged ({error}): train again") from None
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """The name of a tensor with a number that is not finite, if there is one."""
+    return next((name for name, value in tensors.items() if not torch.isfinite(value).all()), "")
+
+
+def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The configuration and the weights; ``AbcError`` for a folder that holds anything else."""
+    try:
+        there = os.listdir(folder)
+        described = read_json(folder / CONFIG)
+        generation = read_json(folder / GENERATION) if GENERATION in there else None
+    except (OSError, ValueError) as error:
+        raise AbcError(f"{folder} is no saved model ({error}): name another folder") from None
+    if strange := sorted({*there} - {CONFIG, GENERATION, WEIGHTS}):
+        raise AbcError(f"{folder / strange[0]} is no file of a saved model: remove it")
+    if not isinstance(described, dict):
+        raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
+    if generation is not None:
+        _check_greedy(folder / GENERATION, generation, described)
+    weights = read_weights(folder / WEIGHTS)
+    if name := not_finite(weights):
+        raise AbcError(f"{folder / WEIGHTS} is damaged ({name} is not finite): train again")
+    return described, weights
+
+
+def check_keys(given: Collection[str], known: Collection[str]) -> None:
+    """``AbcError`` for a key that no configuration of the model has."""
+    if strange := sorted({*given} - {*known, *ABOUT}):
+        raise AbcError(
+            f"unknown key {strange[0]!r} in the configuration of a model: remove it; known are "
+            f"{', '.join(sorted(known))}"
+        )
+
+
+def _check_greedy(path: Path, found: Any, described: Mapping[str, Any]) -> None:
+    """``AbcError`` unless these settings are greedy decoding with the model's own ids."""
+    expected = {**GREEDY, **{name: described.get(name) for name in IDS}}
+    kept = dict(found) if isinstance(found, dict) else {"": found}
+    kept.pop("transformers_version", None)
+    wrong = [name for name in kept if name not in expected or kept[name] != expected[name]]
+    wrong += [name for name in IDS if name not in kept]
+    if wrong:
+        raise AbcError(f"{path} is not plain greedy decoding ({wrong[0]}): save the model again")

@@ -1,0 +1,72 @@
+"""The checkpoint of a training: tensors, and a state that vouches for them and for their run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from abc_calib.errors import AbcError
+from abc_calib.files import check_regular, parse_json, write_atomically
+from abc_calib.runs.records import Record, checked, given_files, sealed
+
+NAME = "checkpoint.safetensors"
+
+
+class Saved(Record):
+    """A state: plain data, and a hash of the tensors beside it."""
+
+    state: dict[str, Any]
+    tensors: str
+
+
+def save(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Replace the checkpoint by these tensors and this plain state."""
+    content = {"state": state, "tensors": _hash(tensors)}
+    metadata = {"state": json.dumps(sealed(folder, content, given_files(folder)))}
+    write_atomically(folder / NAME, lambda made: save_file(tensors, made, metadata=metadata))
+
+
+def load_record(folder: Path) -> dict[str, Any] | None:
+    """What the checkpoint vouches for, or None without one; ``AbcError`` if it is damaged."""
+    path = folder / NAME
+    try:
+        check_regular(path)
+        with safe_open(path, "pt") as file:
+            return checked(parse_json(file.metadata()["state"]), path, Saved)
+    except FileNotFoundError:
+        return None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise AbcError(f"{path} is damaged ({error}): train again") from None
+
+
+def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The last checkpoint, or None; ``AbcError`` if it is damaged."""
+    record = load_record(folder)
+    if record is None:
+        return None
+    path = folder / NAME
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise AbcError(f"{path} is damaged ({error}): train again") from None
+    if _hash(tensors) != record["tensors"]:
+        raise AbcError(f"{path} is damaged (its tensors were changed): train again")
+    return tensors, record["state"]
+
+
+def _hash(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values."""
+    found = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        plain = value.detach().cpu().contiguous().flatten()
+        found.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return found.hexdigest()
