@@ -18,6 +18,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from abc_calib.text import visible
+
 err = Console(stderr=True)
 
 
@@ -62,7 +64,7 @@ def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
 
     def line(done: int, total: int, note: str = "", report: bool = False) -> None:
         if show and report:
-            err.print(Text(f"{title} {done}/{total} {note}"), soft_wrap=True)
+            err.print(Text(visible(f"{title} {done}/{total} {note}")), soft_wrap=True)
 
     yield line
 
@@ -80,10 +82,10 @@ def _drawn(title: str, unit: str) -> Iterator[Update]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err) as drawn:
-        task = drawn.add_task(title, total=None, note="")
+        task = drawn.add_task(visible(title), total=None, note="")
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
-            fields = {"note": note} if note else {}
+            fields = {"note": visible(note)} if note else {}
             drawn.update(task, completed=done, total=total, **fields)  # type: ignore[arg-type]
 
         yield update

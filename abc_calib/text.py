@@ -1,9 +1,18 @@
-"""Tables as text: in Markdown and in LaTeX."""
+"""Text that shows what it holds, and tables as text: in Markdown and in LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+
+def visible(text: str) -> str:
+    """``text`` with control characters as they are written in Python."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 class Markup(str):
@@ -61,4 +70,4 @@ def _text(value: Any, escapes: dict[int, str]) -> str:
     if value is None:
         return ""
     text = " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())
-    return text if isinstance(value, Markup) else text.translate(escapes)
+    return text if isinstance(value, Markup) else visible(text).translate(escapes)

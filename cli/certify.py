@@ -6,8 +6,6 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from abc_calib.config import CertifyOptions, MachineOptions, build
 from abc_calib.errors import AbcError, UsageError
 from cli import console
@@ -91,11 +89,11 @@ def _decide(
 
 def _report(run: Run, certificate: Certificate, quiet: bool) -> None:
     """The verdict on stdout, and where the page is on stderr."""
-    typer.echo(f"{certificate.outcome}: {certificate.reason}")
+    console.tell(f"{certificate.outcome}: {certificate.reason}")
     for one in certificate.counterexamples[:3]:
         answer = one["answer"] or "no end"
-        typer.echo(f"  {one['problem']} gives {answer} instead of {one['right']}")
+        console.tell(f"  {one['problem']} gives {answer} instead of {one['right']}")
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
-        typer.echo(f"verified by dense attention: smallest margin {least}")
+        console.tell(f"verified by dense attention: smallest margin {least}")
     console.say(f"how and why: {run.path / 'certificate.md'}", quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
@@ -19,8 +20,12 @@ from typer.core import TyperGroup
 from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
 from abc_calib.progress import err
 from abc_calib.stopping import like_interrupts
+from abc_calib.text import visible
+from cli import terminal
 
 out = Console()
+LONGEST_LINE = 680
+"""Characters of an error at most."""
 NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +45,12 @@ def command(function: F) -> F:
             fail(str(error), 2)
         except AbcError as error:
             fail(str(error), 130 if isinstance(error, Interrupted) else 1)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            fail(terminal.unwritten(error), 1)
+        except UnicodeError as error:
+            fail(f"{error}: a file or a name in it is not UTF-8", 1)
         except (MemoryError, RuntimeError) as error:
             memory = isinstance(error, MemoryError) or "out of memory" in str(error)
             if not memory and "allocate memory" not in str(error):
@@ -57,15 +68,23 @@ class OneLine(TyperGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
         if not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
+        terminal.prepare(out, err)
         try:
+            terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
             code = super().main(*args, **{**extra, "standalone_mode": False})
+        except UsageError as error:
+            code = _say_error(str(error), 2)
         except typer.Abort:
             code = _say_error("stopped", 130)
+        except OSError as error:
+            code = _say_error(terminal.unwritten(error), 1)
         except Exception as error:
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
             code = _refuse(error, message())
+        if (lost := terminal.flush()) and not code:
+            code = _say_error(lost, 1)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -88,15 +107,10 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def _say_error(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), line)
-    err.print(Text.assemble(("error:", "bold red"), " ", visible(line)), soft_wrap=True)
+    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), visible(message))
+    text = Text.assemble(("error:", "bold red"), " ", shortened(line, LONGEST_LINE))
+    err.print(text, soft_wrap=True)
     return code
-
-
-def visible(text: str) -> str:
-    """``text`` with control characters as they are written in Python."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def typed(value: object) -> str:
@@ -107,7 +121,12 @@ def typed(value: object) -> str:
 def say(message: str, quiet: bool = False) -> None:
     """A remark on stderr, if there is one."""
     if message and not quiet:
-        err.print(Text(message), soft_wrap=True)
+        err.print(Text(visible(message)), soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """A result on stdout, line by line."""
+    typer.echo("\n".join(map(visible, text.split("\n"))))
 
 
 def print_table(
@@ -124,7 +143,7 @@ def print_table(
         justify: Any = "right" if name in right else "left"
         table.add_column(name, justify=justify, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*("" if cell is None else Text(str(cell)) for cell in row))
+        table.add_row(*("" if cell is None else Text(visible(str(cell))) for cell in row))
     out.print(table)
 
 
@@ -134,7 +153,7 @@ def show_files(run: object, files: Iterable[Path], as_json: bool, **more: object
         print_json({"run": str(run), **more, "files": [str(path) for path in files]})
         return
     for path in files:
-        typer.echo(str(path))
+        tell(str(path))
 
 
 def print_json(data: Any) -> None:

@@ -68,10 +68,10 @@ def demo(
         return
     console.out.print(accuracy_table(series))
     verdict = "right" if example.correct else "WRONG"
-    typer.echo(f"{example.problem}\n= {example.answer} ({verdict})")
+    console.tell(f"{example.problem}\n= {example.answer} ({verdict})")
     console.say(time_ratio(calibrated), quiet)
     console.say(f"{seconds / 60:.1f} minutes in all", quiet)
-    typer.echo(f"table, curve and heatmaps: {folder}")
+    console.tell(f"table, curve and heatmaps: {folder}")
 
 
 def _compared(runs: dict[str, Run], asked: DemoOptions, device: str, quiet: bool) -> Series:

@@ -94,11 +94,11 @@ def diagnose(
         console.print_json({"run": str(looked_at), **asdict(found)})
         return
     variance = "none" if found.score_variance is None else f"{found.score_variance:.4f}"
-    typer.echo(f"score variance      {variance}")
-    typer.echo(f"cosine of states    {found.similarity:.3f}")
-    typer.echo(f"largest weight      {found.peak:.3f}")
+    console.tell(f"score variance      {variance}")
+    console.tell(f"cosine of states    {found.similarity:.3f}")
+    console.tell(f"largest weight      {found.peak:.3f}")
     if found.forwards is not None:
-        typer.echo(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
+        console.tell(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
     for finding in found.findings or ["nothing is wrong with its attention"]:
-        typer.echo(finding)
+        console.tell(finding)
     console.say(f"on {found.samples} held-out problems", quiet)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abc_calib.progress import err
+from abc_calib.text import visible
 from cli import console
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def jobs_table(progress: Progress) -> Table:
     table.add_column("time", justify="right")
     table.add_column("now", overflow="ellipsis", no_wrap=True)
     for one in progress.running:
-        table.add_row(one.job.key, clock(one.seconds), Text(one.last_line))
+        table.add_row(Text(one.job.key), clock(one.seconds), Text(visible(one.last_line)))
     return table
 
 

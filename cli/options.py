@@ -80,6 +80,7 @@ def options(
         parameters = [*mine[:first], *generated, *mine[first:]]
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.options = known  # type: ignore[attr-defined]
         return wrapped
 
     return decorated

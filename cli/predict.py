@@ -40,7 +40,7 @@ def predict(
             | ({"attended": _named(found)} if show else {})
         )
         return
-    typer.echo(found.answer)
+    console.tell(found.answer)
     if show:
         show_attention(found)
     if not found.correct:

@@ -88,6 +88,6 @@ def reproduce(
     if as_json:
         console.print_json({"rows": made.records})
     else:
-        typer.echo(made.markdown)
+        console.tell(made.markdown)
     if failed:
         raise typer.Exit(1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from abc_calib.config import MachineOptions, StressOptions
 from cli import console
 from cli.options import AsJson, Force, Quiet, RunArgument, opened, options
@@ -42,9 +40,9 @@ def stress(
         return
     _show(done)
     if least is None:
-        typer.echo("nothing failed")
+        console.tell("nothing failed")
     else:
-        typer.echo(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
+        console.tell(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
     console.say(f"written to {found.path / 'stress.json'}", quiet)
 
 

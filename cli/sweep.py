@@ -78,7 +78,7 @@ def sweep(
         if as_json:
             console.print_json({"jobs": keys})
         else:
-            typer.echo("\n".join(keys))
+            console.tell("\n".join(keys))
             console.say(f"{len(keys)} jobs", quiet)
         return
     prepare(path)
@@ -103,6 +103,6 @@ def report(outcomes: list, path: Path, quiet: bool, as_json: bool, **more: objec
         counts = [f"{complete} jobs complete"]
         counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
         console.say(", ".join(counts), quiet)
-        typer.echo(str(path))
+        console.tell(str(path))
     if states["failed"]:
         raise typer.Exit(1)

@@ -160,9 +160,9 @@ def test_the_older_word_for_a_sink_is_taken():
 
 
 def test_lists_are_words_with_commas_each_once():
-    assert CalibrationOptions(dirs="diag, ,anti,diag,").dirs == ("diag", "anti")
+    assert CalibrationOptions(dirs="diag, anti,diag").dirs == ("diag", "anti")
     assert CalibrationOptions(sites="all").sites == ("encoder", "self", "cross")
-    assert EvaluateOptions(lengths="6, 10,6,").lengths == (6, 10)
+    assert EvaluateOptions(lengths="6, 10,6").lengths == (6, 10)
     assert EvaluateOptions(lengths=[3, 3]).lengths == (3,)
 
 

@@ -61,7 +61,7 @@ class RetrainedOptions(Options):
 class MachineOptions(Options):
     """What it runs on."""
 
-    device: Word = option("auto", "auto, cpu or cuda.")
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where the model is computed.")
     threads: int | None = option(
         None,
         "Threads that torch may use; by default one to train, its own choice else.",

@@ -6,8 +6,9 @@ derived from the fields (``abc_calib.config.signature``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -15,14 +16,21 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from abc_calib.errors import OptionError, UsageError, shortened
 
-Word = Annotated[str, Field(max_length=200)]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+PLAIN = {
+    int: re.compile(r"[+-]?\d+", re.ASCII),
+    float: re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE),
+}
+"""Numbers as everybody writes them."""
 
 
 class Options(BaseModel):
@@ -38,6 +46,28 @@ class Options(BaseModel):
     @classmethod
     def _renamed(cls, data: Any) -> Any:
         return current_names(cls, data) if isinstance(data, Mapping) else data
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain_numbers(cls, given: Any, info: ValidationInfo) -> Any:
+        """No ``1_000``, no digits of other scripts and no ``True`` where a number is expected."""
+        kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation))
+        if kinds & {int, float} and not kinds & {str, bool}:
+            plain = PLAIN[float if float in kinds else int]
+            for one in given if isinstance(given, list | tuple) else [given]:
+                text = isinstance(one, str) and not plain.fullmatch(one.strip(" \t\n"))
+                if text or isinstance(one, bool):
+                    raise PydanticCustomError("plain_number", "no plain number")
+        return given
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """The plain types that an annotation is made of."""
+    members = get_args(annotation)
+    for member in members:
+        yield from _leaves(member)
+    if not members:
+        yield annotation
 
 
 def option(
@@ -63,7 +93,7 @@ def listed(*names: str) -> Any:
 
     def once_each(given: Any) -> Any:
         if isinstance(given, str):
-            given = [part.strip() for part in given.split(",") if part.strip()]
+            given = [part.strip() for part in given.split(",")]
         return tuple(dict.fromkeys(given)) if isinstance(given, list | tuple) else given
 
     return field_validator(*names, mode="before")(once_each)
@@ -164,10 +194,9 @@ def allowed(field: FieldInfo) -> str:
     if number := {"integer": "whole number", "number": "number"}.get(kind.get("type", "")):
         example = f", as in {field.examples[0]}" if field.examples else ""
         return f"give {f'{number}s' if several else f'a {number}'}{_bounds(kind)}{example}"
-    if several:
-        return "give one word or more"
-    longest = kind.get("maxLength")
-    return "give a word" + (f" of at most {longest} characters" if longest else "")
+    least, longest = kind.get("minLength", 0), kind.get("maxLength")
+    sizes = f" of {least} to {longest} characters" if longest else ""
+    return ("give words" if several else "give a word") + sizes
 
 
 def _bounds(kind: Mapping[str, Any]) -> str:
