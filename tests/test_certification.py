@@ -33,6 +33,7 @@ from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
+from abc_calib.runs.records import Record
 from abc_calib.stages import predict
 from tasks import Problems
 
@@ -418,6 +419,7 @@ def copied(run: Run, folder) -> object:
 
 def vouch(run: Run) -> None:
     """Let the run stand for the weights that it has now."""
+    run.save_result({k: v for k, v in run.result.items() if k not in Record.model_fields})
 
 
 def change(path, **changes) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from abc_calib.certification.fingerprint import digest, fingerprint
 from abc_calib.certification.page import page
 from abc_calib.errors import AbcError
-from abc_calib.files import write_text
+from abc_calib.files import read_json, write_text
 from abc_calib.runs import Run
 
 FILE, PAGE = "certificate.json", "certificate.md"
@@ -91,11 +91,11 @@ class Certificate:
         """
         path = run.path / FILE
         try:
-            found = cls(**json.loads(path.read_text(), parse_constant=_no_number))
+            found = cls(**read_json(path))
             sealed = found.seal() == found.sha256
         except FileNotFoundError:
             raise AbcError(f"{run} has no certificate: abc certify {run}") from None
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise AbcError(f"{path} is not a certificate ({error}): certify again") from None
         if not sealed:
             raise AbcError(f"{path} was changed after it was written: certify again")
@@ -106,10 +106,6 @@ class Certificate:
                     f"{path} is of other {name.replace('_', ' ')} than {run} has now: certify again"
                 )
         return found
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
 
 
 def difference(one: Certificate, other: Certificate) -> str:

@@ -293,6 +293,7 @@ def certify(
     Raises ``AbcError`` if the run has no trained model.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
+    opened.check()
     certificate = decide(opened, opened.load_model(), minutes, on_windows).certificate
     certificate.save(opened)
     return certificate

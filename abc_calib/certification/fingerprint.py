@@ -12,6 +12,7 @@ import torch
 
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
+from abc_calib.runs.records import file_hash
 from abc_calib.version import __version__
 
 FILES = {
@@ -57,6 +58,6 @@ def machine() -> dict[str, str]:
 def _of_file(run: Run, name: str) -> str:
     path = run.path / name
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise AbcError(f"{path} cannot be read ({error.strerror}): train again") from None
+        return file_hash(path)
+    except (OSError, ValueError) as error:
+        raise AbcError(f"{path} cannot be read ({error}): train again") from None

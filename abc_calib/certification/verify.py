@@ -43,6 +43,7 @@ def verify(
     where the certificate does not hold.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
+    opened.check()
     certificate = Certificate.load(opened)
     if certificate.outcome != "certified":
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")
