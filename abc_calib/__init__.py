@@ -28,6 +28,7 @@ _HOMES = {
     "certified": "stages",
     "certify": "stages",
     "evaluate": "stages",
+    "export": "stages",
     "extend_bias": "calibration",
     "heatmap": "reporting",
     "predict": "stages",

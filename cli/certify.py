@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abc_calib.config import CertifyOptions, MachineOptions, build
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from cli import console
 from cli.options import AsJson, Out, Quiet, RunArgument, options
 
@@ -31,14 +33,17 @@ def certify(
     counterexamples, or unknown with the reason.
 
     Examples: **abc certify** · **abc certify RUN --verify** · **abc certify RUN --repair** ·
-    **abc certify --task addition --seeds 3**
+    **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3**
     """
     from abc_calib import stages
 
     threads = given.pop("threads", None)
     asked = build(CertifyOptions, **given)
-    if sum([asked.verify, asked.repair, asked.task is not None]) > 1 or (asked.task and run):
-        raise UsageError("choose one of --verify, --repair and --task; --task makes its own run")
+    ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
+    if sum(ways) > 1 or (asked.task and run):
+        raise UsageError(
+            "choose one of --verify, --repair, --export and --task; --task makes its own run"
+        )
     if asked.seeds > 1 and asked.task is None:
         raise UsageError(f"--seeds {asked.seeds}: give --task with it")
     if out is not None and asked.task is None and not asked.repair:
@@ -65,7 +70,7 @@ def _decide(
 ) -> tuple[Run, Certificate]:
     """The run that was judged, or was made by a repair, and its certificate."""
     from abc_calib import stages
-    from abc_calib.certification.certificate import Certificate
+    from abc_calib.certification.certificate import FILE, Certificate
     from abc_calib.runs import Run
 
     opened = Run.open(name)
@@ -77,14 +82,18 @@ def _decide(
             on_round=lambda c: console.say(f"{c.outcome}: {c.reason}", quiet),
         )
         return made, Certificate.load(made)
-    if not asked.verify:
-        return opened, stages.certify(opened, minutes=asked.minutes, progress=not quiet)
-    try:
-        Certificate.load(opened)
-    except AbcError as error:
-        console.say(f"{error}; certifying first", quiet)
-        stages.certify(opened, minutes=asked.minutes, progress=False)
-    return opened, stages.verify(opened, minutes=asked.minutes)
+    again = asked.verify or asked.export is not None
+    if not again or not os.path.lexists(opened.path / FILE):
+        if again:
+            console.say("there is no certificate yet: certifying first", quiet)
+        found = stages.certify(opened, minutes=asked.minutes, progress=not quiet)
+        if not again:
+            return opened, found
+    if asked.verify:
+        return opened, stages.verify(opened, minutes=asked.minutes)
+    folder = stages.export(opened, Path(str(asked.export)))
+    console.say(f"check it with numpy alone: python {folder / 'check.py'}", quiet)
+    return opened, Certificate.load(opened)
 
 
 def _report(run: Run, certificate: Certificate, quiet: bool) -> None:

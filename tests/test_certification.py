@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 import torch
 from conftest import digit_data
 
+from abc_calib.certification import check as checker
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.certification.decide import (
     Decision,
@@ -20,6 +24,7 @@ from abc_calib.certification.decide import (
     every_problem,
     failing_sources,
 )
+from abc_calib.certification.export import export
 from abc_calib.certification.network import Exact, Network
 from abc_calib.certification.places import Case, Constant, Digit, Phase, Place, Written
 from abc_calib.certification.prove import Undecided, check, prepare
@@ -272,7 +277,8 @@ FALSE: dict[str, Any] = {
     "outcome": "unknown", "reason": "right", "task": "parity", "base": 9, "train_length": 3,
     "scheme": "rope", "windows": 10**9, "wrong": 1, "margin": 1e3, "rounding": 0.0,
     "reach": {"rows": 1, "columns": 1, "near": [0, 0], "period": 1}, "lines": {},
-    "rule": {"base": 10}, "cases": [], "outright": [], "decoded": {"sources": 10**6},
+    "rule": {"base": 10}, "source": {"delimiters": [], "aligned": True}, "cases": [],
+    "outright": [], "decoded": {"sources": 10**6},
     "counterexamples": [{"problem": "7", "answer": "8", "right": "8"}],
 }  # fmt: skip
 
@@ -424,6 +430,86 @@ def vouch(run: Run) -> None:
 
 def change(path, **changes) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+# The checker that stands by itself
+
+
+def run_check(folder) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-I", "-S", "-c", SITE.format(folder / "check.py")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+SITE = f"""
+import runpy, sys
+sys.path.append({str(Path(np.__file__).parents[1])!r})
+for name in ("torch", "abc_calib", "transformers"):
+    sys.modules[name] = None
+runpy.run_path("{{}}", run_name="__main__")
+"""
+
+
+def test_the_exported_checker_agrees(certified, tmp_path):
+    folder = export(certified, tmp_path / "export")
+    assert len((folder / "check.py").read_text().splitlines()) <= 300
+    found = run_check(folder)
+    assert found.returncode == 0 and found.stdout.startswith("certified: right in each of")
+    with pytest.raises(UsageError, match="name a new folder"):
+        export(certified, folder)
+
+
+TAMPERED = ("model.safetensors", "rule.json", "lines.json", "config.json", "model_config.json",
+            "generation_config.json", "certificate.json")  # fmt: skip
+
+
+def test_the_exported_checker_finds_out_what_was_changed(certified, tmp_path):
+    folder = export(certified, tmp_path / "export")
+    for name in TAMPERED:
+        content = (folder / name).read_bytes()
+        place = content.rindex(b"1") if name != "model.safetensors" else len(content) - 5
+        (folder / name).write_bytes(content[:place] + b"2" + content[place + 1 :])
+        found = run_check(folder)
+        assert found.returncode == 1 and "was changed" in found.stderr, name
+        (folder / name).write_bytes(content)
+
+
+def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
+    """A refuted model whose certificate says certified, its hashes made to fit."""
+    run = Run.open(copied(certified, tmp_path))
+    model = run.load_model()
+    with torch.no_grad():
+        model.head.bias[3] += 100
+    run.save_model(model)
+    vouch(run)
+    forged = certify(run)
+    assert forged.outcome == "refuted"
+    assert "says refuted" in run_check(export(run, tmp_path / "refuted")).stderr
+    forged.outcome, forged.margin, forged.rounding = "certified", 1.0, 1e-7
+    forged.save(run)
+    found = run_check(export(run, tmp_path / "forged"))
+    assert found.returncode == 1 and "wrong at" in found.stderr
+
+
+@pytest.mark.parametrize("given", MODELS, ids=lambda m: "-".join(map(str, m)))
+def test_both_ways_to_list_and_to_compute_agree(given):
+    """The smallest margins of random models, by cases and by concrete widths."""
+    model, source = build(*given)
+    proof = prepare(model, source)
+    if any(map(has_free, proof.windows)):
+        return  # what runs against the rows is listed more freely by cases
+    layout, options, ids = source.layout_at(1), model.options, source.vocabulary.ids
+    e: Any = object.__new__(checker.Export)
+    e.rule, e.lines = proof.rule.as_dict(), model.lines.to_dict()
+    e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
+    e.layers, e.width, e.size = options.decoder_layers, options.width, options.width // 2
+    e.period, e.sos, e.eos = proof.field.period, model.sos, model.eos
+    e.waves = dict.fromkeys(("encoder", "self"), options.scheme == "sinusoidal")
+    e.delimiters, e.aligned = [ids[name] for name in layout.delimiters], layout.aligned
+    nodes, least, base = checker.Nodes(), float("inf"), source.task.base
+    for name, (code, count) in checker.kinds(e, nodes).items():
+        values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
+        least = min(least, checker.Model(e, nodes, values).margins(name, right).min())
+    assert least == pytest.approx(min(c.margin for c in check(proof)), rel=1e-6)
 
 
 # What cannot be decided

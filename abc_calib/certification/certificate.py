@@ -30,7 +30,8 @@ class Certificate:
     right token from the next one, computed in float64. ``rounding``: a bound on what float64 may
     take of a margin, whatever the order of its sums. ``outright``: short widths of which every
     source was run, as {width, sources, wrong}. ``decoded``: sources that were decoded one by one.
-    ``rule``: the automaton of the task. ``sha256``: of all other fields.
+    ``source``: how sources are written: the ids of their ``delimiters``, and whether the digits of
+    operands are ``aligned``. ``rule``: the automaton of the task. ``sha256``: of all other fields.
     """
 
     outcome: Outcome
@@ -40,6 +41,7 @@ class Certificate:
     train_length: int
     scheme: str
     fingerprint: dict[str, str | None]
+    source: dict[str, Any] = field(default_factory=dict)
     windows: int = 0
     wrong: int = 0
     margin: float | None = None

@@ -111,6 +111,11 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     certificate.rounding = _number(max(c.rounding for c in checked))
     certificate.reach = {**asdict(proof.field.reach), "period": proof.field.period}
     certificate.rule = proof.rule.as_dict()
+    layout, ids = proof.data.layout_at(1), proof.data.vocabulary.ids
+    certificate.source = {
+        "delimiters": [ids[name] for name in layout.delimiters],
+        "aligned": layout.aligned,
+    }
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
         for site, layers in proof.field.bias.sites.items()

@@ -118,8 +118,11 @@ class StressOptions(Options):
 class CertifyOptions(Options):
     """What is decided about which model."""
 
-    verify: bool = option(False, "Check the certificate again by dense attention.")
+    verify: bool = option(False, "Make the certificate again, and look by dense attention.")
     repair: bool = option(False, "Train on failing windows until it is certified.")
+    export: str | None = option(
+        None, "Into this new folder: weights, rule, check.py.", min_length=1, max_length=4096
+    )
     task: Word | None = option(None, "From nothing: train, calibrate and certify this task.")
     seeds: int = option(1, "With --task: seeds 0 to this less one.", ge=1, le=10**6)
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)

@@ -4,6 +4,7 @@ Each takes a run, its folder or nothing for the latest one, and gives a run or a
 what the commands call, and what a notebook calls too.
 """
 
+from abc_calib.certification.export import export
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.stages.judging import certify, evaluate, predict, stress
@@ -23,6 +24,7 @@ __all__ = [
     "certified",
     "certify",
     "evaluate",
+    "export",
     "finished",
     "first_result",
     "held_out_loss",
