@@ -232,7 +232,11 @@ class Trained:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A run that interpolates and its calibrated run, exact at any length. Not to be changed."""
-    root = tmp_path_factory.mktemp("trained") / "runs"
+    return made_and_calibrated(tmp_path_factory.mktemp("trained") / "runs")
+
+
+def made_and_calibrated(root: Path) -> Trained:
+    """Both runs, made in a folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(root))
         patch.delenv("FORCE_COLOR", raising=False)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import change_json, vouch
 from safetensors.torch import load_file, save_file
 
-from abc_calib import files
+from abc_calib import files, stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically, write_text
 from abc_calib.geometry import Line, LineBias
-from abc_calib.runs import Run, checkpoint, list_runs, weights
+from abc_calib.runs import Run, checkpoint, list_runs, rows, weights
 
 
 def no_space(*_, **__):
@@ -350,3 +353,162 @@ def test_a_half_written_result_is_refused(make_config):
     with pytest.raises(AbcError, match=r"result\.json cannot be read"):
         Run.open(run.path)
     assert Run.open(run.path, force=True).result is None
+
+
+# Vouching
+
+
+def finished(config, path=None) -> Run:
+    """A run with a model that nobody trained, and a result."""
+    run = Run.create(config, path)
+    run.save_model(run.fresh_model())
+    run.save_result(
+        {"steps": 1, "seconds": 1.0, "validation_accuracy": 0.0, "validation_samples": 1,
+         "interpolated": False}
+    )  # fmt: skip
+    return run
+
+
+def test_weights_that_are_not_finite_are_neither_written_nor_read(make_config):
+    run = finished(make_config())
+    model = run.fresh_model()
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    with pytest.raises(AbcError, match="is not finite"):
+        run.save_model(model)
+    file = run.path / "model" / "model.safetensors"
+    tensors = {name: value * torch.inf for name, value in load_file(file).items()}
+    save_file(tensors, file, metadata={"format": "pt"})
+    vouch(run.path)
+    with pytest.raises(AbcError, match="is not finite"):
+        Run.open(run.path).load_model()
+
+
+def test_a_run_that_vouches_for_another_shape_is_refused(make_config, tmp_path):
+    """Hashes alone do not do: both configurations have to say the same."""
+    one = finished(make_config(), tmp_path / "one")
+    other = finished(make_config(model={"feedforward": 24}), tmp_path / "other")
+    shutil.rmtree(one.path / "model")
+    shutil.copytree(other.path / "model", one.path / "model")
+    vouch(one.path)
+    with pytest.raises(AbcError, match="says another feedforward than"):
+        Run.open(one.path).load_model()
+
+
+@pytest.mark.parametrize(
+    "change", [{"no_repeat_ngram_size": 2}, {"eos_token_id": [13, 3]}, {"max_length": 2}]
+)
+def test_a_generation_that_is_not_plainly_greedy_is_refused(make_config, change):
+    run = finished(make_config())
+    change_json(run.path / "model" / "generation_config.json", **change)
+    vouch(run.path)
+    with pytest.raises(AbcError, match=f"says another {next(iter(change))} than"):
+        Run.open(run.path).load_model()
+
+
+def test_force_looks_at_a_run_that_was_changed_and_makers_refuse_it(tiny, abc):
+    change_json(tiny.calibrated / "result.json", validation_accuracy=99.5)
+    line = abc("predict", "12", "--run", tiny.calibrated).error(1)
+    assert line.startswith(f"{tiny.calibrated / 'result.json'} was changed (")
+    said = abc("predict", "12", "--run", tiny.calibrated, "--force")
+    assert said.out == "13\n" and "looked at all the same: " in said.err
+    looked_at = Run.open(tiny.vanilla, force=True)
+    (tiny.vanilla / "history.jsonl").write_text("")
+    looked_at = Run.open(tiny.vanilla, force=True)
+    for make in (stages.calibrate, stages.certify, stages.repair):
+        with pytest.raises(AbcError, match=r"history\.jsonl is not the file that result\.json"):
+            make(looked_at)
+
+
+def test_a_run_of_an_earlier_version_can_only_be_looked_at(tiny, abc):
+    path = tiny.calibrated / "result.json"
+    old = {k: v for k, v in json.loads(path.read_text()).items() if k not in ("files", "sha256")}
+    path.write_text(json.dumps(old))
+    assert "is of an earlier version and vouches for no files" in abc("certify").error(1)
+    assert abc("predict", "12", "--force").out == "13\n"
+    rows = {Path(row["run"]).name: row["state"] for row in abc("runs", "--json").json()}
+    assert "earlier version" in rows[tiny.calibrated.name]
+
+
+def test_a_model_without_a_result_is_not_trained_over(tiny, abc):
+    (tiny.vanilla / "result.json").unlink()
+    before = contents(tiny.vanilla)
+    for words in (["train", "--resume", tiny.vanilla], ["calibrate", tiny.vanilla]):
+        assert "model is there and no result.json that vouches for it" in abc(*words).error(1)
+    assert contents(tiny.vanilla) == before
+
+
+def test_two_processes_do_not_train_one_run(make_config):
+    run = Run.create(make_config())
+    with files.locked(run.path), pytest.raises(AbcError, match="is being trained by another proc"):
+        stages.resume(run.path)
+
+
+# Rows of evaluations
+
+
+def row(length: int, n: int, correct: int = 1, seed: int = 0) -> dict:
+    return {
+        **{"length": length, "accuracy": 100 * correct / n, "n": n, "set": "random", "low": 0.0},
+        **{"correct": correct, "high": 100.0, "test_seed": seed, "test_hash": "x", "seconds": 0.5},
+    }
+
+
+def test_a_row_of_fewer_samples_never_replaces_one_of_more(tmp_path):
+    path = tmp_path / "eval.csv"
+    rows.add_rows(path, [row(1, 10), row(2, 10)])
+    rows.add_rows(path, [row(1, 4), row(2, 20, 3), row(1, 4, seed=2**63 - 1)])
+    assert rows.read_rows(path) == [row(1, 10), row(2, 20, 3), row(1, 4, seed=2**63 - 1)]
+
+
+def test_evaluations_at_once_lose_nothing(tmp_path):
+    path = tmp_path / "eval.csv"
+
+    def measure(start: int) -> None:
+        for length in range(start, 60, 3):
+            rows.add_rows(path, [row(length, 5)])
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(measure, range(1, 4)))
+    assert [one["length"] for one in rows.read_rows(path)] == list(range(1, 60))
+
+
+@pytest.mark.parametrize("seed", ["99999999999999999999999", 2**63, -1])
+def test_a_seed_beyond_the_bounds_spoils_nothing(tiny, abc, seed):
+    words = ("eval", tiny.calibrated, "--lengths", 2, "--samples", 2)
+    assert "--seed" in abc(*words, "--seed", seed).error(2)
+    assert abc(*words, "--seed", 2**63 - 1).code == 0
+    assert abc(*words).code == 0
+
+
+# After a kill
+
+
+def killed(path: Path, *, old: str = "", process: int = 2**22 + 1) -> Path:
+    """What a process that was killed while it wrote ``path`` left."""
+    left = path.parent / f".{path.name}.abc-{process}-x1y2"
+    (left / path.name).mkdir(parents=True)
+    if old:
+        path.rename(left / "old")
+    return left
+
+
+def test_what_a_killed_process_left_is_put_away_when_a_run_is_opened(make_config):
+    run = finished(make_config())
+    before = contents(run.path)
+    left = [killed(run.path / "eval.csv"), killed(run.path / "model", old="old")]
+    mine = killed(run.path / "lines.csv", process=os.getpid())
+    others = run.path / ".notes.mine"
+    others.mkdir()
+    Run.open(run.path).load_model()
+    assert contents(run.path) == before and not any(path.exists() for path in left)
+    assert mine.is_dir() and others.is_dir()
+
+
+def test_a_process_that_holds_its_folder_is_left_alone(tmp_path):
+    left = killed(tmp_path / "model")
+    with files._held(left):
+        files.tidy(tmp_path)
+        assert left.is_dir()
+    files.tidy(tmp_path)
+    assert not left.exists()

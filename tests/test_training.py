@@ -313,6 +313,35 @@ def test_a_checkpoint_of_another_model_is_refused(start):
         trainer(run).train()
 
 
+@pytest.mark.parametrize("what", ["loss", "weights", "validation"])
+def test_a_training_that_diverges_stops_with_its_last_good_checkpoint(start, monkeypatch, what):
+    options = {"steps": 9, "validate_every": 2, "monitor": "loss"}
+    run = start("a", **options)
+    mine = trainer(run)
+    step, loss_of = mine.one_step, training.loss_of
+
+    def diverging():
+        loss = step()
+        if mine.step == 6 and what == "weights":
+            with torch.no_grad():
+                next(mine.model.parameters()).fill_(math.nan)
+        return loss * math.inf if mine.step == 6 and what == "loss" else loss
+
+    monkeypatch.setattr(mine, "one_step", diverging)
+    if what == "validation":
+        bad = lambda *given: math.nan if mine.step == 6 else loss_of(*given)  # noqa: E731
+        monkeypatch.setattr(training, "loss_of", bad)
+    told = r"diverged at step 6 .*; the checkpoint of step 4 is kept\. Train again with a lower"
+    with pytest.raises(AbcError, match=told):
+        mine.train()
+    assert run.result is None and not (run.path / "model").exists()
+    _, state = run.load_checkpoint()
+    assert state["step"] == 4
+    monkeypatch.undo()
+    trainer(run).train()
+    assert run.result["steps"] == 9
+
+
 # What a run leaves
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,12 @@ def save(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> Non
 def load_record(folder: Path) -> dict[str, Any] | None:
     """What the checkpoint vouches for, or None without one; ``AbcError`` if it is damaged."""
     path = folder / NAME
+    if not os.path.lexists(path):
+        return None
     try:
         check_regular(path)
         with safe_open(path, "pt") as file:
             return checked(parse_json(file.metadata()["state"]), path, Saved)
-    except FileNotFoundError:
-        return None
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise AbcError(f"{path} is damaged ({error}): train again") from None
 

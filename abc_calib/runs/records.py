@@ -21,7 +21,9 @@ from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_json, write_text
 
 GIVEN = ("config.json", "bias.safetensors", "lines.csv", "check.csv")
-"""What a training begins with; its result also vouches for ``history.jsonl`` and ``model/``."""
+"""What a training begins with."""
+LEFT = ("calibration.json", "history.jsonl")
+"""What its result vouches for as well, and for all files in ``model/``."""
 
 
 class Seal(Options):
@@ -74,18 +76,21 @@ def given_files(folder: Path) -> list[str]:
 
 def all_files(folder: Path) -> list[str]:
     """Those and the ones that it leaves behind."""
-    history = ["history.jsonl"] if os.path.lexists(folder / "history.jsonl") else []
+    left = [name for name in LEFT if os.path.lexists(folder / name)]
     model = folder / "model"
     inner = sorted(f"model/{name}" for name in os.listdir(model)) if model.is_dir() else []
-    return [*given_files(folder), *history, *inner]
+    return [*given_files(folder), *left, *inner]
 
 
 def sealed(folder: Path, content: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """``content`` as a record that vouches for the files of these names."""
-    files = {
-        name: {"bytes": check_regular(folder / name), "sha256": file_hash(folder / name)}
-        for name in names
-    }
+    files = {}
+    for name in names:
+        path = folder / name
+        try:
+            files[name] = {"bytes": check_regular(path), "sha256": file_hash(path)}
+        except (OSError, ValueError) as error:
+            raise AbcError(f"{path} cannot be read ({error}): remove it") from None
     record = {**content, "files": files}
     return {**record, "sha256": record_hash(record)}
 
@@ -97,10 +102,10 @@ def write_record(path: Path, content: Mapping[str, Any], names: Iterable[str]) -
 
 def read_record(path: Path, kind: type[Record] = Record) -> dict[str, Any] | None:
     """A record, or None if there is none; ``AbcError`` if it is not as it was written."""
+    if not os.path.lexists(path):
+        return None
     try:
         return checked(read_json(path), path, kind)
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError) as error:
         raise AbcError(f"{path} cannot be read ({error}): put it back, or train again") from None
 

@@ -161,8 +161,8 @@ class Run:
             check_files(self.path, saved, checkpoint.NAME, given_files(self.path), contents)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
-                f"{self} has a trained model and no result.json that vouches for it: put it back, "
-                "train again in another folder, or look at it with --force"
+                f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
+                "back, train again in another folder, or look at the run with --force"
             )
         elif found := read_record(self.path / "calibration.json", Calibrated):
             check_files(self.path, found, "calibration.json", given_files(self.path), contents)
