@@ -18,6 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
+from abc_calib.launch import shadowed
 from abc_calib.progress import err
 from abc_calib.text import visible
 from cli import terminal
@@ -73,10 +74,12 @@ class OneLine(TyperGroup):
             return super().main(*args, **extra)
         terminal.prepare(out, err)
         try:
+            if hidden := shadowed():
+                raise AbcError(hidden)
             terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
             code = super().main(*args, **{**extra, "standalone_mode": False})
-        except UsageError as error:
-            code = _say_error(str(error), 2)
+        except AbcError as error:
+            code = _say_error(str(error), 2 if isinstance(error, UsageError) else 1)
         except typer.Abort:
             code = _say_error("stopped", 130)
         except OSError as error:
