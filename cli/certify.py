@@ -47,7 +47,9 @@ def certify(
     if asked.seeds > 1 and asked.task is None:
         raise UsageError(f"--seeds {asked.seeds}: give --task with it")
     if out is not None and asked.task is None and not asked.repair:
-        raise UsageError("--out names the folder of a repaired run, or of the runs of --task")
+        raise UsageError(
+            f"--out {console.typed(out)}: it names what --repair or --task makes; give one of them"
+        )
     console.set_threads(threads, training=asked.repair or asked.task is not None)
     found = []
     for seed in range(asked.seeds):

@@ -18,13 +18,14 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
+from abc_calib.launch import shadowed
 from abc_calib.progress import err
 from abc_calib.stopping import like_interrupts
 from abc_calib.text import visible
 from cli import terminal
 
 out = Console()
-LONGEST_LINE = 680
+LONGEST_LINE = 650
 """Characters of an error at most."""
 NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
 
@@ -52,14 +53,19 @@ def command(function: F) -> F:
         except UnicodeError as error:
             fail(f"{error}: a file or a name in it is not UTF-8", 1)
         except (MemoryError, RuntimeError) as error:
-            memory = isinstance(error, MemoryError) or "out of memory" in str(error)
-            if not memory and "allocate memory" not in str(error):
+            if not is_memory(error):
                 raise
             fail(NO_MEMORY, 1)
         except KeyboardInterrupt:
             fail("stopped", 130)
 
     return wrapped  # type: ignore[return-value]
+
+
+def is_memory(error: Exception) -> bool:
+    """Did the memory run out, in the words of Python or torch?"""
+    words = ("out of memory", "allocate memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 class OneLine(TyperGroup):
@@ -70,10 +76,12 @@ class OneLine(TyperGroup):
             return super().main(*args, **extra)
         terminal.prepare(out, err)
         try:
+            if hidden := shadowed():
+                raise AbcError(hidden)
             terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
             code = super().main(*args, **{**extra, "standalone_mode": False})
-        except UsageError as error:
-            code = _say_error(str(error), 2)
+        except AbcError as error:
+            code = _say_error(str(error), 2 if isinstance(error, UsageError) else 1)
         except typer.Abort:
             code = _say_error("stopped", 130)
         except OSError as error:
@@ -95,7 +103,7 @@ def _refuse(error: Any, message: str) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return 2
-    message = message.rstrip(".").replace("\n", " ")
+    message = message.removesuffix(".").replace("\n", " ")
     if not re.search(r"[Dd]id you mean|\bchoose\b", message):
         message += f": {path} --help shows what there is"
     return _say_error(message[:1].lower() + message[1:], 2)

@@ -53,17 +53,22 @@ def evaluate(
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     done: list[Row] = []
-    stages.evaluate(
-        found,
-        asked.lengths or range(shortest, asked.max_len + 1),
-        samples=asked.samples,
-        sets=asked.sets,
-        seed=asked.seed,
-        greedy=asked.greedy,
-        device=device,
-        on_row=done.append,
-        progress=not quiet,
-    )
+    try:
+        stages.evaluate(
+            found,
+            asked.lengths or range(shortest, asked.max_len + 1),
+            samples=asked.samples,
+            sets=asked.sets,
+            seed=asked.seed,
+            greedy=asked.greedy,
+            device=device,
+            on_row=done.append,
+            progress=not quiet,
+        )
+    except OptionError as error:
+        if error.option != "lengths" or asked.lengths:
+            raise
+        raise OptionError("max_len", asked.max_len, error.rule) from None
     if as_json:
         rows = [row.as_dict() for row in done]
         console.print_json({"run": str(found), "task": found.config.task, "rows": rows})

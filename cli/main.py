@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from abc_calib import launch
 from cli import (
     calibrate,
     certify,
@@ -70,4 +71,4 @@ app.command("runs")(runs.runs)
 app.command("tasks")(runs.tasks)
 
 if __name__ == "__main__":
-    app()
+    launch.main()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from abc_calib.config.signature import Group, Named, named
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.errors import AbcError, OptionError, UsageError
 from cli import console
 from cli.console import typed
 
@@ -67,6 +67,11 @@ def options(
                 command(**values, **given)
             except OptionError as error:
                 raise UsageError(as_typed(known, texts, error)) from None
+            except (MemoryError, RuntimeError) as error:
+                asked = sizes(known, texts) if console.is_memory(error) else ""
+                if not asked:
+                    raise
+                raise AbcError(f"out of memory with {asked}: give less") from None
 
         hints = get_type_hints(command, include_extras=True)
         generated = [p for option in known.values() for p in flags(option)]
@@ -123,6 +128,16 @@ def read(known: Mapping[str, Named], texts: Mapping[str, Any]) -> dict[str, Any]
         for name in spelled:
             given[option.name] = option.read(texts[name])
     return given
+
+
+def sizes(known: Mapping[str, Named], texts: Mapping[str, Any]) -> str:
+    """The numbers that the user typed, as they were."""
+    found = []
+    for option in known.values():
+        if option.type in (int, float) or option.name == "lengths":
+            pairs = zip(option.flags, option.names, strict=True)
+            found += [f"{flag} {typed(texts[name])}" for flag, name in pairs if texts[name]]
+    return ", ".join(found)
 
 
 def as_typed(known: Mapping[str, Named], texts: Mapping[str, Any], error: OptionError) -> str:

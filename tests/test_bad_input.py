@@ -67,7 +67,7 @@ def refused(abc, unchanged):
         (["successor", "--scheme", "spiral"], "unknown scheme 'spiral': choose one of sinusoidal"),
         (["successor", "--scheme", "rpe:clip=0"], "scheme 'rpe:clip=0': clip = '0': give a whole"),
         (["successor", "--cyclic", 0], "--cyclic 0: give a whole number from 1 to 1,000,000"),
-        (["successor", "--window", 0], "--window 0: give a whole number from 1 to 1,000"),
+        (["successor", "--window", 0], "--window 0: give a whole number from 1 to 100"),
         (["addition", "--window", 1], "--window 1: the operands of addition in format free "),
         (
             ["multiplication", "--window", 2, "--format", "fixed:7"],
@@ -100,7 +100,7 @@ def refused(abc, unchanged):
         (["successor", "--dropout", 1], "--dropout 1: give a number from 0 to below 1"),
         (["successor", "--learning-rate", "nan"], "--learning-rate nan: give a number above 0 a"),
         (["successor", "--learning-rate", "inf"], "--learning-rate inf: give a number above 0 a"),
-        (["successor", "--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
+        (["successor", "--threads", 0], "--threads 0: give a whole number from 1 to 256"),
         ([], "name a task (abc tasks lists them), or a run to --resume"),
         (["successor", "--resume", "x"], "name a task (abc tasks lists them), or a run to --res"),
         (["--resume", "x"], "there is no run x: abc runs lists them"),
@@ -139,7 +139,7 @@ def test_a_missing_cuda_device_is_named(abc, monkeypatch):
         (["--steps", 0], "--steps 0: give a whole number from 1 to 1,000,000,000"),
         (["--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036,854,775"),
         (["--device", "tpu"], "--device tpu: choose auto, cpu or cuda"),
-        (["--threads", -1], "--threads -1: give a whole number from 1 to 1,024"),
+        (["--threads", -1], "--threads -1: give a whole number from 1 to 256"),
         ([CALIBRATED], "is calibrated already: name the run it came from, "),
         (["nowhere"], "there is no run nowhere: abc runs lists them"),
     ],
@@ -151,8 +151,8 @@ def test_a_calibration_that_cannot_be_is_refused(tiny, refused, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-len", 0], "--max-len 0: give a whole number from 1 to 10,000,000"),
-        (["--max-len", -5], "--max-len -5: give a whole number from 1 to 10,000,000"),
+        (["--max-len", 0], "--max-len 0: give a whole number from 1 to 100,000"),
+        (["--max-len", -5], "--max-len -5: give a whole number from 1 to 100,000"),
         (["--lengths", "5,-1"], f"--lengths 5,-1: {LENGTHS}"),
         (["--lengths", "0"], f"--lengths 0: {LENGTHS}"),
         (["--lengths", "a"], f"--lengths a: {LENGTHS}"),
@@ -163,7 +163,7 @@ def test_a_calibration_that_cannot_be_is_refused(tiny, refused, words, message):
         (["--stress", "nerves"], "--stress nerves: choose hard or carry"),
         (["--seed", -1], "--seed -1: give a whole number from 0 to 9,223,372,036,854,775,807"),
         (["--device", "tpu"], "--device tpu: choose auto, cpu or cuda"),
-        (["--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
+        (["--threads", 0], "--threads 0: give a whole number from 1 to 256"),
         (["nowhere"], "there is no run nowhere: abc runs lists them"),
     ],
 )
@@ -181,7 +181,7 @@ def test_an_evaluation_that_cannot_be_is_refused(tiny, refused, words, message):
         (["1\n2\n["], "'[' is not a digit of base 10: successor takes digits 0-9, as in '123'"),
         (["7", "--run", "nowhere"], "there is no run nowhere: abc runs lists them"),
         (["7", "--device", "tpu"], "--device tpu: choose auto, cpu or cuda"),
-        (["7", "--threads", 0], "--threads 0: give a whole number from 1 to 1,024"),
+        (["7", "--threads", 0], "--threads 0: give a whole number from 1 to 256"),
     ],
 )
 def test_a_problem_that_cannot_be_is_refused(tiny, refused, words, message):
@@ -245,7 +245,7 @@ def test_words_that_no_command_knows_are_usage_errors(abc, words):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["eval", "--max-len", "many"], "--max-len many: give a whole number from 1 to 10,000,000"),
+        (["eval", "--max-len", "many"], "--max-len many: give a whole number from 1 to 100,000"),
         (
             ["eval", "--max-len", "1\n[red]"],
             "--max-len '1\\n[red]': give a whole number f",
@@ -267,7 +267,7 @@ def test_words_that_no_command_knows_are_usage_errors(abc, words):
             ["calibrate", "--closed", -2, "--off-line-bias", -3],
             "--closed is an older name of --",
         ),
-        (["sweep", "x.toml", "--workers", 0], "--workers 0: give a whole number from 1 to 1,024"),
+        (["sweep", "x.toml", "--workers", 0], "--workers 0: give a whole number from 1 to 256"),
         (
             ["sweep", "x.toml", "--budget", 0],
             "--budget 0: give a number above 0 and at most ",
@@ -516,8 +516,8 @@ def little_memory(monkeypatch):
 
 
 def test_a_source_too_long_for_the_memory_is_refused(tiny, refused, little_memory):
-    line = refused(1, "eval", "--lengths", 10**6, "--samples", 1)
-    assert line.startswith("a source of 1000000 tokens needs about 14.3 GiB and 0.0 GiB are free")
+    line = refused(2, "eval", "--lengths", 10**6, "--samples", 1)
+    assert line.startswith("--lengths 1000000: a source of 1000000 tokens needs about 14.3 GiB, a")
     assert "a source of 1002 tokens needs about" in refused(1, "predict", "9" * 1000)
 
 
@@ -531,8 +531,36 @@ def test_a_vanilla_model_needs_more_memory_for_what_it_shows(tiny, refused, monk
 
 def test_more_samples_than_the_memory_holds_are_refused(tiny, refused, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 2**30)
-    line = refused(1, "eval", "--lengths", "3,10000")
-    assert line.startswith("10000 samples of 10000 digits need about 7.0 GiB and 1.0 GiB are free")
+    needed = "10000 samples of 10000 digits need about 7.0 GiB, and 1.0 GiB are free; give less"
+    line = refused(2, "eval", "--lengths", "3,10000")
+    assert line == f"--lengths 3,10000: {needed}"
+    line = refused(2, "eval", "--lengths", "10000", "--samples", 10000)
+    assert line == f"--samples 10000: {needed}"
+    assert refused(2, "eval", "--max-len", 10000) == f"--max-len 10000: {needed}"
+    line = refused(2, "stress", "--samples", 10**6)
+    assert line.startswith("--samples 1000000: 1000000 samples of 50 digits need about 3.5 GiB")
+    line = refused(2, "calibrate", VANILLA, "--samples", 10**6)
+    assert line.startswith("--samples 1000000: 3000000 samples of 5 digits need")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--width", 4096, "--heads", 4, "--feedforward", 64], "--width 4096"),
+        (["--feedforward", 65536, "--decoder-layers", 4], "--feedforward 65536"),
+        (["--decoder-layers", 64, "--width", 256], "--decoder-layers 64"),
+        (["--batch", 100_000], "--batch 100000"),
+        (["--digits", 5000], "--digits 5000"),
+        (["--digits", 500], "--digits 500"),
+        (["--model", "gru", "--embedding", 16384, "--value", 64], "--embedding 16384"),
+    ],
+)
+def test_a_training_that_does_not_fit_names_the_option(abc, runs_root, monkeypatch, words, option):
+    """The one without which it would need least."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**28)
+    line = abc("train", "successor", "--steps", 1, *words).error(2)
+    assert line.startswith(f"{option}: ") and "GiB are free; give less" in line
+    assert not runs_root.exists()
 
 
 def test_where_memory_cannot_be_told_nothing_is_refused(tiny, abc, monkeypatch):
@@ -550,7 +578,7 @@ def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch, 
 
     monkeypatch.setattr(evaluation, "exact_matches", fail)
     line = refused(1, "eval", "--lengths", 3, "--quiet")
-    assert line == "out of memory: use shorter lengths or fewer samples"
+    assert line == "out of memory with --lengths 3: give less"
 
 
 # What is no bad input

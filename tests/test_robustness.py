@@ -144,7 +144,7 @@ def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
         (["--verify", "--repair"], "choose one"),
         (["--seeds", 3], "--seeds 3"),
         (["--task", "addition", "RUN"], "makes its own run"),
-        (["--out", "x"], "--out names the folder"),
+        (["--out", "x"], "--out x: it names what --repair or --task makes"),
         (["--task", "additoin"], "additoin"),
     ],
 )

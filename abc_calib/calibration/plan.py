@@ -17,7 +17,10 @@ from abc_calib.config import (
 )
 from abc_calib.config.options import current_names
 from abc_calib.errors import UsageError
+from abc_calib.evaluation.memory import check_samples
 from abc_calib.nn.build import model_type
+from abc_calib.runs import Run
+from abc_calib.training.memory import check_training
 from abc_calib.version import __version__
 
 
@@ -64,7 +67,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     refuse_unknown(given, *kinds)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")
-    return config.model_copy(
+    planned = config.model_copy(
         update={
             "code_version": __version__,
             "stage": "calibrated",
@@ -73,3 +76,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
             "calibration": options,
         }
     )
+    check_samples(3 * options.samples, training.length)
+    if training.batch > retraining.batch:
+        check_training(planned, Run.draft(planned).data, ["batch"])
+    return planned

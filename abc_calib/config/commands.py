@@ -66,14 +66,14 @@ class MachineOptions(Options):
         None,
         "Threads that torch may use; by default one to train, its own choice else.",
         ge=1,
-        le=1024,
+        le=256,
     )
 
 
 class EvaluateOptions(Options):
     """Which problems a model is evaluated on."""
 
-    max_len: int = option(50, "Every length from 1 to this.", ge=1, le=LONGEST)
+    max_len: int = option(50, "Every length from 1 to this.", ge=1, le=10**5)
     lengths: Lengths | None = option(
         None, "These lengths instead, as in 6,10,100.", min_length=1, examples=["6,10,100"]
     )
@@ -158,7 +158,7 @@ class WorkOptions(Options):
     """How many trainings run at once, and how long."""
 
     workers: int | None = option(
-        None, "Jobs at once, each a process of one thread; by default one a core.", ge=1, le=1024
+        None, "Jobs at once, each a process of one thread; by default one a core.", ge=1, le=256
     )
     budget: float | None = option(
         None, "Minutes after which no job is started any more.", gt=0, le=MOST_MINUTES

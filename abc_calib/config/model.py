@@ -61,7 +61,7 @@ class TransformerOptions(ModelOptions):
         panel=POSITIONS,
         was="window",
         ge=1,
-        le=1000,
+        le=100,
     )
 
     @property

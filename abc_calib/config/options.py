@@ -50,8 +50,10 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain_numbers(cls, given: Any, info: ValidationInfo) -> Any:
-        """No ``1_000``, no digits of other scripts and no ``True`` where a number is expected."""
-        kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation))
+        """No ``1_000``, no digits of other scripts, no ``True`` for a number, no 0 for False."""
+        kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation)) - {type(None)}
+        if kinds == {bool} and not isinstance(given, bool | None):
+            raise PydanticCustomError("plain_bool", "neither true nor false")
         if kinds & {int, float} and not kinds & {str, bool}:
             plain = PLAIN[float if float in kinds else int]
             for one in given if isinstance(given, list | tuple) else [given]:
@@ -94,7 +96,8 @@ def listed(*names: str) -> Any:
     def once_each(given: Any) -> Any:
         if isinstance(given, str):
             given = [part.strip() for part in given.split(",")]
-        return tuple(dict.fromkeys(given)) if isinstance(given, list | tuple) else given
+        plain = isinstance(given, list | tuple) and all(isinstance(x, str | int) for x in given)
+        return tuple(dict.fromkeys(given)) if plain else given
 
     return field_validator(*names, mode="before")(once_each)
 

@@ -86,10 +86,11 @@ def evaluate(
         for kind in sets
         for length in data.lengths_of(kind, lengths)
     ]
-    if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in lengths]:
-        check_memory(model, 1, data.source_tokens(max(random)), SCREEN_STEPS)
-        for _, length, n in wanted:
-            check_samples(n, length)
+    known = set(lengths)
+    if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in known]:
+        check_memory(model, 1, data.source_tokens(max(random)), SCREEN_STEPS, "lengths")
+        _, length, n = max(wanted, key=lambda one: one[1] * one[2])
+        check_samples(n, length, "samples" if samples else "lengths")
     rows: list[Row] = []
     for kind, length, n in wanted:
         started = time.perf_counter()

@@ -64,8 +64,9 @@ def stress(
         on_row(row)
 
     zeros = data.task.smallest()
-    check_memory(model, 1, data.source_tokens(max(lengths)), 16)
+    check_memory(model, 1, data.source_tokens(max(lengths)), 16, "lengths")
     check_samples(samples, max(lengths))
+    check_samples(min(search, CHILDREN), max(lengths), "lengths")
     found = looked_at(model, data, zeros)
     keep(Stressed("all zeros", 1, len(zeros), len(found), None, found[:SHOWN]))
     for length in lengths:

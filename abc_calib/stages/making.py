@@ -19,6 +19,8 @@ from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.places import Unbounded
+from abc_calib.certification.prove import receptive_field
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.config import (
@@ -37,6 +39,7 @@ from abc_calib.config import (
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import locked, runs_root, write_text
+from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
@@ -268,6 +271,7 @@ def certified(
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
     once; a certified one is verified by dense attention.
     """
+    _check_decidable(task, options)
     root = folder or runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)
     certificate = certify(run, minutes=minutes, progress=False)
@@ -280,6 +284,29 @@ def certified(
     if certificate.outcome == "certified":
         certificate = verify(run)
     return run, certificate
+
+
+def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
+    """``UsageError`` for a training that no certificate could judge, before it begins."""
+    own = build(TaskOptions, **{k: v for k, v in options.items() if k in TaskOptions.model_fields})
+    rest = {k: v for k, v in options.items() if k not in TaskOptions.model_fields}
+    chosen = own.of_the_task | (rest.pop("task_options", None) or {})
+    config = plan_training(task, base=own.base, task_options=chosen, **rest)
+    second = Run.draft(plan_calibration(config))
+    if second.task.column_rule() is None:
+        raise UsageError(
+            f"no certificate can judge {task}: it is not a rule on columns of digits, as "
+            "successor, addition, multiplication and parity are; try abc stress"
+        )
+    model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
+    head = (Line("anti", 1, 0),), (Line("diag", 0, 0),)
+    found = {"cross": head[0], "self": head[1], "encoder": head[1]}
+    each = {s: ((found[s],) * model.options.heads,) * n for s, n in model.attention_layers.items()}
+    model.set_lines(LineBias({site: layers for site, layers in each.items() if layers}))
+    try:  # whatever lines are found, what else the model has stays
+        receptive_field(model, second.data)
+    except Unbounded as error:
+        raise UsageError(f"no certificate can judge this model: {error}") from None
 
 
 def _trained_twice(

@@ -15,12 +15,19 @@ from statistics import fmean
 from typing import Literal
 
 from abc_calib.errors import AbcError, Interrupted
+from abc_calib.launch import ROOT
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job, check_jobs
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
 POLL_SECONDS = 0.2
+WORKER = """import sys
+sys.path.append(sys.argv.pop(1))
+from abc_calib.sweeps.worker import main
+sys.exit(main())
+"""
+"""The program of a worker. It never looks for modules in the working directory (``-P``)."""
 PATIENCE_SECONDS = 60.0
 """How long a stopped process may take to save its checkpoint."""
 
@@ -190,7 +197,7 @@ def start(job: Job, root: Path, device: str) -> Running:
         folder.mkdir(parents=True, exist_ok=True)
         with open(log, "a", opener=_without_waiting) as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "abc_calib.sweeps.worker", str(root), device],
+                [sys.executable, "-P", "-c", WORKER, str(ROOT), str(root), device],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

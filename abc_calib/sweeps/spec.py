@@ -36,7 +36,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -50,14 +50,13 @@ from abc_calib.config import (
     build,
     named,
 )
-from abc_calib.config.commands import MOST_SAMPLES
-from abc_calib.config.options import about
+from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
+from abc_calib.config.options import Word, about
 from abc_calib.config.signature import Named
 from abc_calib.errors import OptionError, UsageError, shortened
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
 from tasks import TaskError
 
-MOST_JOBS = 10_000
 Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
 
@@ -65,23 +64,31 @@ CALIBRATION = "calibrate."
 TRAIN = named(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
 CALIBRATE = named(CalibrationOptions, RetrainedOptions, TrainOptions)
 """What a job's ``options`` and ``calibrate`` may hold."""
+MOST_JOBS = 10_000
+MOST_BYTES = 10**6
+"""Of one file."""
 AXES = {"task": "tasks", "scheme": "schemes", "seed": "seeds"}
 """Names of the axes in ``[sweep]``."""
+
+
+Number = Annotated[int, Field(ge=0, le=MOST_JOBS)]
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+Length = Annotated[int, Field(ge=1, le=LONGEST)]
 
 
 class Section(Options):
     """The ``[sweep]`` section."""
 
-    tasks: list[str] = []
-    schemes: list[str] | None = None
-    seeds: int | list[int] = 1
-    base: int | None = None
+    tasks: list[Word] = []
+    schemes: list[Word] | None = None
+    seeds: Number | list[Seed] = Field(1, examples=["3 for 0, 1 and 2, or [5, 7]"])
+    base: int | None = Field(None, ge=2, le=36)
     task_options: dict[str, int | str] = {}
-    preset: str = "small"
+    preset: Word = "small"
     calibrate: bool = False
-    lengths: list[int] = Field([6, 10, 15, 20, 50], min_length=1)
+    lengths: list[Length] = Field([6, 10, 15, 20, 50], min_length=1)
     samples: int = Field(1000, ge=1, le=MOST_SAMPLES)
-    sets: list[str] = Field(["random"], min_length=1)
+    sets: list[Word] = Field(["random"], min_length=1)
 
     @property
     def tests(self) -> tuple[Test, ...]:
@@ -99,10 +106,16 @@ def read_sweep(path: Path) -> list[Job]:
     possible, an empty product, and two jobs with one key.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device may have no end
+            raise UsageError(f"{path} is no regular file: name a TOML file")
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} has more than {MOST_BYTES:,} bytes: split the sweep")
         data = tomllib.loads(path.read_text())
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply: tables of tables are enough") from None
+    except (tomllib.TOMLDecodeError, ValueError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     try:
         return checked(expand(data))
@@ -148,7 +161,6 @@ def checked(jobs: Sequence[Job]) -> list[Job]:
 
 def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
     schemes, seeds = section.schemes, section.seeds
-    _refuse_many(seeds if isinstance(seeds, int) else 0)
     seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
     asked = {} if schemes is None else {"scheme": schemes}
     axes: dict[str, Sequence[Any]] = {"task": section.tasks, **asked, **grid, "seed": seeds}
@@ -164,14 +176,13 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
             raise UsageError(f"{where} is empty, and so is the product: give one value or more")
         if name in fixed:
             raise UsageError(f"{name} is given in [options] and in {where}: leave one out")
-    _refuse_many(math.prod(map(len, axes.values())))
+    if (count := math.prod(map(len, axes.values()))) > MOST_JOBS:
+        raise UsageError(
+            f"{' x '.join(f'{len(v)} {AXES.get(n, n)}' for n, v in axes.items())} are {count:,} "
+            f"jobs: a sweep has at most {MOST_JOBS:,}"
+        )
     for values in product(*axes.values()):
         yield _job(section, section.calibrate, {**fixed, **dict(zip(axes, values, strict=True))})
-
-
-def _refuse_many(jobs: int) -> None:
-    if jobs > MOST_JOBS:
-        raise UsageError(f"{jobs} jobs: give at most {MOST_JOBS} in one file")
 
 
 def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:

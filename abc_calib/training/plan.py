@@ -14,6 +14,7 @@ from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
+from abc_calib.training.memory import check_length, check_training
 from abc_calib.training.recipes import RECIPES, check_preset
 from abc_calib.version import __version__
 from tasks import get_task
@@ -45,8 +46,10 @@ def plan_training(
     check_preset(preset)
     given = {name: value for name, value in given.items() if value is not None}
     given = current_names(TrainOptions, current_names(made.options_type, given))
+    check_length(given.get("length") or problem.train_length)
     known = finetune.config.model.model_dump() if finetune else {}
     shape, training = RECIPES[kind](problem, preset, {**known, **given, "epochs": epochs})
+    asked = list(given)
     shape = changed(shape if finetune is None else finetune.config.model, given)
     given = {"length": problem.train_length, "sampling": problem.sampling} | given
     training = changed(training, given)
@@ -63,6 +66,7 @@ def plan_training(
         model=made.settled(shape, data),
         train=training,
     )
+    check_training(config, data, asked)
     return _starting_from(finetune, config)
 
 

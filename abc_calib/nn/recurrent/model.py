@@ -140,6 +140,12 @@ class Recurrent(Model):
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         return 4 * batch * (12 * self.options.width * (keys + steps) + 2 * keys * steps)
 
+    def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
+        o = self.options
+        token = 20 * o.width * (o.layers + 1) + 4 * (o.embedding + o.d_head + o.value)
+        kept = batch * ((keys + steps) * token + 10 * keys * steps)
+        return self.memory_of_weights + 4 * kept
+
     # Beside the weights
 
     def hub_config(self) -> dict[str, Any]:

@@ -264,6 +264,11 @@ class Transformer(Model):
             scores += 3 * options.heads * batch * keys * keys * 4
         return activations + scores
 
+    def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
+        layers = self.options.encoder_layers + self.options.decoder_layers
+        kept = self.memory_needed(batch, keys, steps) * (1 + layers) // 8
+        return self.memory_of_weights + kept
+
     # Beside the weights
 
     def hub_config(self) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""The entry of the command ``abc``: our own packages, or a line that says what is in their way.
+
+``cli`` and ``tasks`` are names that others use too. What stands before ours on the path is looked
+for without being run.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from abc_calib.text import visible
+
+ROOT = Path(__file__).resolve().parents[1]
+"""Where our packages lie, all three of them."""
+
+
+def shadowed() -> str:
+    """Which file hides one of our packages, and what to do; empty if none does."""
+    for name in ("cli", "tasks"):
+        try:
+            spec = find_spec(name)
+        except ValueError:  # loaded by hand, without a file
+            spec = None
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
+        if found != ROOT / name / "__init__.py":
+            other = visible(str(found or "another module"))
+            return (
+                f"{other} hides the package {name} of abc-calib: rename it, or start from another "
+                "folder and leave its folder out of PYTHONPATH"
+            )
+    return ""
+
+
+def main() -> None:
+    """Run the command."""
+    if message := shadowed():
+        sys.stderr.write(f"error: {message}\n")
+        sys.exit(1)
+    import_module("cli.main").app()

@@ -1,0 +1,77 @@
+"""Nobody else's code: another module named as one of our packages is named, and never run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENTRY = "from abc_calib.launch import main; main()"
+SWEEP = """
+[sweep]
+tasks = ["successor"]
+lengths = [2]
+samples = 2
+[options]
+steps = 2
+batch = 4
+width = 8
+heads = 2
+feedforward = 8
+decoder_layers = 1
+length = 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A working directory with a module that tells when it is run."""
+    made = tmp_path / "somewhere"
+    made.mkdir()
+    return made
+
+
+def started(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    asked = {"PYTHONPATH": f"{path}{ROOT}", "ABC_RUNS": str(folder / "runs")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["tasks", "cli"])
+@pytest.mark.parametrize("kind", ["module", "package"])
+@pytest.mark.parametrize("path", ["", "."])
+def test_a_module_in_the_way_is_named_and_not_run(folder, name, kind, path):
+    file = folder / (f"{name}.py" if kind == "module" else f"{name}/__init__.py")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("print('it ran')")
+    safe = ["-P"] if path else []
+    done = started(folder, *safe, "-c", ENTRY, "tasks", path=path and f"{path}{os.pathsep}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {file} hides the package {name} of abc-calib: rename")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_module_of_the_commands_says_so_too(folder):
+    (folder / "tasks.py").write_text("print('it ran')")
+    done = started(folder, "-m", "cli.main", "tasks")
+    assert (done.returncode, done.stdout) == (1, "") and "tasks.py hides" in done.stderr
+    done = started(folder, "-c", "import abc_calib; abc_calib.train")
+    assert done.stdout == "" and "ImportError: " in done.stderr and "tasks.py hides" in done.stderr
+
+
+def test_the_workers_of_a_sweep_do_not_look_where_they_work(folder):
+    (folder / "tasks.py").write_text("print('it ran'); raise SystemExit(3)")
+    (folder / "few.toml").write_text(SWEEP)
+    done = started(folder, "-P", "-c", ENTRY, "sweep", "few.toml", "-q", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    (log,) = (folder / "runs" / "jobs").glob("*/log.txt")
+    assert "it ran" not in log.read_text()

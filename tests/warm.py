@@ -1,0 +1,309 @@
+"""Runs hostile invocations, each in a process of its own, and says how they ended.
+
+Started as a program it imports everything once and forks for each invocation, so that thousands
+are quick; each has a limit of time and of memory. ``judged`` is what the ending means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hostile_places import SWEEP
+from hostile_values import Case
+
+ENTRY = "from abc_calib.launch import main; main()"
+SECONDS = 30.0
+BYTES = 12 * 2**30
+MOST = 700
+"""Characters of a refusal at most."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``code`` is negative for a signal, None for what ran out of time."""
+
+    code: int | None
+    out: str
+    err: str
+    seconds: float
+
+
+# The program
+
+
+def serve() -> None:
+    """Read invocations from stdin, a line of JSON each, and write how they ended."""
+    import warnings
+
+    import torch
+
+    import abc_calib.certification.verify
+    import abc_calib.evaluation.inspect
+    import abc_calib.reporting.relative
+    import abc_calib.reproduction.demo
+    import abc_calib.sweeps
+    import cli.main
+
+    assert abc_calib and cli  # imported before the first fork
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    for line in sys.stdin:
+        print(json.dumps(asdict(_run(json.loads(line)))), flush=True)
+
+
+def _run(case: dict) -> Ended:
+    started = time.perf_counter()
+    names = [f"{os.environ['SCRATCH']}/{name}" for name in ("out", "err")]
+    for name in names:
+        Path(name).write_bytes(b"")
+    child = os.fork()
+    if child == 0:
+        _invoke(case, *names)
+    code = _waited(child, started)
+    out, err = (Path(name).read_bytes().decode(case["encoding"], "replace") for name in names)
+    return Ended(code, out[:20_000], err[:20_000], time.perf_counter() - started)
+
+
+def _waited(child: int, started: float) -> int | None:
+    """The exit code, or None after the time is over."""
+    handle = os.pidfd_open(child)
+    try:
+        ready, _, _ = select.select([handle], [], [], SECONDS)
+    finally:
+        os.close(handle)
+    if not ready:
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ready else None
+
+
+def _invoke(case: dict, out: str, err: str) -> None:
+    """The child: the command with its terminal, and never back."""
+    code = 1
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+        os.environ.update(case["env"])
+        os.chdir(case["folder"])
+        _wire(case, out, err)
+        sys.argv = ["abc", *case["argv"]]
+        sys.modules["cli.main"].app()
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code if _flushed() else 120)  # 120 is what Python itself leaves with
+
+
+def _flushed() -> bool:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        print(f"Exception ignored: {error!r}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def _wire(case: dict, out: str, err: str) -> None:
+    """Standard input, output and error, and the two consoles that look at them."""
+    from abc_calib.progress import err as remarks
+    from cli.console import out as results
+
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(err, os.O_CREAT | os.O_WRONLY), 2)
+    target = os.open(out, os.O_CREAT | os.O_WRONLY)
+    if case["stdout"] == "/dev/full":
+        target = os.open("/dev/full", os.O_WRONLY)
+    if case["stdout"] == "closed pipe":
+        reader, target = os.pipe()
+        os.close(reader)
+    os.dup2(target, 1)
+    how = {"encoding": case["encoding"], "closefd": False}
+    sys.stderr = open(2, "w", errors="backslashreplace", **how)  # noqa: SIM115 (open to the end)
+    sys.stdout = open(1, "w", **how)  # noqa: SIM115
+    if case["stdout"] == "closed":
+        os.close(1)
+        sys.stdout = None  # as Python has it then
+    remarks.__init__(stderr=True)  # type: ignore[misc]  # they read COLUMNS when they are made
+    results.__init__()  # type: ignore[misc]
+
+
+# Who asks
+
+
+class Warm:
+    """The program, at work in a folder made by ``workspace``."""
+
+    def __init__(self, folder: Path, template: Path):
+        self.folder, self.template = folder, template
+        workspace(folder, template)
+        scratch = folder.with_name(folder.name + "-scratch")
+        scratch.mkdir()
+        root = Path(__file__).parents[1]
+        where = {"ABC_RUNS": str(folder / "runs"), "SCRATCH": str(scratch), "PYTHONPATH": str(root)}
+        kept = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
+        self.env = {**kept, **where, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.env,
+        )
+
+    def run(self, case: Case, alone: bool = False) -> tuple[Ended, bool]:
+        """How it ended, and whether it left every file as it was; what it changed is undone.
+
+        ``alone``: in an interpreter of its own.
+        """
+        for name, text in case.files.items():
+            (self.folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+        before = seen(self.folder)
+        ended = self._alone(case) if alone else self._forked(case)
+        same = seen(self.folder) == before
+        if not same:
+            shutil.rmtree(self.folder)
+            workspace(self.folder, self.template)
+        return ended, same
+
+    def _forked(self, case: Case) -> Ended:
+        asked = {k: getattr(case, k) for k in ("argv", "env", "encoding", "stdout")}
+        asked["folder"] = str(self.folder)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        return Ended(**json.loads(self.process.stdout.readline()))
+
+    def _alone(self, case: Case) -> Ended:
+        started = time.perf_counter()
+        env = {**self.env, **case.env, "PYTHONIOENCODING": case.encoding}
+        words = [os.fsencode(word) for word in (sys.executable, "-P", "-c", ENTRY, *case.argv)]
+        with open("/dev/full" if case.stdout == "/dev/full" else os.devnull, "wb") as sink:
+            out = sink if case.stdout else subprocess.PIPE
+            try:
+                done = subprocess.run(
+                    words,
+                    cwd=self.folder,
+                    env=env,
+                    timeout=2 * SECONDS,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.PIPE,
+                )
+            except subprocess.TimeoutExpired:
+                return Ended(None, "", "", time.perf_counter() - started)
+        texts = [(x or b"").decode(case.encoding, "replace") for x in (done.stdout, done.stderr)]
+        return Ended(done.returncode, texts[0], texts[1], time.perf_counter() - started)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+RUNS = {
+    "vanilla": "successor-vanilla-seed0-1",
+    "calibrated": "successor-calibrated-seed0-1",
+    "bare": "successor-calibrated-seed0-2",
+    "recurrent": "copy-vanilla-seed0-1",
+}
+"""What the template holds; ``hostile.BASE`` names them shortly."""
+
+
+def workspace(folder: Path, template: Path) -> None:
+    """Runs, and beside them files of odd kinds, under the names that ``hostile.PATHS`` has."""
+    folder.mkdir(parents=True)
+    shutil.copytree(template, folder / "runs")
+    for name, found in RUNS.items():
+        (folder / "runs" / name).symlink_to(found)
+    (folder / "a-file").write_text("text")
+    (folder / "a-folder").mkdir()
+    (folder / "a-folder" / "b").write_text("text")
+    for name in ("zero", "full", "null"):  # by links, so that nobody replaces a device
+        (folder / name).symlink_to(f"/dev/{name}")
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "fifo")
+    (folder / "good.toml").write_text(SWEEP)
+
+
+def seen(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file, how long it is and when it was written."""
+    found = {}
+    for path in folder.rglob("*"):
+        about = path.lstat()
+        if not stat.S_ISDIR(about.st_mode):
+            found[str(path)] = (about.st_size, about.st_mtime_ns)
+    return found
+
+
+RIGHT = ("refused", "accepted rightly")
+
+
+def judged(case: Case, ended: Ended, same: bool) -> str:
+    """What the ending is: one of ``RIGHT``, or what is wrong with it."""
+    if ended.code is None:
+        return "hang"
+    if ended.code < 0:
+        return "crash"
+    out, err = ended.out, ended.err
+    if "FORCE_COLOR" in case.env:
+        out, err = (re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text) for text in (out, err))
+    if "Traceback (most" in err or ended.code not in (0, 1, 2) or "ignored" in err:
+        return "traceback"
+    if not all(c.isprintable() or c == "\n" for c in out + err):
+        return "interpreted"
+    if ended.code == 0:
+        return "accepted rightly" if case.legal else "wrong acceptance"
+    if case.stdout == "closed pipe" and not err:
+        return "refused"  # as other programs leave when nobody reads them
+    if "╭" in err or not err.startswith("error: ") or err.count("\n") != 1:
+        return "not one line"
+    if len(err) > MOST:
+        return "echo"
+    if not case.legal and (out or not same):
+        return "written"
+    return "refused" if names(err, case) else "value not shown"
+
+
+def names(line: str, case: Case) -> bool:
+    """Does a refusal show what was given: the value, or the options that do not go together?"""
+    value = case.shown.strip()
+    flag = case.words[-1].partition("=")[0] if case.words else ""
+    blamed = line.startswith(f"error: {flag}")
+    if flag.startswith("--") and not blamed and flag.rpartition("-")[2] in line:
+        return True
+    if not value:
+        return not case.shown or repr(case.shown)[1:-1] in line or "''" in line
+    parts = [repr(part) for part in re.split("[ ,]", value)[:9] if part]
+    shown = [
+        value,
+        *parts,
+        *("".join(c if c.isprintable() else how(c) for c in value) for how in ESCAPES),
+    ]
+    return any(" ".join(text.split())[:12].rstrip("\\/. ") in line for text in shown)
+
+
+ESCAPES = (lambda c: repr(c)[1:-1], lambda c: f"\\x{ord(c):02x}")
+
+
+if __name__ == "__main__":
+    serve()
