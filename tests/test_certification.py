@@ -425,7 +425,8 @@ def copied(run: Run, folder) -> object:
 
 def vouch(run: Run) -> None:
     """Let the run stand for the weights that it has now."""
-    run.save_result({k: v for k, v in run.result.items() if k not in Record.model_fields})
+    ended: Any = run.result
+    run.save_result({k: v for k, v in ended.items() if k not in Record.model_fields})
 
 
 def change(path, **changes) -> None:
