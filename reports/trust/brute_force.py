@@ -39,6 +39,7 @@ FIELDS = ["kind", "seed", "task", "base", "model", "windows", "wrong", "margin",
 FIELDS += ["failed", "agrees", "reason"]
 MOST = 3000
 """Sources of one width that are run."""
+MOST_WINDOWS = 30_000
 
 
 def drawn_lines(rng: random.Random, layers: int, heads: int, parts: int, most: int) -> LineBias:
@@ -100,10 +101,10 @@ def made(kind: str, seed: int) -> tuple[Any, Any, str]:
             model.set_lines(model.own_lines(data))
         if trained:
             steps = TrainOptions(
-                steps=rng.choice([150, 400]), batch=64, learning_rate=3e-3, warmup=20
+                steps=rng.choice([120, 300]), batch=32, learning_rate=3e-3, warmup=20
             )
             torch.manual_seed(seed)
-            fit_steps(model, steps, lambda step: data.training(step, 64))
+            fit_steps(model, steps, lambda step: data.training(step, 32))
     return model.eval(), data, f"{style}{', aligned' if aligned else ''}, {layers} layers"
 
 
@@ -140,8 +141,8 @@ def judged(kind: str, seed: int) -> dict[str, Any]:
     row |= {"base": data.task.base, "verdict": "unknown"}
     try:
         proof = prepare(model, data)
-        if proof.size > 300_000:
-            raise Undecided("more than 300,000 windows: left out here")
+        if proof.size > MOST_WINDOWS:
+            raise Undecided(f"more than {MOST_WINDOWS:,} windows, left out here")
     except Undecided as error:
         return row | {"reason": str(error)}
     checked = check(proof)
