@@ -16,6 +16,7 @@ import torch
 from conftest import digit_data
 
 from abc_calib.certification import check as checker
+from abc_calib.certification import prove
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.certification.decide import (
     Decision,
@@ -271,6 +272,16 @@ def test_verification_looks_again(certified):
         and found["smallest_margin"] >= Certificate.load(certified).margin - 0.01
     )
     assert "dense attention" in (certified.path / "certificate.md").read_text()
+
+
+def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
+    """Made part by part, and twice: to count them, and to check them."""
+    for name, value in (("PART", 900), ("HELD", 0)):
+        monkeypatch.setattr(prove, name, value)
+    monkeypatch.setattr(prove.prepare, "__defaults__", (900,))
+    streamed = decide(certified, certified.load_model())
+    assert all(windows is None for windows in streamed.proof.windows)
+    assert not difference(streamed.certificate, Certificate.load(certified))
 
 
 FALSE: dict[str, Any] = {
