@@ -25,6 +25,8 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     Whatever goes wrong, ``path`` is either as it was or complete; ``AbcError`` if the disk
     does not take it.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise AbcError(f"{path} is neither a file nor a folder: name another one")
     temporary = None
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
