@@ -83,6 +83,8 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
     does not take it. After a kill ``tidy`` puts back a folder that was to be replaced. Without
     ``replace`` a folder that holds something stays.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise AbcError(f"{path} is neither a file nor a folder: name another one")
     temporary = None
     try:
         prefix = f".{path.name}{MARK}{os.getpid()}-"

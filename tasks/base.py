@@ -12,6 +12,7 @@ import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -25,6 +26,13 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown {what} {name!r}{hint}: choose one of {', '.join(known)}"
+
+
+def text_of(path: Path) -> str:
+    """The text of a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    return path.read_text()
 
 
 class TaskError(ValueError):

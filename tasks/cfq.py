@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import TaskError
+from tasks.base import TaskError, text_of
 from tasks.tokens import EOS, Pairs, Tokens, TokenTask
 
 QUESTION, QUERY = "questionPatternModEntities", "sparqlPatternModEntities"
@@ -159,10 +159,10 @@ class Cfq(TokenTask):
 
 def _load(path: Path, kind: type) -> Any:
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(text_of(path))
     except OSError as error:
         raise TaskError(f"{path} cannot be read ({error.strerror}): give the public data") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{path} is malformed: {error}") from None
     if not isinstance(data, kind):
         raise TaskError(f"{path} is malformed: expected a JSON {kind.__name__}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.base import TaskError
+from tasks.base import TaskError, text_of
 from tasks.tokens import Pairs, TokenTask
 
 PRIMITIVES = {w: f"I_{w.upper()}" for w in ("walk", "look", "run", "jump")}
@@ -126,8 +126,8 @@ class Scan(TokenTask):
     def _read(self, path: Path) -> Pairs:
         """A published file: lines ``IN: command OUT: actions``; ``TaskError`` names a bad one."""
         try:
-            lines = path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = text_of(path).splitlines()
+        except (OSError, ValueError) as error:
             raise TaskError(f"{path} cannot be read ({error}): give the published files") from None
         pairs: list[tuple[list[str], list[str]]] = []
         for number, line in enumerate(lines, start=1):

@@ -26,7 +26,7 @@ from hostile_values import (
     schema_of,
 )
 
-from abc_calib.config import RecurrentOptions
+from abc_calib.config import MODEL_OPTIONS, RecurrentOptions
 from abc_calib.config.signature import Named
 from cli.main import app
 
@@ -109,8 +109,21 @@ def of_commands(rng: random.Random) -> Iterator[Case]:
             words = (*one.words, *two.words[len(base(name)) :])
             if len(two.words) > len(base(name)):
                 yield Case(name, "two at once", words)
+        if name == "train":
+            yield from of_sizes(fields)
     for word in ODD_WORDS[2:]:
         yield Case("", "command", (word,), shown=word)
+
+
+def of_sizes(fields: dict[str, Named]) -> Iterator[Case]:
+    """All sizes of a training at their largest but one: more than any machine has."""
+    for kind, group in MODEL_OPTIONS.items():
+        mine = [o for o in fields.values() if o.kind is group or o.name in ("batch", "width")]
+        sizes = [o for o in mine if o.type is int and o.name != "attention_window"]
+        for left_out in sizes:
+            pairs = [(o.flags[0], schema_of(o)["maximum"]) for o in sizes if o is not left_out]
+            words = (f"{flag}={value}" for flag, value in pairs)
+            yield Case("train", "sizes", ("successor", f"--model={kind}", *words))
 
 
 def base(command: str, *without: str) -> tuple[str, ...]:

@@ -292,7 +292,10 @@ def names(line: str, case: Case) -> bool:
     if flag.startswith("--") and not blamed and flag.rpartition("-")[2] in line:
         return True
     if not value:
-        return not case.shown or repr(case.shown)[1:-1] in line or "''" in line
+        forms = ["".join(map(how, case.shown)) for how in ESCAPES]
+        return (
+            not case.shown or "''" in line or "empty" in line or any(form in line for form in forms)
+        )
     parts = [repr(part) for part in re.split("[ ,]", value)[:9] if part]
     shown = [
         value,

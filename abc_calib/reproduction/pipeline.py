@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 import abc_calib
@@ -142,7 +143,12 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
             f"there are no results in {path}: abc reproduce {name} makes them, and --results "
             "names another folder"
         )
-    return _read(path, NEEDED).astype({"task": str, "row": str, "seed": int})
+    table = _read(path, NEEDED)
+    measured = table["error"].isna()
+    for column, rows in (("seed", table), ("length", table[measured]), ("n", table[measured])):
+        if not np.isfinite(pd.to_numeric(rows[column], errors="coerce")).all():
+            raise AbcError(f"{path} cannot be read (its {column} is not always a number)")
+    return table.astype({"task": str, "row": str, "seed": int})
 
 
 def load_known(folder: Path) -> pd.DataFrame:
@@ -156,6 +162,8 @@ def load_known(folder: Path) -> pd.DataFrame:
 def _read(path: Path, needed: list[str]) -> pd.DataFrame:
     """A table of results; ``AbcError`` if it is none."""
     try:
+        if not path.is_file():
+            raise ValueError("it is no regular file")
         table = pd.read_csv(path, low_memory=False)
         table[needed]
     except (OSError, ValueError, KeyError) as error:

@@ -1,0 +1,124 @@
+"""Text that is shown and never obeyed, whatever it holds and wherever it goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from conftest import run_command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_calib.text import Markup, as_latex, as_markdown, visible
+from cli import console
+from cli.main import app
+
+ODD = "\x1b[31m[red]|$x_{\x07\u202e\x9b"
+
+
+@given(st.text())
+def test_what_is_shown_holds_no_control_character(text):
+    shown = visible(text)
+    assert shown.isprintable() or not shown
+    if text.isprintable():
+        assert shown == text
+
+
+@given(st.text(max_size=20))
+def test_a_cell_stays_one_cell(text):
+    """In Markdown and in LaTeX: no line, column or command is begun by it."""
+    table = as_markdown(["a", "b"], [[text, "x"]])
+    assert table.count("\n") == 3 and all(c.isprintable() or c == "\n" for c in table)
+    assert table.splitlines()[2].replace("\\\\", "").replace("\\|", "").count("|") == 3
+    assert as_latex(["a"], [[text]]).count("\n") == 7
+    assert Markup(text) == text
+
+
+def test_tables_and_remarks_show_markup_and_escapes(capsys):
+    console.print_table(["name"], [[ODD]])
+    console.say(ODD)
+    console.tell(ODD)
+    said = capsys.readouterr()
+    for text in (said.out, said.err):
+        assert "[red]" in text and "\\x1b[31m" in text.replace("\n", "")
+        assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):
+    odd = tiny.calibrated.with_name(ODD.replace("/", ""))
+    tiny.calibrated.rename(odd)
+    for words in (["runs"], ["eval", odd, "--lengths", 2, "--samples", 2], ["certify", odd]):
+        said = abc(*words)
+        assert said.code == 0
+        assert all(c.isprintable() or c == "\n" for c in said.out + said.err)
+
+
+def test_what_is_not_utf8_is_refused(abc, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["abc", "train", "\udcff"])
+    with pytest.raises(SystemExit) as left:
+        app()
+    assert left.value.code == 2
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """Puts a pipe, a device or a folder where a file is expected."""
+
+    def put(path: Path, kind: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            path.mkdir()
+
+    return put
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_file_that_may_have_no_end_is_not_read(tmp_path, endless, kind):
+    endless(tmp_path / "odd.toml", kind)
+    assert "is no regular file" in run_command("sweep", tmp_path / "odd.toml", "--check").error(2)
+    endless(tmp_path / "scan" / "tasks_train_length.txt", kind)
+    assert run_command("train", "scan", "--data", tmp_path / "scan").code == 2
+    endless(tmp_path / "cfq" / "dataset.json", kind)
+    assert run_command("train", "cfq", "--data", tmp_path / "cfq").code == 2
+    endless(tmp_path / "results" / "table1-seeds.csv", kind)
+    for more in (["--from-results"], []):
+        said = run_command("reproduce", "table1", "--results", tmp_path / "results", *more)
+        assert said.code in (1, 2) and said.err.count("\n") == 1
+
+
+def test_what_is_nested_too_deeply_is_malformed(tmp_path):
+    (tmp_path / "odd.toml").write_text("a = " + "[" * 100_000)
+    assert "nested too deeply" in run_command("sweep", tmp_path / "odd.toml", "--check").error(2)
+    (tmp_path / "dataset.json").write_text("[" * 100_000)
+    assert "malformed" in run_command("train", "cfq", "--data", tmp_path).error(2)
+
+
+@pytest.mark.parametrize("value", ["nan", "1e400", "x" * 50, ""])
+def test_results_without_numbers_are_refused(tmp_path, value):
+    committed = Path(__file__).parents[1] / "reports" / "reproduction" / "table1-seeds.csv"
+    lines = committed.read_text().splitlines()
+    names = lines[0].split(",")
+    cells = lines[1].split(",")
+    cells[names.index("n")] = value
+    (tmp_path / committed.name).write_text("\n".join([lines[0], ",".join(cells)]) + "\n")
+    words = ("reproduce", "table1", "--from-results", "--results", tmp_path)
+    assert "its n is not always a number" in run_command(*words).error(1)
+
+
+@pytest.mark.parametrize("task", ["reverse_lookup", "multiplication2", "zigzag"])
+def test_what_cannot_be_certified_is_refused_before_it_trains(abc, runs_root, task):
+    line = abc("certify", "--task", task, "--seeds", 3).error(2)
+    assert line.startswith(f"no certificate can judge {task}: ")
+    assert not runs_root.exists()
+
+
+def test_a_device_is_not_replaced(tiny, tmp_path):
+    """Whatever a file is written to, it stays what it is, unless it is a file."""
+    os.mkfifo(tmp_path / "rpe.json")
+    said = run_command("export", "rpe", tiny.calibrated, "--skip", "--out", tmp_path / "rpe.json")
+    assert said.code in (1, 2) and (tmp_path / "rpe.json").is_fifo()
