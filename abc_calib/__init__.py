@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from abc_calib.launch import shadowed
 from abc_calib.version import __version__
 
 _HOMES = {
@@ -48,7 +47,7 @@ __all__ = ["__version__", *_HOMES]
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if message := shadowed():
+    if message := import_module(f"{__name__}.launch").shadowed():
         raise ImportError(message)
     home = import_module(f"{__name__}.{_HOMES[name]}")
     value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)

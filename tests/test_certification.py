@@ -278,7 +278,7 @@ def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch
     """Made part by part, and twice: to count them, and to check them."""
     for name, value in (("PART", 900), ("HELD", 0)):
         monkeypatch.setattr(prove, name, value)
-    monkeypatch.setattr(prove.prepare, "__defaults__", (900,))
+    monkeypatch.setattr(prove.prepare, "__defaults__", (900, 1e9))
     streamed = decide(certified, certified.load_model())
     assert all(windows is None for windows in streamed.proof.windows)
     assert not difference(streamed.certificate, Certificate.load(certified))

@@ -15,6 +15,7 @@ from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.fingerprint import fingerprint, machine
 from abc_calib.certification.places import Atom, Phase, atom_name
 from abc_calib.certification.prove import (
+    MOST_WINDOWS,
     Checked,
     Proof,
     Undecided,
@@ -34,6 +35,8 @@ MOST_SOURCES = 20_000
 """Short sources are all run through the model as far as there are so many of one width."""
 DECODED, LENGTHS, SAMPLES = 100, (5, 20, 100), 4
 """Short sources that are decoded one by one, and lengths and numbers of random and hard ones."""
+FASTEST = 300_000
+"""Windows a second that no machine of today checks: more than that in all minutes is not tried."""
 COUNTEREXAMPLES = 20
 """Sources that the model gets wrong, and that are named; all windows that fail are counted."""
 WIDEST = 64
@@ -77,7 +80,8 @@ def decide(
     decision = Decision(certificate)
     model.eval()
     try:
-        decision.proof = prepare(model, run.data)
+        most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
+        decision.proof = prepare(model, run.data, most=most)
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except Undecided as error:

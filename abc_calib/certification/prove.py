@@ -144,10 +144,10 @@ class Proof:
         return iter([held]) if held is not None else self.cases[number].parts(PART)
 
 
-def prepare(model: Any, data: Data, part: int = PART) -> Proof:
+def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS) -> Proof:
     """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
 
-    ``part``: most windows that are held of a case.
+    ``part``: most windows that are held of a case. ``most``: windows in all, about.
     """
     try:
         seen = receptive_field(model, data)
@@ -166,26 +166,26 @@ def prepare(model: Any, data: Data, part: int = PART) -> Proof:
         try:
             found = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period)
         except TooMany as error:
-            raise Undecided(_too_many(len(atoms), case, error.estimate)) from None
+            raise Undecided(_too_many(len(atoms), case, error.estimate, most)) from None
         try:
             windows = found.windows(part)
             size, held = len(windows), held + len(windows)
         except TooMany:
-            windows, size = None, round(found.estimate(part))
+            windows, size = None, round(found.estimate(part // 8))
         if not size:
             continue
         proof.cases.append(found)
         proof.windows.append(windows if held < HELD else None)
         proof.size += size
-        if proof.size > MOST_WINDOWS:
-            raise Undecided(_too_many(len(atoms), case, proof.size))
+        if proof.size > most:
+            raise Undecided(_too_many(len(atoms), case, proof.size, most))
     return proof
 
 
-def _too_many(atoms: int, case: Case, windows: float) -> str:
+def _too_many(atoms: int, case: Case, windows: float, most: float) -> str:
     return (
         f"its windows are too many: {atoms} places {case.label()}, about {windows:.1e} windows, "
-        f"and at most {MOST_WINDOWS:.0e} are tried"
+        f"and at most {most:.1e} are tried: give it more --minutes"
     )
 
 

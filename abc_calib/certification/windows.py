@@ -82,6 +82,10 @@ def slots(case: Case, atoms: tuple[Atom, ...]) -> list[Slot]:
     return walk
 
 
+MAY_FIT = 20
+"""Where so many times more could be there than are allowed, it is not tried."""
+
+
 class Enumeration:
     """The windows of one case; of those, where atoms are ``fixed``, that have these values."""
 
@@ -117,15 +121,22 @@ class Enumeration:
 
     def estimate(self, limit: int) -> float:
         """About how many windows there are: as many as in one part, times the parts."""
-        try:
-            return float(len(self.windows(limit)))
-        except TooMany:
-            parts = self._split()
-            return len(parts) * parts[len(parts) // 2].estimate(limit)
+        free = (radix for a, radix in zip(self.atoms, self.radix, strict=True) if self._open(a))
+        if math.prod(free) <= MAY_FIT * limit:
+            try:
+                return float(len(self.windows(limit)))
+            except TooMany:
+                pass
+        parts = self._split()
+        return len(parts) * parts[len(parts) // 2].estimate(limit)
+
+    def _open(self, atom: Atom) -> bool:
+        """May the atom still be fixed?"""
+        return not isinstance(atom, Written) and atom not in self.fixed
 
     def _split(self) -> list[Enumeration]:
         """The same with one atom more fixed, to each of its values in turn."""
-        free = [a for a in self.atoms if not isinstance(a, Written) and a not in self.fixed]
+        free = [atom for atom in self.atoms if self._open(atom)]
         if not free:
             raise TooMany(math.prod(self.radix))
         atom = min(free, key=self._first)
