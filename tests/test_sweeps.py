@@ -177,7 +177,7 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
         ("[grid]\nheads = [2]", "[grid] multiplies the tasks of [sweep]: give tasks"),
         ("[sweep]\ntasks = ['sucessor']", "did you mean successor?"),
         ("[sweep]\ntasks = ['successor']\nschemes = ['rpe:clip=0']", "clip = '0'"),
-        ("[sweep]\ntasks = ['successor']\nlengths = [0]", "length = 0"),
+        ("[sweep]\ntasks = ['successor']\nlengths = [0]", "lengths = 0: give whole numbers"),
         ("[sweep]\ntasks = ['successor']\nsets = ['nerves']", "unknown test set 'nerves': choose"),
         ("[sweep]\ntasks = ['successor']\npreset = 'big'", "unknown preset 'big': choose one of"),
         ("[sweep]\ntasks = ['successor']\n[options]\ncolour = 1", "unknown key 'colour' in [op"),
