@@ -275,6 +275,8 @@ def judged(case: Case, ended: Ended, same: bool) -> str:
         return "accepted rightly" if case.legal else "wrong acceptance"
     if case.stdout == "closed pipe" and not err:
         return "refused"  # as other programs leave when nobody reads them
+    if case.legal:  # what was done before it failed may have been told
+        err = "".join(err.splitlines(keepends=True)[-1:])
     if "╭" in err or not err.startswith("error: ") or err.count("\n") != 1:
         return "not one line"
     if len(err) > MOST:
@@ -293,16 +295,12 @@ def names(line: str, case: Case) -> bool:
         return True
     if not value:
         forms = ["".join(map(how, case.shown)) for how in ESCAPES]
-        return (
-            not case.shown or "''" in line or "empty" in line or any(form in line for form in forms)
-        )
-    parts = [repr(part) for part in re.split("[ ,]", value)[:9] if part]
-    shown = [
-        value,
-        *parts,
-        *("".join(c if c.isprintable() else how(c) for c in value) for how in ESCAPES),
-    ]
-    return any(" ".join(text.split())[:12].rstrip("\\/. ") in line for text in shown)
+        return not case.shown or any(form in line for form in ("''", "empty", *forms))
+    parts = [repr(part) for part in re.split(r"[\s,]", value)[:9] if part]
+    forms = ["".join(c if c.isprintable() else how(c) for c in value) for how in ESCAPES]
+    plain = value.encode("ascii", "backslashreplace").decode()
+    shown = [" ".join(text.split())[:12].rstrip("\\/. ") for text in (value, plain, *forms)]
+    return any(text in line for text in (*parts, *shown))
 
 
 ESCAPES = (lambda c: repr(c)[1:-1], lambda c: f"\\x{ord(c):02x}")

@@ -52,8 +52,7 @@ class Options(BaseModel):
     def _plain_numbers(cls, given: Any, info: ValidationInfo) -> Any:
         """No ``1_000``, no digits of other scripts, no ``True`` for a number, no 0 for False."""
         kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation)) - {type(None)}
-        written = isinstance(given, str) and given in ("true", "false")
-        if kinds == {bool} and not written and not isinstance(given, bool | None):
+        if kinds == {bool} and not (isinstance(given, bool | None) or given in ("true", "false")):
             raise PydanticCustomError("plain_bool", "neither true nor false")
         if kinds & {int, float} and not kinds & {str, bool}:
             plain = PLAIN[float if float in kinds else int]

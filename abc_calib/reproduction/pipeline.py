@@ -144,8 +144,9 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
             "names another folder"
         )
     table = _read(path, NEEDED)
-    measured = table["error"].isna()
-    for column, rows in (("seed", table), ("length", table[measured]), ("n", table[measured])):
+    measured = table[table["error"].isna() & table["accuracy"].notna()]
+    for column in ("seed", "length", "n", "accuracy"):
+        rows = table if column == "seed" else measured
         if not np.isfinite(pd.to_numeric(rows[column], errors="coerce")).all():
             raise AbcError(f"{path} cannot be read (its {column} is not always a number)")
     return table.astype({"task": str, "row": str, "seed": int})

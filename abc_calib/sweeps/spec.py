@@ -71,7 +71,6 @@ AXES = {"task": "tasks", "scheme": "schemes", "seed": "seeds"}
 """Names of the axes in ``[sweep]``."""
 
 
-Number = Annotated[int, Field(ge=0, le=MOST_JOBS)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Length = Annotated[int, Field(ge=1, le=LONGEST)]
 
@@ -81,7 +80,7 @@ class Section(Options):
 
     tasks: list[Word] = []
     schemes: list[Word] | None = None
-    seeds: Number | list[Seed] = Field(1, examples=["3 for 0, 1 and 2, or [5, 7]"])
+    seeds: Seed | list[Seed] = Field(1, examples=["3 for 0, 1 and 2, or [5, 7]"])
     base: int | None = Field(None, ge=2, le=36)
     task_options: dict[str, int | str] = {}
     preset: Word = "small"
@@ -161,6 +160,8 @@ def checked(jobs: Sequence[Job]) -> list[Job]:
 
 def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
     schemes, seeds = section.schemes, section.seeds
+    if isinstance(seeds, int) and seeds > MOST_JOBS:
+        raise UsageError(f"{seeds} jobs: give at most {MOST_JOBS} in one file")
     seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
     asked = {} if schemes is None else {"scheme": schemes}
     axes: dict[str, Sequence[Any]] = {"task": section.tasks, **asked, **grid, "seed": seeds}

@@ -49,7 +49,8 @@ def step_memory(kind: str, model: ModelOptions, train: TrainOptions, data: Data)
     made = model_type(kind)
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         network = made(model, data.vocabulary.tokens)
-    keys, steps = data.source_tokens(train.length) + 2, data.output_steps(train.length)
+    longest = data.training(0, 1, exact=True)
+    keys, steps = longest.source.shape[1], longest.target.shape[1]
     drawn = 3 * BYTES_PER_DIGIT * train.batch * train.length
     return network.memory_to_train(train.batch, keys, steps) + drawn
 
