@@ -226,6 +226,6 @@ class Network:
         return np.zeros(len(values), np.int64)
 
 
-def in_chunks(values: np.ndarray, size: int = 2**15) -> list[np.ndarray]:
+def in_chunks(values: np.ndarray, size: int = 2**12) -> list[np.ndarray]:
     """``values`` in parts that fit the memory easily."""
     return [values[i : i + size] for i in range(0, max(len(values), 1), size)]

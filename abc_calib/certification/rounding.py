@@ -100,17 +100,19 @@ class Norm:
         self.module, self.highest = module, float(module.weight.abs().max())
 
     def __call__(self, x: Rounded) -> Normed:
-        width = x.value.shape[1]
-        deviation = (x.value.var(1, unbiased=False, keepdim=True) + self.module.eps).sqrt()
-        least = deviation - x.total / math.sqrt(width)
+        width, one = x.value.shape[1], self.module
+        value, _, inverse = torch.native_layer_norm(
+            x.value, one.normalized_shape, one.weight, one.bias, one.eps
+        )
+        least = 1 / inverse - x.total / math.sqrt(width)
         norm = size(x.value) + x.total
         variance = gamma(4 * width + 16) * norm.square() / width
         relative = variance / (2 * (least.square() - variance))
         # x - mean, its mean wrong by a sum of `width` terms; then scaled, and shifted
         centred = gamma(width + 16) * norm / least + relative * math.sqrt(width)
-        own = 1.01 * (self.highest * centred + gamma(4) * self.module.bias.norm())
+        own = 1.01 * (self.highest * centred + gamma(4) * one.bias.norm())
         wrong = ~((least > 0) & (relative >= 0) & (relative < 0.01) & (norm < HUGE))
-        return Normed(self.module(x.value), unless(wrong, x.total / least), unless(wrong, own))
+        return Normed(value, unless(wrong, x.total / least), unless(wrong, own))
 
     def through(self, weight: Tensor) -> Tensor:
         """Gain and ``weight`` on what is left when the mean is taken out."""
