@@ -62,10 +62,10 @@ def reproduce(
 
     wanted = reproduction.get_target(target)
     if given.get("from_results") and (
-        row or jobs or given.keys() & {"preset", "workers", "budget"}
+        row or jobs or given.keys() & {"preset", *WorkOptions.model_fields}
     ):
         raise UsageError(
-            "--from-results runs nothing: leave out --preset, --row, --budget, --workers and --jobs"
+            "--from-results runs nothing: leave out --preset, --row, --jobs and how it is run"
         )
     asked = build(ReproduceOptions, **taken(ReproduceOptions, given))
     failed, folder = False, out
@@ -74,8 +74,8 @@ def reproduce(
     else:
         folder = out or runs_root() / "reproduction"
         known = None if results is None else reproduction.load_known(results)
-        limits = build(WorkOptions, **taken(WorkOptions, given)).limits
-        how = {"preset": asked.preset, "seeds": asked.seeds, **limits, **given}
+        work = build(WorkOptions, **taken(WorkOptions, given)).model_dump()
+        how = {"preset": asked.preset, "seeds": asked.seeds, **work, **given}
         with jobs_progress(quiet) as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted, rows=row or (), known=known, root=jobs, on_change=on_change, **how

@@ -58,6 +58,8 @@ def sweep(
         calibrate = false
 
     Jobs that are complete are kept, begun ones go on: repeat the command after an interruption.
+    With **--scheduler** they run on the workers of a Dask scheduler; with **--array** I/N only
+    share I of N is run, and the results are those of all shares so far.
     Exit code 1 if a job failed; the others are run all the same.
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
@@ -66,6 +68,7 @@ def sweep(
     from abc_calib.nn.base import resolve_device
     from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
     from abc_calib.sweeps.results import check_writable, prepare
+    from abc_calib.sweeps.shares import Share, left_over
 
     work = build(WorkOptions, **taken(WorkOptions, given))
     resolve_device(given.get("device", "auto"))
@@ -74,7 +77,8 @@ def sweep(
     check_writable(path)
     wanted = read_sweep(file)
     if check:
-        keys = [job.key for job in wanted]
+        mine = Share(*work.share).pick(wanted) if work.share else wanted
+        keys = [job.key for job in mine]
         if as_json:
             console.print_json({"jobs": keys})
         else:
@@ -84,9 +88,12 @@ def sweep(
     prepare(path)
     make_folder(root)
     with jobs_progress(quiet) as on_change:
-        outcomes = run_jobs(wanted, root, on_change=on_change, **work.limits, **given)
+        outcomes = run_jobs(wanted, root, on_change=on_change, **work.model_dump(), **given)
     table = results_table(wanted, root, outcomes)
     write_table(table, path)
+    if work.share:
+        for line in left_over(wanted, root, Share(*work.share)):
+            console.say(line, quiet)
     report(outcomes, path, quiet, as_json, rows=len(table))
 
 

@@ -14,7 +14,7 @@ from abc_calib.reproduction.cells import MEAN, MEASURES, verdict
 from abc_calib.reproduction.comparison import TITLES
 from abc_calib.reproduction.pipeline import NEEDED, collect
 from abc_calib.sweeps import Job, Test
-from abc_calib.sweeps.engine import with_parents
+from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.worker import work
 from tasks import TASKS
 

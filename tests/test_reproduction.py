@@ -28,7 +28,7 @@ from abc_calib.reproduction.paper import LENGTHS, PAPER, number
 from abc_calib.reproduction.pipeline import NEEDED, collect, measured
 from abc_calib.reproduction.report import Table
 from abc_calib.sweeps import Job, Test
-from abc_calib.sweeps.engine import with_parents
+from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.worker import work
 
 RESULTS = Path(__file__).parent / "results"

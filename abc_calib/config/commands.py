@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
@@ -164,11 +165,40 @@ class WorkOptions(Options):
         None, "Minutes after which no job is started any more.", gt=0, le=MOST_MINUTES
     )
 
+    scheduler: Word | None = option(
+        None, "Run the jobs on the workers of a Dask scheduler: its address, tcp://HOST:8786."
+    )
+    worker_folder: str | None = option(
+        None,
+        "With --scheduler: a folder of each worker's own, where they do not share ours.",
+        min_length=1,
+        max_length=4096,
+    )
+    array: Word | None = option(
+        None, "Run only share I of N of the jobs: I/N, in the job array of a batch system."
+    )
+
+    @field_validator("array")
+    @classmethod
+    def _a_share(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch("[0-9]{1,7}/[0-9]{1,7}", given):
+            raise ValueError("give I/N, such as 2/8")
+        number, of = map(int, (given or "1/1").split("/"))
+        if not 1 <= number <= of:
+            raise ValueError(f"I goes from 1 to N, which is {of}")
+        return given
+
     @property
-    def limits(self) -> dict[str, Any]:
-        """What ``run_jobs`` takes, the budget in seconds."""
-        budget = None if self.budget is None else 60 * self.budget
-        return {"workers": self.workers, "budget": budget}
+    def share(self) -> tuple[int, int] | None:
+        """The number of the share, and how many there are."""
+        number, _, of = (self.array or "").partition("/")
+        return (int(number), int(of)) if self.array else None
+
+    @model_validator(mode="after")
+    def _where(self) -> WorkOptions:
+        if self.worker_folder is not None and self.scheduler is None:
+            raise ValueError("--worker-folder is for --scheduler: give both or none")
+        return self
 
 
 class ReproduceOptions(Options):

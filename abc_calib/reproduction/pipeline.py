@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,16 +38,15 @@ def reproduce(
     rows: Sequence[str] = (),
     known: pd.DataFrame | None = None,
     root: Path | None = None,
-    workers: int | None = None,
     device: str = "auto",
-    budget: float | None = None,
     on_change: OnChange = lambda *_: None,
+    **work: Any,
 ) -> tuple[pd.DataFrame, list[Outcome]]:
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
     ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``: run only
-    these, by default all. ``known``: results of before, whose jobs count as done. After ``budget``
-    seconds no job is started any more.
+    these, by default all. ``known``: results of before, whose jobs count as done. ``work``: fields
+    of ``WorkOptions``.
     """
     root = root or jobs_root()
     wanted = target.entries(preset, seeds)
@@ -56,10 +56,9 @@ def reproduce(
     outcomes = run_jobs(
         [entry.job for entry in entries if entry in chosen],
         root,
-        workers=workers,
         device=device,
-        budget=budget,
         on_change=on_change,
+        **work,
     )
     found = [*(rows for rows in kept if rows is not None), collect(entries, root, outcomes)]
     return pd.concat([table for table in found if len(table)] or found), outcomes

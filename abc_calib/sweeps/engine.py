@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
+from abc_calib.config import WorkOptions, build
 from abc_calib.errors import AbcError, Interrupted
-from abc_calib.launch import ROOT
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.jobs import Job, check_jobs
+from abc_calib.sweeps.attempt import Ended, last_line
+from abc_calib.sweeps.cluster import Cluster
+from abc_calib.sweeps.crew import Crew, Local
+from abc_calib.sweeps.jobs import Job, check_jobs, with_parents
+from abc_calib.sweeps.shares import Share
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
 POLL_SECONDS = 0.2
-WORKER = """import sys
-sys.path.append(sys.argv.pop(1))
-from abc_calib.sweeps.worker import main
-sys.exit(main())
-"""
-"""The program of a worker. It never looks for modules in the working directory (``-P``)."""
-PATIENCE_SECONDS = 60.0
-"""How long a stopped process may take to save its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +46,9 @@ class Running:
     """A job at work."""
 
     job: Job
-    process: subprocess.Popen[str]
     log: Path
     started: float
+    future: Future[Ended]
 
     @property
     def seconds(self) -> float:
@@ -62,13 +57,7 @@ class Running:
     @property
     def last_line(self) -> str:
         """The last line that it wrote."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - 4000))
-                lines = file.read().decode(errors="replace").split("\n")
-        except OSError:
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return last_line(self.log)
 
 
 @dataclass
@@ -107,23 +96,23 @@ def run_jobs(
     jobs: Sequence[Job],
     root: Path,
     *,
-    workers: int | None = None,
     device: str = "auto",
-    budget: float | None = None,
     on_change: OnChange = lambda *_: None,
+    **work: Any,
 ) -> list[Outcome]:
     """Run ``jobs`` in their order, and before them the trainings that they are made from.
 
     Jobs that are complete under ``root`` are kept, begun ones go on. A failure stops only what
-    is calibrated from it. After ``budget`` seconds no job is started any more. ``on_change`` is
-    called several times a second, with an outcome when there is one. Raises ``Interrupted`` on
-    Ctrl-C, after the running jobs have saved a checkpoint.
+    is calibrated from it. ``work``: fields of ``WorkOptions``, such as ``workers`` and ``budget``.
+    ``on_change`` is called several times a second, with an outcome when there is one. Raises
+    ``Interrupted`` on Ctrl-C, after the running jobs have saved a checkpoint.
     """
+    asked = build(WorkOptions, **work)
     resolve_device(device)
     check_jobs(jobs)
-    ordered = with_parents(jobs)
-    progress = Progress(len(ordered), workers or os.cpu_count() or 1, list(ordered))
-    deadline = math.inf if budget is None else time.perf_counter() + budget
+    ordered = with_parents(Share(*asked.share).pick(jobs) if asked.share else jobs)
+    progress = Progress(len(ordered), 1, list(ordered))
+    deadline = math.inf if asked.budget is None else time.perf_counter() + 60 * asked.budget
 
     def ended(outcome: Outcome) -> None:
         progress.outcomes.append(outcome)
@@ -137,37 +126,35 @@ def run_jobs(
         if outcome:
             progress.waiting.remove(job)
             ended(outcome)
-    with like_interrupts():
+    if not progress.waiting:
+        return progress.outcomes
+    with closing(_crew(asked, root, device)) as crew, like_interrupts():
         try:
             while progress.waiting or progress.running:
+                crew.tick()
+                progress.workers = crew.size
                 _collect(progress, ended)
                 late = time.perf_counter() > deadline
-                _start_ready(progress, late, root, device, ended)
+                _start_ready(progress, crew, late, root, ended)
                 on_change(progress, None)
-                time.sleep(POLL_SECONDS)
+                wait([one.future for one in progress.running], POLL_SECONDS, FIRST_COMPLETED)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped with {progress.count('kept', 'done')} of {progress.total} jobs "
                 "complete; the same command goes on"
             ) from None
-        finally:
-            _stop(progress.running)
     return progress.outcomes
 
 
-def with_parents(jobs: Sequence[Job]) -> list[Job]:
-    """Each job once, its tests joined, what it is calibrated from before it."""
-    found: dict[str, Job] = {}
-    for job in jobs:
-        for one in (job.parent, job):
-            if one is not None:
-                known = found.get(one.key)
-                found[one.key] = known.with_tests(one.tests) if known else one
-    return list(found.values())
+def _crew(asked: WorkOptions, root: Path, device: str) -> Crew:
+    if asked.scheduler is None:
+        return Local(asked.workers, root, device)
+    own = None if asked.worker_folder is None else Path(asked.worker_folder)
+    return Cluster(asked.scheduler, asked.workers, root, own, device)
 
 
 def _start_ready(
-    progress: Progress, late: bool, root: Path, device: str, ended: Callable[[Outcome], None]
+    progress: Progress, crew: Crew, late: bool, root: Path, ended: Callable[[Outcome], None]
 ) -> None:
     """Fill the free workers with the first jobs whose parents are there; if ``late`` none."""
     states = {outcome.job.key: outcome.state for outcome in progress.outcomes}
@@ -179,77 +166,39 @@ def _start_ready(
         elif job.parent and parent in ("failed", "blocked"):
             reason = f"its first training failed: {job.parent.key}"
             outcome = Outcome(job, "blocked", reason=reason)
-        elif parent not in ("done", "kept") or len(progress.running) == progress.workers:
+        elif parent not in ("done", "kept") or len(progress.running) >= progress.workers:
             continue
         progress.waiting.remove(job)
         if outcome:
             ended(outcome)
         else:
-            progress.running.append(start(job, root, device))
-
-
-def start(job: Job, root: Path, device: str) -> Running:
-    """Start the process of a job; what it writes is added to its log."""
-    folder = root / job.key
-    log = folder / "log.txt"
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", opener=_without_waiting) as file:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", WORKER, str(ROOT), str(root), device],
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **threads},
-                start_new_session=True,  # Ctrl-C reaches it once, from here
-                text=True,
-            )
-        assert process.stdin is not None
-        process.stdin.write(job.model_dump_json() + "\n")
-        process.stdin.flush()  # left open: its end tells the worker that this process is no more
-    except OSError as error:
-        raise AbcError(f"cannot start a job in {folder} ({error.strerror})") from None
-    return Running(job, process, log, time.perf_counter())
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, and a pipe not at all."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
+            log = root / job.key / "log.txt"
+            progress.running.append(Running(job, log, time.perf_counter(), crew.submit(job)))
 
 
 def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:
     for one in list(progress.running):
-        code = one.process.poll()
-        if code is None:
+        if not one.future.done():
             continue
         progress.running.remove(one)
-        if one.process.stdin:
-            one.process.stdin.close()
-        reason = ""
-        if code:
-            reason = f"{_ending(code, one.last_line)} (log: {one.log})"
-        ended(Outcome(one.job, "failed" if code else "done", one.seconds, reason))
+        try:
+            how = one.future.result()
+        except CancelledError:  # its scheduler went away
+            progress.waiting.insert(0, one.job)
+            continue
+        except Exception as error:  # of its machine: whatever it is, other jobs go on
+            reason = str(error) if isinstance(error, AbcError) else f"its worker failed: {error!r}"
+            ended(Outcome(one.job, "failed", one.seconds, " ".join(reason.split())[:500]))
+            continue
+        reason = f"{_ending(how.code, how.last_line)} (log: {one.log})" if how.code else ""
+        ended(Outcome(one.job, "failed" if how.code else "done", how.seconds, reason))
 
 
-def _ending(code: int, last_line: str) -> str:
+def _ending(code: int, last: str) -> str:
     """How a process that failed has ended."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"killed by signal {-code}"
-    return last_line.removeprefix("error: ") or f"exit code {code}"
-
-
-def _stop(running: Sequence[Running]) -> None:
-    """Have the processes save their checkpoints and end."""
-    for one in running:
-        one.process.send_signal(signal.SIGINT)
-    until = time.perf_counter() + PATIENCE_SECONDS
-    for one in running:
-        try:
-            one.process.wait(max(0.1, until - time.perf_counter()))
-        except subprocess.TimeoutExpired:
-            one.process.kill()
-            one.process.wait()
+    return last.removeprefix("error: ") or f"exit code {code}"

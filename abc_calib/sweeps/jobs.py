@@ -191,6 +191,17 @@ class Job(Options):
         return bool(run and run.result) and not self.missing_tests(root)
 
 
+def with_parents(jobs: Iterable[Job]) -> list[Job]:
+    """Each job once, its tests joined, what it is calibrated from before it."""
+    found: dict[str, Job] = {}
+    for job in jobs:
+        for one in (job.parent, job):
+            if one is not None:
+                known = found.get(one.key)
+                found[one.key] = known.with_tests(one.tests) if known else one
+    return list(found.values())
+
+
 def check_jobs(jobs: Iterable[Job]) -> None:
     """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later."""
     seen: set[str] = set()

@@ -21,8 +21,8 @@ import pandas as pd
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import SequenceRow
 from abc_calib.files import make_folder, write_atomically
-from abc_calib.sweeps.engine import Outcome, with_parents
-from abc_calib.sweeps.jobs import Job
+from abc_calib.sweeps.engine import Outcome
+from abc_calib.sweeps.jobs import Job, with_parents
 
 WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
 MEASURES = (

@@ -22,7 +22,7 @@ from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.files import locked
 from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.engine import PATIENCE_SECONDS
+from abc_calib.sweeps.attempt import PATIENCE_SECONDS
 from abc_calib.sweeps.jobs import Job
 from tasks import TaskError
 

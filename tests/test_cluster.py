@@ -1,0 +1,241 @@
+"""Sweeps beyond one machine: a real Dask scheduler with workers, and shares of job arrays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.launch import ROOT
+from abc_calib.runs import Run
+from abc_calib.sweeps import Job, Test, run_jobs
+from abc_calib.sweeps.attempt import own_gpu
+from abc_calib.sweeps.cluster import pack, unpack
+from abc_calib.sweeps.shares import Share, left_over
+from abc_calib.sweeps.worker import work
+
+QUICK = {
+    "decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16,
+    "length": 4, "steps": 6, "batch": 8, "validate_every": 2,
+}  # fmt: skip
+
+
+def job(calibrate=None, n=20, **options):
+    tests = (Test(length=3, n=n),)
+    return Job(task="successor", options={**QUICK, **options}, calibrate=calibrate, tests=tests)
+
+
+def dask(*words, **more):
+    """A process of ``dask``, as a user starts it."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more.pop("env", {})}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dask", *map(str, words)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, **more,
+    )  # fmt: skip
+
+
+def eventually(true, seconds=90):
+    until = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scheduler")
+    file = folder / "scheduler.json"
+    process = dask("scheduler", "--scheduler-file", file, "--port", 0, "--no-dashboard", cwd=folder)
+    eventually(file.exists)
+    from distributed import Client
+
+    with Client(scheduler_file=str(file), set_as_default=False) as client:
+        yield client.scheduler.address
+    process.terminate()
+    process.wait()
+
+
+@contextmanager
+def workers(scheduler, count, folder, *words, **env):
+    """``count`` workers of one thread, once they are all there."""
+    from distributed import Client
+
+    folder.mkdir(exist_ok=True)
+    every = [
+        dask("worker", scheduler, "--nthreads", 1, "--no-nanny", "--no-dashboard", *words,
+             cwd=folder, env=env)
+        for _ in range(count)
+    ]  # fmt: skip
+    try:
+        with Client(scheduler, set_as_default=False) as client:
+            eventually(lambda: len(client.nthreads()) == count)
+            yield every
+            for process in every:
+                process.terminate()
+                process.wait()
+            eventually(lambda: not client.nthreads())
+    finally:
+        for process in every:
+            process.kill()
+
+
+def weights(root, one):
+    return (root / one.key / "run" / "model" / "model.safetensors").read_bytes()
+
+
+def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(scheduler, tmp_path):
+    """Two workers, one killed in the middle of a job: done again, to the same weights."""
+    jobs = [job(seed=seed, steps=400, validate_every=20) for seed in (1, 2)]
+    killed = []
+
+    def kill(progress, _):
+        begun = [one for one in progress.running if "step" in one.last_line]
+        if len(begun) == 2 and not killed:
+            killed.append(every[0].pid)
+            killed.extend(child.pid for child in psutil.Process(every[0].pid).children())
+            every[0].send_signal(signal.SIGKILL)
+
+    with workers(scheduler, 2, tmp_path / "away") as every:
+        outcomes = run_jobs(jobs, tmp_path / "jobs", scheduler=scheduler, on_change=kill)
+    assert [o.state for o in outcomes] == ["done", "done"], outcomes
+    assert len(killed) > 1
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in killed[1:]))
+    work(jobs[0], tmp_path / "here")
+    work(jobs[1], tmp_path / "here")
+    for one in jobs:
+        assert weights(tmp_path / "jobs", one) == weights(tmp_path / "here", one)
+
+
+def test_workers_with_a_folder_of_their_own_send_back_what_they_made(scheduler, tmp_path, tiny):
+    """A calibration, whose first training goes there and back."""
+    own, ours = tmp_path / "own", tmp_path / "ours"
+    options = Run.open(tiny.vanilla).config
+    trained = {**options.model.model_dump(), **options.train.model_dump()}
+    again = {"steps": 2, "threshold": 0.3}
+    one = Job(task="successor", options=trained, calibrate=again, tests=(Test(length=6, n=10),))
+    (ours / one.parent.key).mkdir(parents=True)
+    tiny.vanilla.rename(ours / one.parent.key / "run")
+    with workers(scheduler, 1, tmp_path / "away"):
+        outcomes = run_jobs([one], ours, scheduler=scheduler, worker_folder=str(own))
+    assert [o.state for o in outcomes] == ["done", "done"], outcomes
+    assert one.complete(ours) and one.parent.complete(ours)
+    assert weights(ours, one) == weights(own, one)
+    assert not list(ours.glob(".*"))
+
+
+LACKING = {
+    "cannot run this program .*install abc-calib": "import sys; sys.modules['abc_calib'] = None",
+    "has version 0.0.1 of this program, not .*install the same": (
+        "import abc_calib.version as version; version.__version__ = '0.0.1'"
+    ),
+    "does not see .*--jobs .*--worker-folder": (
+        "from pathlib import Path; import abc_calib.sweeps.cluster; Path.is_file = lambda _: False"
+    ),
+}
+"""What is said of a worker, and how it came to be so."""
+
+
+@pytest.mark.parametrize("message", LACKING)
+def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, message):
+    with pytest.raises(AbcError, match="has no workers: start some with `dask worker tcp://"):
+        run_jobs([job()], tmp_path, scheduler=scheduler)
+    preload = tmp_path / "preload.py"
+    preload.write_text(LACKING[message])
+    with (
+        workers(scheduler, 1, tmp_path / "away", "--preload", preload),
+        pytest.raises(AbcError, match=message),
+    ):
+        run_jobs([job()], tmp_path, scheduler=scheduler)
+    assert not list(tmp_path.glob(".abc*")) and not list(tmp_path.glob("successor*"))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:9", "nonsense", "x" * 150])
+def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monkeypatch):
+    monkeypatch.setattr("abc_calib.sweeps.cluster.CONNECT_SECONDS", 1)
+    with pytest.raises(AbcError, match="no Dask scheduler answers within 1 seconds"):
+        run_jobs([job()], tmp_path, scheduler=address)
+
+
+def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("abc_calib.sweeps.cluster.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'abc-calib\[cluster\]'"):
+        run_jobs([job()], tmp_path, scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_worker_folder_is_for_a_scheduler(tmp_path):
+    with pytest.raises(UsageError, match="--worker-folder is for --scheduler"):
+        run_jobs([job()], tmp_path, worker_folder="x")
+
+
+# Job arrays
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12))
+def test_every_job_is_in_one_share_with_its_first_training(of, made):
+    jobs = [job(seed=seed, calibrate={} if again else None) for seed, again in made]
+    picked = [Share(number, of).pick(jobs) for number in range(1, of + 1)]
+    assert Counter(one.key for share in picked for one in share) == Counter(j.key for j in jobs)
+    firsts = [{(one.parent or one).key for one in share} for share in picked]
+    assert sum(map(len, firsts)) == len(set().union(*firsts))
+    assert max(map(len, firsts)) - min(map(len, firsts)) <= 1
+
+
+def test_shares_of_an_array_are_joined_by_the_same_command(abc, tmp_path):
+    options = "\n".join(f"{name} = {value}" for name, value in QUICK.items())
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "[sweep]\ntasks = ['successor']\nseeds = 2\nlengths = [3]\nsamples = 20\n"
+        f"[options]\n{options}"
+    )
+    where = ("--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv")
+    said = abc("sweep", file, "--array", "1/2", *where)
+    assert said.code == 0 and "share 2/2: never ran" in said.err
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 2
+    said = abc("sweep", file, "--array", "2/2", *where)
+    assert said.code == 0 and "share" not in said.err
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("array", ["3/2", "0/2", "2", "1/0", "-1/2", "1/2/3", "a/b", "1/"])
+def test_what_is_no_share_is_refused(abc, tmp_path, array):
+    (tmp_path / "s.toml").write_text("[sweep]\ntasks = ['successor']")
+    said = abc("sweep", tmp_path / "s.toml", "--array", array)
+    assert said.code == 2 and f"--array {array}: " in said.err
+
+
+def test_an_unfinished_share_says_how_far_it_is(tmp_path):
+    jobs = [job(seed=seed) for seed in range(4)]
+    work(jobs[1], tmp_path)
+    assert left_over(jobs, tmp_path, Share(1, 2)) == ["share 2/2: 1 of 2 jobs complete"]
+
+
+# Parts
+
+
+def test_each_process_sees_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    seen = [own_gpu("cuda", turn) for turn in range(3)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in seen] == ["3", "5", "3"]
+    assert own_gpu("cpu", 0) == own_gpu("auto", 1) == own_gpu("cuda:1", 1) == {}
+
+
+def test_a_packed_folder_replaces_what_was_there(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, name in ((first, "new"), (second, "old")):
+        (folder / "run").mkdir(parents=True)
+        (folder / "run" / name).write_text(name)
+    unpack(pack(first), second)
+    assert [path.name for path in second.rglob("*")] == ["run", "new"]
+    assert not list(tmp_path.glob(".*"))
