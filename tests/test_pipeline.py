@@ -72,7 +72,8 @@ def test_the_table_has_the_lines_of_the_bias(found):
     lines = all_lines(found.bias)
     assert rows == [(s, layer, h, line.label(s), line.value) for s, layer, h, line in lines]
     assert {row.note for row in found.table} <= {"", "sink", "assigned"}
-    own = [row for row in found.table if not row.note and not row.line.startswith("vert +0")]
+    closed = ("vert +0", "diag +0")  # what a sink reads, and what is no sink but weak
+    own = [row for row in found.table if not row.note and not row.line.startswith(closed)]
     assert own and all(0.3 <= row.weight <= 1.05 for row in own)
 
 
@@ -103,8 +104,18 @@ def test_only_the_asked_directions_are_followed(vanilla, model, direction):
 
 def test_above_every_weight_all_heads_are_sinks(vanilla, model):
     found = calibrate(model, vanilla.data, options(threshold=1.0))
-    assert {row.line for row in found.table} == {"vert +0", "vert +0 segment 1"}
+    assert {row.line for row in found.table} == {"diag +0", "vert +0 segment 1"}
     assert found.checks == []
+
+
+@pytest.mark.parametrize("values", ["hard", "soft"])
+@pytest.mark.parametrize("fit", ["nnls", "mean"])
+def test_no_head_rests_on_the_first_row(vanilla, model, fit, values):
+    """It has read digits, from the second layer on, that no later row's answer depends on."""
+    asked = options(fit=fit, values=values, empty="sink", anchors="segment", threshold=0.05)
+    bias = calibrate(model, vanilla.data, asked).bias
+    own = [line for site, _, _, line in all_lines(bias) if site == "self"]
+    assert own and not any(line.direction == "vert" for line in own)
 
 
 # The paper's fit

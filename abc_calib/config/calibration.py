@@ -51,7 +51,7 @@ class CalibrationOptions(Options):
         None, "Lines fully open (hard), or as far as attention follows them (soft)."
     )
     empty: Literal["transparent", "sink"] | None = option(
-        None, "Heads without lines: transparent, or a sink, closed onto a delimiter."
+        None, "Heads without lines: transparent, or a sink, which reads nothing new."
     )
 
     @field_validator("sites", mode="before")
