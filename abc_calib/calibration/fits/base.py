@@ -86,8 +86,8 @@ class Fit(ABC):
     """Base of all fits: one a file, listed in ``abc_calib.calibration.fits.FITS``.
 
     It is made from the evidence and its options, in which nothing is left open, and then asked for
-    the bias of a threshold. Of several ``thresholds`` the first is taken that carries over to
-    training lengths left out.
+    the bias of a threshold. Of several ``thresholds`` the one is taken that carries over to
+    training lengths left out and lets a row see least.
     """
 
     #: the options of a calibration, with this fit's own defaults
