@@ -30,7 +30,7 @@ from abc_calib.certification.decide import (
 from abc_calib.certification.export import export
 from abc_calib.certification.network import Exact, Network
 from abc_calib.certification.places import Case, Constant, Digit, Phase, Place, Written
-from abc_calib.certification.prove import Undecided, check, prepare
+from abc_calib.certification.prove import Undecided, check, prepare, run
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
@@ -557,6 +557,27 @@ def test_both_ways_to_list_and_to_compute_agree(given):
         values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
         least = min(least, checker.Model(e, nodes, values).margins(name, right).min())
     assert least == pytest.approx(min(c.margin for c in check(proof)), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", MODELS, ids=lambda m: "-".join(map(str, m)))
+def test_rows_that_are_computed_alike_have_the_same_margins(given):
+    """What is known of other rows' windows is what running each case by itself gives."""
+    model, source = build(*given)
+    proof = prepare(model, source)
+    exact = Exact(model, proof.field)
+    for windows, checked in zip(proof.windows, check(proof), strict=True):
+        margins = run(exact, windows, lambda _: None)[:, 0]
+        assert checked.windows == len(windows)
+        assert checked.wrong == int((margins <= 0).sum())
+        assert checked.margin == pytest.approx(float(margins.min()), rel=1e-9, abs=1e-12)
+
+
+def test_most_windows_of_an_edge_are_known_from_the_inside(monkeypatch):
+    model, source = build(*MODELS[1])
+    proof, ran = prepare(model, source), []
+    monkeypatch.setattr(prove, "run", lambda *given: ran.append(len(given[1])) or run(*given))
+    check(proof)
+    assert sum(ran) < proof.size / 2
 
 
 # What cannot be decided
