@@ -92,8 +92,9 @@ def _report(run: Run, quiet: bool, as_json: bool) -> None:
 def describe(check: Check) -> str:
     """One line about a candidate that was tried."""
     return (
-        f"lines above {check.threshold:.0%} of a head's attention ({check.lines} different): "
-        f"{100 * check.accuracy:.1f} % on training lengths that they were not trained on"
+        f"lines above {check.threshold:.0%} of a head's attention ({check.lines} different, about "
+        f"{check.windows:.2g} windows): {100 * check.accuracy:.1f} % on training lengths that "
+        "they were not trained on"
     )
 
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 from conftest import digit_data
 
+from abc_calib.calibration.fits.base import sinks
 from abc_calib.certification import check as checker
 from abc_calib.certification import prove
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
@@ -28,7 +30,7 @@ from abc_calib.certification.decide import (
 from abc_calib.certification.export import export
 from abc_calib.certification.network import Exact, Network
 from abc_calib.certification.places import Case, Constant, Digit, Phase, Place, Written
-from abc_calib.certification.prove import Undecided, check, prepare
+from abc_calib.certification.prove import Undecided, check, prepare, run
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
@@ -200,6 +202,39 @@ def test_no_window_is_invented(given):
             assert seen[index] == set(map(tuple, windows.values.tolist())), windows.case
             checked += 1
     assert checked
+
+
+@pytest.mark.parametrize("task", ["addition", "successor", "multiplication"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sink_adds_nothing_to_what_a_row_sees(task, seed):
+    """Whichever heads are closed, a row sees nothing that it would not see without them."""
+    model, data = calibrated(task, 2, seed, most=1)
+    heads = [(s, layer, h) for s in ("self", "cross") for layer in range(2) for h in range(2)]
+    closed = sinks(len(data.layout_at(1).parts))
+
+    def with_sinks(chosen: set) -> LineBias:
+        return LineBias(
+            {
+                site: tuple(
+                    tuple(
+                        (closed[site],) if (site, at, h) in chosen else x for h, x in enumerate(k)
+                    )
+                    for at, k in enumerate(layers)
+                )
+                for site, layers in model.lines.sites.items()
+            }
+        )
+
+    whole = prepare(model, data).field
+    some = set(random.Random(seed).sample(heads, 3))
+    for chosen in (some, set(heads)):
+        less = replace(whole, bias=with_sinks(chosen))
+        for case in whole.cases():
+            seen = less.atoms(2, case.place, case)
+            if chosen == some:
+                assert seen <= whole.atoms(2, case.place, case)
+            else:  # nothing but the token that the row reads
+                assert seen <= {Written(Place(case.place.kind, case.place.at - 1))}
 
 
 @pytest.mark.parametrize("given", [MODELS[0], MODELS[4], MODELS[10]], ids=str)
@@ -522,6 +557,27 @@ def test_both_ways_to_list_and_to_compute_agree(given):
         values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
         least = min(least, checker.Model(e, nodes, values).margins(name, right).min())
     assert least == pytest.approx(min(c.margin for c in check(proof)), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", MODELS, ids=lambda m: "-".join(map(str, m)))
+def test_rows_that_are_computed_alike_have_the_same_margins(given):
+    """What is known of other rows' windows is what running each case by itself gives."""
+    model, source = build(*given)
+    proof = prepare(model, source)
+    exact = Exact(model, proof.field)
+    for windows, checked in zip(proof.windows, check(proof), strict=True):
+        margins = run(exact, windows, lambda _: None)[:, 0]
+        assert checked.windows == len(windows)
+        assert checked.wrong == int((margins <= 0).sum())
+        assert checked.margin == pytest.approx(float(margins.min()), rel=1e-9, abs=1e-12)
+
+
+def test_most_windows_of_an_edge_are_known_from_the_inside(monkeypatch):
+    model, source = build(*MODELS[1])
+    proof, ran = prepare(model, source), []
+    monkeypatch.setattr(prove, "run", lambda *given: ran.append(len(given[1])) or run(*given))
+    check(proof)
+    assert sum(ran) < proof.size / 2
 
 
 # What cannot be decided

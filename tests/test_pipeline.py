@@ -13,12 +13,12 @@ from abc_calib.calibration import trial as check
 from abc_calib.calibration.fits import base as evidence
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
-from abc_calib.calibration.trial import Check, carries_over, choose
+from abc_calib.calibration.trial import Check, carries_over, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Data, DigitData
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import exact_matches
-from abc_calib.geometry import DIRECTIONS, LineBias
+from abc_calib.geometry import DIRECTIONS, Line, LineBias
 from abc_calib.runs import Run
 
 
@@ -72,7 +72,8 @@ def test_the_table_has_the_lines_of_the_bias(found):
     lines = all_lines(found.bias)
     assert rows == [(s, layer, h, line.label(s), line.value) for s, layer, h, line in lines]
     assert {row.note for row in found.table} <= {"", "sink", "assigned"}
-    own = [row for row in found.table if not row.note and not row.line.startswith("vert +0")]
+    closed = ("vert +0", "diag +0")  # what a sink reads, and what is no sink but weak
+    own = [row for row in found.table if not row.note and not row.line.startswith(closed)]
     assert own and all(0.3 <= row.weight <= 1.05 for row in own)
 
 
@@ -103,8 +104,18 @@ def test_only_the_asked_directions_are_followed(vanilla, model, direction):
 
 def test_above_every_weight_all_heads_are_sinks(vanilla, model):
     found = calibrate(model, vanilla.data, options(threshold=1.0))
-    assert {row.line for row in found.table} == {"vert +0", "vert +0 segment 1"}
+    assert {row.line for row in found.table} == {"diag +0", "vert +0 segment 1"}
     assert found.checks == []
+
+
+@pytest.mark.parametrize("values", ["hard", "soft"])
+@pytest.mark.parametrize("fit", ["nnls", "mean"])
+def test_no_head_rests_on_the_first_row(vanilla, model, fit, values):
+    """It has read digits, from the second layer on, that no later row's answer depends on."""
+    asked = options(fit=fit, values=values, empty="sink", anchors="segment", threshold=0.05)
+    bias = calibrate(model, vanilla.data, asked).bias
+    own = [line for site, _, _, line in all_lines(bias) if site == "self"]
+    assert own and not any(line.direction == "vert" for line in own)
 
 
 # The paper's fit
@@ -221,12 +232,45 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     monkeypatch.setattr(check, "carries_over", lambda bias, *_: accuracy[id(bias)])
     seen: list[Check] = []
     candidates = zip((0.4, 0.3, 0.2, 0.1), biases, strict=True)
-    bias, checks = choose(candidates, None, None, seen.append)
+    bias, checks = choose(candidates, None, None, on_check=seen.append)
     assert bias is biases[chosen]
     assert checks == seen
     assert [(c.threshold, c.accuracy) for c in checks] == list(
         zip((0.4, 0.3, 0.2, 0.1), scores, strict=True)
     )[:tried]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
+def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, order):
+    """And of smaller ones that do not carry over, none."""
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: float(biases.index(bias) > 0))
+    size = {id(bias): 10.0 * n for n, bias in enumerate(biases)}
+    candidates = [(0.1 * n, biases[n]) for n in order]
+    bias, checks = choose(candidates, None, None, lambda bias: size[id(bias)])
+    assert bias is biases[1]
+    assert [c.windows for c in checks] == [0.0, 10.0]
+
+
+def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch):
+    """The weakest first, where what is left carries over and there are many windows."""
+    sink, lines = Line("vert", 2, 0), [Line("anti", 1, k) for k in range(6)]
+    start = LineBias({"cross": ((*((x,) for x in lines), (lines[0], lines[5]), (sink,)),)})
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: float(needed <= kept(bias)))
+
+    def kept(bias):
+        return {line for *_, line in every_place(bias)} - {sink}
+
+    def size(bias):
+        return 10.0 ** len(kept(bias)) * check.FEW / 1e3
+
+    needed = {lines[0], lines[2]}
+    weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
+    data = digit_data("addition")
+    bias, checks = choose([(0.4, start)], None, data, size, lambda _: weights)
+    assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
+    assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
+    assert [c.accuracy for c in checks] == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert [c.lines for c in checks] == [7, 6, 6, 5, 4]
 
 
 def test_the_same_bias_is_tried_once(biases, monkeypatch):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from abc_calib.calibration.capture import correct_samples, same_shape
-from abc_calib.calibration.fits import Evidence, LineRow, fit_type
+from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.plan import settled
-from abc_calib.calibration.trial import Check, choose
+from abc_calib.calibration.trial import Check, Place, Size, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -46,11 +47,12 @@ def calibrate(
     options: CalibrationOptions,
     force: bool = False,
     on_check: OnCheck = lambda _: None,
+    size: Size | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
-    Raises ``AbcError`` if the model decodes less than 99 % of training samples correctly,
-    unless ``force``.
+    ``size``: how much a row sees with given lines; see ``trial.choose``. Raises ``AbcError`` if the
+    model decodes less than 99 % of training samples correctly, unless ``force``.
     """
     batch = data.training(CALIBRATION_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
@@ -71,8 +73,20 @@ def calibrate(
         bias = fit.bias(threshold)
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
-        bias, checks = choose(candidates, model, data, on_check)
+        bias, checks = choose(candidates, model, data, size, partial(weights, fit), on_check)
     return Calibration(bias, evidence.averaged, fit.table(bias), checks, len(correct), accuracy)
+
+
+def weights(fit: Fit, bias: LineBias) -> dict[Place, float]:
+    """The largest weight that a fit gives each line among the heads of its layer."""
+    found: dict[tuple[str, int, str], float] = {}
+    for row in fit.table(bias):
+        name = row.site, row.layer, row.line
+        found[name] = max(row.weight, found.get(name, 0.0))
+    return {
+        (site, layer, line): found.get((site, layer, line.label(site)), 0.0)
+        for site, layer, line in every_place(bias)
+    }
 
 
 def full_length(data: Data, samples: int, model: Model) -> Batch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,10 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def take(self, kept: np.ndarray) -> Windows:
+        """These windows alone: ``kept (n,)`` bool, or their numbers."""
+        return replace(self, values=self.values[kept], expected=self.expected[kept])
 
 
 class Slot(NamedTuple):

@@ -26,9 +26,9 @@ class CalibrationOptions(Options):
     )
     threshold: float | None = option(
         None,
-        "nnls: least share of a head's attention on a line, by default the first of 0.4, 0.3, 0.2 "
-        "and 0.1 that carries over to training lengths left out; mean: k, for lines above mean + "
-        "k standard deviations, by default 4.",
+        "nnls: least share of a head's attention on a line, by default of 0.4, 0.3, 0.2 and 0.1 "
+        "what carries over to training lengths left out and sees least; mean: k, for lines above "
+        "mean + k standard deviations, by default 4.",
         ge=-(10**6),
         le=10**6,
     )
@@ -51,7 +51,7 @@ class CalibrationOptions(Options):
         None, "Lines fully open (hard), or as far as attention follows them (soft)."
     )
     empty: Literal["transparent", "sink"] | None = option(
-        None, "Heads without lines: transparent, or a sink, closed onto a delimiter."
+        None, "Heads without lines: transparent, or a sink, which reads nothing new."
     )
 
     @field_validator("sites", mode="before")

@@ -22,6 +22,7 @@ from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.places import Unbounded
 from abc_calib.certification.prove import receptive_field
 from abc_calib.certification.repair import repair
+from abc_calib.certification.size import windows_inside
 from abc_calib.certification.verify import verify
 from abc_calib.config import (
     MODEL_OPTIONS,
@@ -125,7 +126,9 @@ def calibrate(
     config = plan_calibration(vanilla.config, scheme=scheme, **options)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
-    calibration = find_lines(model, vanilla.data, config.calibration, force, on_check)
+    again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
+    size = partial(windows_inside, again, vanilla.data)
+    calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)

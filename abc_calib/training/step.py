@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from abc_calib.config import RETRAIN, TrainOptions
-from abc_calib.data import Batch, Data
+from abc_calib.config import TrainOptions
+from abc_calib.data import Batch
 from abc_calib.nn.base import Model
 from abc_calib.training.schedule import learning_rate
 
@@ -33,16 +33,20 @@ def optimise(
     return loss.detach()
 
 
-def fit_steps(model: Model, options: TrainOptions, batch: Callable[[int], Batch]) -> None:
-    """Train in place for the steps of ``options``, on ``batch(step)``, keeping no files."""
+def fit_steps(
+    model: Model,
+    options: TrainOptions,
+    batch: Callable[[int], Batch],
+    ended: Callable[[int], bool] = lambda _: False,
+) -> None:
+    """Train in place for the steps of ``options``, on ``batch(step)``, keeping no files.
+
+    ``ended``: is the training over, after so many steps?
+    """
     optimizer = model.optimizer()
-    model.train()
     for step in range(options.steps):
+        model.train()
         optimise(model, optimizer, batch(step), learning_rate(options, step))
+        if ended(step + 1):
+            break
     model.eval()
-
-
-def fit_briefly(model: Model, data: Data, steps: int) -> None:
-    """``fit_steps`` with the default retraining options."""
-    options = RETRAIN.model_copy(update={"steps": steps})
-    fit_steps(model, options, lambda step: data.training(step, options.batch))

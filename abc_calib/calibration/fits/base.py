@@ -58,7 +58,7 @@ class Evidence:
 class LineRow:
     """One kept line, for the table: ``weight`` is its share of the head's attention.
 
-    ``note``: ``sink`` for a head that follows no line and is closed onto a delimiter,
+    ``note``: ``sink`` for a head that follows no line and reads nothing new,
     ``assigned`` for one that takes over a line of its layer, ``transparent`` for one left open.
     """
 
@@ -86,8 +86,8 @@ class Fit(ABC):
     """Base of all fits: one a file, listed in ``abc_calib.calibration.fits.FITS``.
 
     It is made from the evidence and its options, in which nothing is left open, and then asked for
-    the bias of a threshold. Of several ``thresholds`` the first is taken that carries over to
-    training lengths left out.
+    the bias of a threshold. Of several ``thresholds`` the one is taken that carries over to
+    training lengths left out and lets a row see least.
     """
 
     #: the options of a calibration, with this fit's own defaults
@@ -107,7 +107,7 @@ class Fit(ABC):
 
     @property
     def sinks(self) -> Mapping[Site, Line | None]:
-        """The delimiter that a head without lines is closed onto; None where it stays open."""
+        """What a head without lines is closed onto; None where it stays open."""
         if self.options.empty != "sink":
             return {"encoder": None, "self": None, "cross": None}
         return sinks(self.evidence.parts)
@@ -118,10 +118,18 @@ class Fit(ABC):
         return same.get(self.options.layer or "own", list(range(layers)))
 
 
+FIRST = Line("vert", 0, 0)
+"""In self-attention the first row, on which trained heads rest that look for nothing."""
+
+
 def sinks(parts: int) -> dict[Site, Line]:
-    """Each site's delimiter: the one that closes the source, in self-attention SOS."""
+    """What a head reads that follows no line: nothing that its row does not know.
+
+    That is the delimiter that closes the source, and in self-attention the row itself. The first
+    row would not do: from the second layer on it has read digits, and so would all that read it.
+    """
     closing = Line("vert", parts, 0)
-    return {"encoder": closing, "self": Line("vert", 0, 0), "cross": closing}
+    return {"encoder": closing, "self": Line("diag", 0, 0), "cross": closing}
 
 
 def name_of(line: Line) -> tuple[Any, ...]:
@@ -129,6 +137,13 @@ def name_of(line: Line) -> tuple[Any, ...]:
     return line.direction, line.segment, line.offset
 
 
-def filled(heads: Heads, sink: Line | None) -> Heads:
-    """The lines of heads, with ``sink`` for those without any."""
-    return tuple(head or ((sink,) if sink else ()) for head in heads)
+def rests(site: Site, line: Line) -> bool:
+    """Does a head on this line rest on the first row, and look for nothing?"""
+    return site == "self" and name_of(line) == name_of(FIRST)
+
+
+def filled(heads: Heads, site: Site, sink: Line | None) -> Heads:
+    """The lines of heads, with ``sink`` for those without any, or that rest on the first row."""
+    if sink is None:
+        return heads
+    return tuple(tuple(x for x in head if not rests(site, x)) or (sink,) for head in heads)

@@ -57,7 +57,7 @@ class Mean(Fit):
             found, means = self._stand_out(layers[origin], site, threshold)
             if self.options.values == "hard":
                 found = tuple(tuple(replace(x, value=0.0) for x in head) for head in found)
-            heads = filled(found, self.sinks[site])
+            heads = filled(found, site, self.sinks[site])
             made.append(heads)
             if not (last and layer):
                 self.rows += _rows(site, LAST if last else layer, heads, found, means)
@@ -89,7 +89,7 @@ def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> l
     rows = []
     for head, lines in enumerate(heads):
         for line in lines:
-            weight = means[head][replace(line, value=0.0)] if found[head] else 0.0
+            weight = means[head].get(replace(line, value=0.0), 0.0) if found[head] else 0.0
             note = "" if found[head] else "sink"
             rows.append(LineRow.of(site, layer, head, line, weight, note))
         if not lines:

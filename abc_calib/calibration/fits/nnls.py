@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, sinks
+from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, rests, sinks
 from abc_calib.config import CalibrationOptions
 from abc_calib.config.options import option
 from abc_calib.errors import UsageError
@@ -67,7 +67,10 @@ class Nnls(Fit):
         self.fitted: dict[Site, Fitted] = {}
         for site, found in fit(evidence.captured(), wanted).items():
             origins = self.origins(len(found.weights))
-            self.fitted[site] = replace(found, weights=found.weights[origins])
+            closed = self.sinks[site] is not None
+            kept = [k for k, x in enumerate(found.lines) if not (closed and rests(site, x))]
+            lines = tuple(found.lines[k] for k in kept)
+            self.fitted[site] = Fitted(lines, found.weights[origins][:, :, kept])
 
     def bias(self, threshold: float) -> LineBias:
         keep = soften if self.options.values == "soft" else select
@@ -87,7 +90,7 @@ class Nnls(Fit):
                     for line in lines:
                         at = index.get(name_of(line))
                         weight = 0.0 if at is None else float(weights[at])
-                        strongest = weight == float(weights.max()) or len(lines) > 1
+                        strongest = weight == float(weights.max(initial=0.0)) or len(lines) > 1
                         note = "sink" if line == closing[site] else "assigned"
                         note = "" if weight > 0 and strongest else note
                         table.append(LineRow.of(site, layer, head, line, weight, note))
@@ -184,7 +187,7 @@ def select(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, 
     A layer's lines are those that some head follows with at least ``threshold`` of its
     attention. Each of them goes to one head, so that the heads follow their lines as closely as
     possible in all; the heads left over keep their own strongest line, or, if they follow none,
-    close onto ``sink``, a delimiter. A head that reads exactly one token is what the public
+    close onto ``sink``. A head that reads exactly one token is what the public
     code's published biases show too; a head left open (``sink`` is None) spreads over ever more
     keys as length grows, and accuracy with it.
     """
@@ -215,6 +218,8 @@ def _assign(
     from scipy.optimize import linear_sum_assignment
 
     heads = len(weights)
+    if not lines:
+        return ((sink,) if sink else (),) * heads
     strongest = weights.max(0)
     order = np.argsort(-strongest, kind="stable")
     chosen = [int(k) for k in order if strongest[k] >= threshold][:heads]

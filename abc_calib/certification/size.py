@@ -1,0 +1,33 @@
+"""How much a row sees with given lines, before any model is trained with them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from abc_calib.certification.places import Case, Unbounded
+from abc_calib.certification.prove import Undecided, column_rule, receptive_field
+from abc_calib.certification.windows import Enumeration, TooMany
+from abc_calib.data import Data
+from abc_calib.geometry import LineBias
+
+COUNTED = 500_000
+"""Windows that are counted exactly; of more there is an upper bound."""
+
+
+def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
+    """Windows of a row far from both ends of its number; infinitely many if its field is unbounded.
+
+    Puts the lines into the model.
+    """
+    model.set_lines(lines)
+    case = Case(None, None)
+    try:
+        field, rule = receptive_field(model, data), column_rule(data)
+        atoms = field.atoms(field.layers, case.place, case)
+        found = Enumeration(rule, data.vocabulary.eos, case, atoms, field.period)
+        return float(len(found.windows(COUNTED)))
+    except TooMany as error:
+        return error.estimate
+    except (Unbounded, Undecided):
+        return math.inf
