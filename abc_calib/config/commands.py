@@ -86,7 +86,7 @@ class EvaluateOptions(Options):
     )
     set: Word | None = option(None, "Token tasks: one of the papers' sets, such as heldout_inputs.")
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
-    greedy: bool = option(False, "Decode token by token instead of in one pass.")
+    greedy: bool = option(False, "Decode, instead of one pass over the right output.")
 
     _several = listed("lengths")
 

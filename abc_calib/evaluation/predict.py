@@ -40,7 +40,7 @@ class Prediction:
 
 @torch.inference_mode()
 def predict(model: Model, data: Data, problem: str, show: bool = False) -> Prediction:
-    """Decode the answer to a problem in a person's notation, greedily, with a cache.
+    """Decode the answer to a problem in a person's notation, greedily.
 
     Raises ``TaskError`` if the problem is not one of the task, ``AbcError`` if the model writes no
     end within the longest possible answer or the source does not fit the memory.
@@ -73,8 +73,8 @@ LOOKED_AT = 0.2
 
 def digit_places(layout: Layout) -> list[str]:
     """A name for each digit or word of a source, empty for delimiters."""
-    inner = range(layout.keys)
-    return [layout.label(i) if layout.coordinate(i).operand is not None else "" for i in inner]
+    closes = {*layout.closes}
+    return ["" if i in closes else layout.label(i) for i in range(layout.keys)]
 
 
 def _attended(

@@ -5,7 +5,7 @@ Where every head follows lines, only of the rows that lines can reach.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,19 +63,25 @@ class Cache:
         return self.kept.pinned, self.seen - min(self.seen, sum(self.kept))
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that were kept and the new ones ``(b, h, t, e)``; keeps what is needed."""
+        """The rows that were kept and the new ones ``(b, h, t, e)``, held until they settle."""
         if layer in self.rows:
             before = self.rows[layer]
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        held = keys.shape[2]
-        if self.kept is None or held <= sum(self.kept):
-            self.rows[layer] = keys, values
-            return keys, values
-        pinned, recent = self.kept
-        index = torch.arange(held, device=keys.device)
-        index = torch.cat([index[:pinned], index[held - recent :]])
-        self.rows[layer] = keys[:, :, index], values[:, :, index]
+        self.rows[layer] = keys, values
         return keys, values
+
+    def settle(self, final: int, drafted: int) -> None:
+        """Of the ``drafted`` newest rows the first ``final`` ones are so; keep what is needed."""
+        self.seen += final
+        for layer, (keys, values) in self.rows.items():
+            held = keys.shape[2] - drafted + final
+            index: Any = slice(held)
+            if self.kept is not None and held > sum(self.kept):
+                places = torch.arange(held, device=keys.device)
+                index = torch.cat([places[: self.kept.pinned], places[held - self.kept.recent :]])
+            elif final == drafted:
+                continue
+            self.rows[layer] = keys[:, :, index], values[:, :, index]
 
     def reordered(self, samples: Tensor) -> None:
         """Take these samples of the batch, as a beam search does."""

@@ -24,6 +24,7 @@ from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme, build_scheme, check_positions
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
+from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.nn.transformer.encoder import Encoded, Encoder
 from abc_calib.nn.transformer.layers import DecoderLayer
 
@@ -170,6 +171,15 @@ class Transformer(Model):
         self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
     ) -> Outputs:
         """What is written after ``read (b, t)``, the rows in ``cache`` before it."""
+        outputs = self.draft(encoded, read, cache, weights)
+        if cache is not None:
+            cache.settle(read.shape[1], read.shape[1])
+        return outputs
+
+    def draft(
+        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+    ) -> Outputs:
+        """The same, the new rows of the cache still to be settled."""
         frames = self._frames(encoded, read.shape[1], cache)
         schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
         positions = schemes["self"].renumber(frames["self"].row_positions, frames["self"].lengths)
@@ -184,8 +194,6 @@ class Transformer(Model):
             )
             own.append(seen)
             crossed.append(seen_across)
-        if cache is not None:
-            cache.seen += read.shape[1]
         logits = self.head(self.norm(x))
         return Outputs(logits, tuple(own), tuple(crossed)) if weights else Outputs(logits)
 
@@ -201,19 +209,10 @@ class Transformer(Model):
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        exact = self.exact()
-        encoded, cache = exact.encode(source), Cache(self.kept_rows)
-        tokens = source.new_full((len(source),), self.sos)
-        ended = torch.zeros_like(tokens, dtype=torch.bool)
-        ids = source.new_full((len(source), steps), self.pad)
-        for step in range(steps):
-            logits = exact.run(encoded, tokens[:, None], cache).logits[:, -1]
-            tokens = logits.argmax(-1).masked_fill(ended, self.pad)
-            ids[:, step] = tokens
-            ended |= tokens.eq(self.eos)
-            if bool(ended.all()):
-                break
-        return Decoded(ids)
+        exact, kept = self.exact(), self.kept_rows
+        bounded = self.on_lines and kept is not None
+        write = in_passes if bounded else token_by_token
+        return Decoded(write(exact, exact.encode(source), steps, Cache(kept)))
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         mask, written = source != self.pad, target != self.pad
