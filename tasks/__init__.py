@@ -18,11 +18,13 @@ from tasks.base import Problems, Rows, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.scan import Scan
+from tasks.subtraction import Subtraction
 from tasks.tokens import Pairs, Tokens, TokenTask
 
 ARITHMETIC: dict[str, type[Arithmetic]] = {
     "successor": Successor,
     "addition": Addition,
+    "subtraction": Subtraction,
     "multiplication": wider.Multiplication,
     "parity": Parity,
     "addition3": wider.Addition3,

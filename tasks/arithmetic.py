@@ -46,6 +46,10 @@ class Arithmetic(Task):
     def answer(self, *operands: Digits) -> Digits:
         """The digits that the model must write, as one number a row."""
 
+    def problems(self, *operands: Digits) -> Problems:
+        """Operands that were drawn, with their answers; a rule may put them in order first."""
+        return Problems(operands, self.answer(*operands))
+
     def widths(self, length: int) -> tuple[int, ...]:
         """How wide each operand of a problem of that length is written."""
         return (length,) * self.count
@@ -148,7 +152,7 @@ class Arithmetic(Task):
             operands = tuple(stack(*pair).take(order) for pair in zip(*parts, strict=True))
         else:
             operands = self._draw(rng, n, length, law, exact)
-        return Problems(operands, self.answer(*operands))
+        return self.problems(*operands)
 
     def _draw(
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-NOTHING = -1
-"""In ``last``: no digit more."""
+NOTHING, NEVER = -1, -2
+"""In ``last``: no digit more; no source ends in this state."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class ColumnRule:
 
     ``start``: states before the last column. ``next`` and ``written``, ``(q, base, ..., base)``
     with ``k`` axes of digits: the state after a column and the digit written there. ``last
-    (q,)``: the digit written after the first column, or ``NOTHING``. ``operands``: which
-    operands of the task the ``k`` axes are. ``constant``: an operand of one digit that is the
+    (q,)``: the digit written after the first column, ``NOTHING``, or ``NEVER``. ``operands``:
+    which operands of the task the ``k`` axes are. ``constant``: an operand of one digit that is the
     same for all columns, and ``constants (q,)`` its digit in each state.
     """
 
@@ -47,12 +47,17 @@ class ColumnRule:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     def run(self, columns: Sequence[Sequence[int]], start: int) -> list[int]:
-        """The digits written for ``columns``, last column first; the oracle of the proofs."""
+        """The digits written for ``columns``, last column first; the oracle of the proofs.
+
+        ``ValueError`` for columns that are no source.
+        """
         state, digits = start, []
         for column in columns:
             digits.append(int(self.written[(state, *column)]))
             state = int(self.next[(state, *column)])
         last = int(self.last[state])
+        if last == NEVER:
+            raise ValueError(f"no source ends in state {state}")
         return digits if last == NOTHING else [*digits, last]
 
 
@@ -77,6 +82,20 @@ def addition(base: int, count: int = 2) -> ColumnRule:
     for _ in range(count):
         totals = np.add.outer(totals, np.arange(base))
     return carrying(totals, base, start=(0,), operands=tuple(range(count)))
+
+
+def subtraction(base: int) -> ColumnRule:
+    """The state is the borrow; no source ends with one, its first operand not being smaller."""
+    borrow, first, second = np.ogrid[:2, :base, :base]
+    rest = first - second - borrow
+    return ColumnRule(
+        base,
+        start=(0,),
+        next=(rest < 0).astype(int),
+        written=rest % base,
+        last=np.array([NOTHING, NEVER]),
+        operands=(0, 1),
+    )
 
 
 def multiplication(base: int) -> ColumnRule:

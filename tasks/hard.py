@@ -28,7 +28,7 @@ class Rule(Protocol):
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
     ) -> Problems: ...
 
-    def answer(self, *operands: Digits) -> Digits: ...
+    def problems(self, *operands: Digits) -> Problems: ...
 
     def column_rule(self) -> ColumnRule | None: ...
 
@@ -114,7 +114,7 @@ def families(task: Rule, rng: np.random.Generator, n: int, length: int) -> dict[
                 for i in range(n)
             ]
             operands[k] = from_rows(rows)
-        made[name] = Problems(tuple(operands), task.answer(*operands))
+        made[name] = task.problems(*operands)
     return made
 
 
@@ -168,8 +168,7 @@ def chains(task: Rule, rule: ColumnRule, rng: np.random.Generator, n: int, lengt
     if rule.constant is not None and rule.constants is not None:
         factor = rule.constants[starts].astype(np.uint8)[:, None]
         operands[rule.constant] = Digits(factor, np.ones(n, int))
-    given = tuple(operands[k] for k in sorted(operands))
-    return Problems(given, task.answer(*given))
+    return task.problems(*(operands[k] for k in sorted(operands)))
 
 
 def _choices(rule: ColumnRule, carries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -221,5 +220,4 @@ def mutated(task: Rule, rng: np.random.Generator, parents: Problems, n: int) -> 
                 part[start:stop] = np.roll(part[start:stop], 1)
             part[0] = part[0] if part[0] or len(part) == 1 else 1
         operands.append(Digits(values, lengths))
-    given = tuple(operands)
-    return Problems(given, task.answer(*given))
+    return task.problems(*operands)

@@ -145,6 +145,7 @@ MODELS = [
            ("multiplication", 2, 2), ("parity", 2, 2), ("successor", 3, 2)])),
     ("window", "successor", 2, 0, 3), ("window", "addition", 2, 1, 3),
     ("window", "multiplication", 2, 2, 2), ("window", "parity", 2, 3, None),
+    ("lines", "subtraction", 2, 10, 2), ("lines", "subtraction", 3, 11, 1),
 ]  # fmt: skip
 
 

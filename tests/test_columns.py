@@ -20,6 +20,8 @@ from tasks.arithmetic import Arithmetic
         ("multiplication", 10),
         ("parity", 2),
         ("addition", 7),
+        ("subtraction", 10),
+        ("subtraction", 2),
         ("addition3", 10),
         ("addition4", 5),
     ],

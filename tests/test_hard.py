@@ -16,6 +16,7 @@ TASKS = [
     ("multiplication", 10),
     ("parity", 2),
     ("addition", 3),
+    ("subtraction", 10),
 ]
 
 

@@ -45,6 +45,8 @@ def expected(name: str, operands: list[int], base: int) -> int:
         return operands[0] + 1
     if name.startswith("addition"):
         return sum(operands)
+    if name == "subtraction":
+        return operands[0] - operands[1]
     if name.startswith("multiplication"):
         return operands[0] * operands[1]
     if name == "zigzag":
@@ -264,6 +266,29 @@ def test_sampling_repeats_from_the_same_seed_only(name, law):
 
     assert draw(5) == draw(5)
     assert draw(5) != draw(6)
+
+
+@pytest.mark.parametrize("source", ["5-7", "0-1", "99-100", "1000-9999"])
+def test_a_difference_below_zero_is_refused(source):
+    with pytest.raises(TaskError, match=f"{source} is below 0: subtraction takes a-b with a not"):
+        get_task("subtraction").parse(source)
+
+
+def test_the_carry_law_of_subtraction_has_long_borrows():
+    task = get_task("subtraction")
+
+    def share(law: str) -> float:
+        problems = task.sample(np.random.default_rng(0), 500, 20, law, exact=True)
+        a, b = (o.widened(20).astype(int) for o in problems.operands)
+        borrow, run, longest = (np.zeros(500, int) for _ in range(3))
+        for column in range(19, -1, -1):
+            borrow = (a[:, column] - b[:, column] - borrow < 0).astype(int)
+            run = (run + 1) * borrow
+            longest = np.maximum(longest, run)
+        return float((longest > 8).mean())
+
+    assert share("carry") > 0.3
+    assert share("balanced") < 0.05
 
 
 def test_balanced_sampling_draws_every_digit_count_equally_often():

@@ -183,7 +183,7 @@ def combinations(e: Export, width: int, row: int, tokens: list[tuple], any_gap: 
         while len(code) > count:
             count, both = len(code), np.append(code * states + state, through(column))
             code, state = np.divmod(distinct(both), states)
-    final, there = last[state], (last[state] >= 0) | (row <= width)
+    final, there = last[state], (last[state] >= 0) | (last[state] == -1) & (row <= width)
     code, final = code[there], final[there]  # the last row is there only after a final carry
     code = code + weight.get(("written", width), 0) * np.maximum(final, 0)
     answer = np.where((final < 0) | (row > width), e.eos, final) if row >= width else 0

@@ -205,8 +205,7 @@ def every_problem(proof: Proof, width: int) -> Problems:
     if rule.constant is not None:
         numbers[rule.constant] = digits[:, -1:]
     operands = tuple(from_rows(list(numbers[k])) for k in sorted(numbers))
-    task = proof.data.task
-    return Problems(operands, task.answer(*task.padded(operands)))
+    return proof.data.task.problems(*operands)
 
 
 def _refute(decision: Decision, failing: list[str]) -> None:

@@ -10,7 +10,7 @@ from abc_calib.certification.field import Reach
 from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
 from tasks import Digits, Problems
 from tasks.arithmetic import Arithmetic
-from tasks.columns import NOTHING, ColumnRule
+from tasks.columns import NEVER, NOTHING, ColumnRule
 
 
 class Realiser:
@@ -76,7 +76,7 @@ class Realiser:
         if width > 1:
             allowed[-1] &= self.digits.any(0)
         starts = np.isin(np.arange(self.rule.states), self.rule.start)
-        ends = np.ones(self.rule.states, bool)
+        ends = self.rule.last != NEVER
 
         def writes(column: int, token: int) -> None:
             if column < width:
@@ -137,4 +137,4 @@ def problem(task: Arithmetic, rule: ColumnRule, columns: np.ndarray, start: int)
     if rule.constant is not None and rule.constants is not None:
         numbers[rule.constant] = np.array([[rule.constants[start]]], np.uint8)
     operands = tuple(Digits(numbers[k], np.array([numbers[k].shape[1]])) for k in sorted(numbers))
-    return Problems(operands, task.answer(*operands))
+    return task.problems(*operands)

@@ -17,7 +17,7 @@ import numpy as np
 
 from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
 from abc_calib.errors import AbcError
-from tasks.columns import NOTHING, ColumnRule
+from tasks.columns import NEVER, NOTHING, ColumnRule
 
 
 class TooMany(AbcError):
@@ -83,6 +83,7 @@ def slots(case: Case, atoms: tuple[Atom, ...]) -> list[Slot]:
     if top:
         walk.append(Slot(None))
         walk += [Slot(Place("top", c), top=c == 0) for c in range(max(top), -1, -1)]
+        walk.append(Slot(None, end=True))
     return walk
 
 
@@ -256,6 +257,8 @@ class Enumeration:
 
     def _ended(self, code: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """After the first column: the final carry, if there is one, and EOS."""
+        keep = self.rule.last[state] != NEVER
+        code, state = code[keep], state[keep]
         last = self.rule.last[state]
         beyond = self.case.left == -1  # the row after a final carry
         if beyond:
