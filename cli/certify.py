@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abc_calib.config import CertifyOptions, MachineOptions, build
+from abc_calib.config import CertifyOptions, MachineOptions, TaskOptions, build
 from abc_calib.errors import UsageError
 from cli import console
 from cli.options import AsJson, Out, Quiet, RunArgument, options
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(CertifyOptions, MachineOptions, without=("device",), training=None)
+@options(
+    *(CertifyOptions, TaskOptions, MachineOptions),
+    without=("device", "tables", "tables_seed", "data"),
+    training=None,
+)
 def certify(
     run: RunArgument = None,
     out: Out = None,
@@ -33,29 +37,31 @@ def certify(
     counterexamples, or unknown with the reason.
 
     Examples: **abc certify** · **abc certify RUN --verify** · **abc certify RUN --repair** ·
-    **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3**
+    **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3** ·
+    **abc certify --task addition --seed 11 --base 16**
     """
     from abc_calib import stages
 
-    threads = given.pop("threads", None)
+    threads, base = given.pop("threads", None), given.pop("base", None)
     asked = build(CertifyOptions, **given)
     ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
     if sum(ways) > 1 or (asked.task and run):
         raise UsageError(
             "choose one of --verify, --repair, --export and --task; --task makes its own run"
         )
-    if asked.seeds > 1 and asked.task is None:
-        raise UsageError(f"--seeds {asked.seeds}: give --task with it")
+    for name, value in {**given, "base": base}.items():
+        if asked.task is None and name in ("seeds", "seed", "base") and value is not None:
+            raise UsageError(f"--{name} {value}: give --task with it")
     if out is not None and asked.task is None and not asked.repair:
         raise UsageError(
             f"--out {console.typed(out)}: it names what --repair or --task makes; give one of them"
         )
     console.set_threads(threads, training=asked.repair or asked.task is not None)
     found = []
-    for seed in range(asked.seeds):
+    for seed in range(asked.seed, asked.seed + asked.seeds):
         started = time.perf_counter()
         if asked.task is not None:
-            how: dict[str, Any] = {"minutes": asked.minutes, "progress": not quiet}
+            how: dict[str, Any] = {"minutes": asked.minutes, "progress": not quiet, "base": base}
             found.append(stages.certified(asked.task, seed, folder=out, **how))
             console.say(f"{time.perf_counter() - started:.0f} s in all", quiet)
         else:

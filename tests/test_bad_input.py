@@ -58,7 +58,10 @@ def refused(abc, unchanged):
         (["successor", "--base", 1], "--base 1: give a whole number from 2 to 36"),
         (["successor", "--base", 37], "--base 37: give a whole number from 2 to 36"),
         (["parity", "--base", 10], "parity is defined on bits: base 10 is not possible, only 2"),
-        (["successor", "--preset", "huge"], "unknown preset 'huge': choose one of small, paper"),
+        (
+            ["successor", "--preset", "huge"],
+            "unknown preset 'huge': choose one of small, quick, paper",
+        ),
         (["successor", "--device", "tpu"], "--device tpu: choose auto, cpu or cuda"),
         (["successor", "--law", "odd"], "--law odd: choose uniform, balanced, carry, mixed"),
         (["successor", "--format", "wide"], "--format wide: choose free, aligned or fixed:N"),

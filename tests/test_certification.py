@@ -21,7 +21,6 @@ from abc_calib.certification import check as checker
 from abc_calib.certification import prove
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.certification.decide import (
-    Decision,
     certify,
     decide,
     every_problem,
@@ -702,17 +701,16 @@ def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):
     here = (((Line("anti", 1, 0),),) * shape[0],) * shape[1]
     own = (((Line("diag", 0, 0),),) * shape[0],) * shape[1]
     model.set_lines(LineBias({"self": own, "cross": here}))
-    decision = Decision(certify(tiny.vanilla))
-    decision.proof = prepare(model, source)
-    decision.checked = check(decision.proof)
-    assert sum(len(c.failing) for c in decision.checked)
-    found = list(failing_sources(decision, 3, 12, np.random.default_rng(0)))
+    proof = prepare(model, source)
+    checks = check(proof)
+    assert sum(len(c.failing) for c in checks)
+    found = list(failing_sources(proof, checks, 3, 12, np.random.default_rng(0)))
     assert found
     for case, number, text in found:
-        checked, batch = decision.checked[case], source.lay_out(source.task.parse(text))
+        checked, batch = checks[case], source.lay_out(source.task.parse(text))
         rows = {
             (tuple(v), int(batch.target[0, r]))
-            for r, i, v in every_row(decision.proof, source.task.parse(text))
+            for r, i, v in every_row(proof, source.task.parse(text))
             if i == case
         }
         window = tuple(checked.failing[number].tolist()), int(checked.expected[number])

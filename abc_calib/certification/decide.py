@@ -217,7 +217,7 @@ def _refute(decision: Decision, failing: list[str]) -> None:
         if (wrong := failure(proof.model, proof.data, source)) is not None:
             found[source] = wrong.as_dict()
     seen: set[tuple[int, tuple[int, ...], int]] = set()
-    drawn = failing_sources(decision, 2, WIDEST, np.random.default_rng(0))
+    drawn = failing_sources(proof, decision.checked, 2, WIDEST, np.random.default_rng(0))
     for case, number, source in itertools.islice(drawn, TRIED):
         if len(found) >= COUNTEREXAMPLES:
             break
@@ -254,19 +254,22 @@ def _value(proof: Proof, atom: Atom, value: int) -> str:
 
 
 def failing_sources(
-    decision: Decision, each: int, widest: int, rng: np.random.Generator, near: bool = False
+    proof: Proof,
+    checks: list[Checked],
+    each: int,
+    widest: int,
+    rng: np.random.Generator,
+    near: bool = False,
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
     Gives the number of the case, that of its failing window and the source; cases by turns. With
     ``near`` also where a window stands nearer to an end than where it fails.
     """
-    proof = decision.proof
-    assert proof is not None
     task = proof.data.task
     realiser = Realiser(task, proof.rule, proof.field.reach, proof.field.period)
-    most = max((len(checked.failing) for checked in decision.checked), default=0)
-    for number, (case, checked) in itertools.product(range(most), enumerate(decision.checked)):
+    most = max((len(checked.failing) for checked in checks), default=0)
+    for number, (case, checked) in itertools.product(range(most), enumerate(checks)):
         if number >= len(checked.failing):
             continue
         values, expected = checked.failing[number], int(checked.expected[number])

@@ -47,11 +47,13 @@ class Checked:
 
     And ``expected (n,)`` their right tokens. ``margin``: least difference between the logit of the
     right token and the largest other one. ``certain``: the least that is left of a margin when
-    what rounding may take is taken away; ``rounding``: the most that it may take.
+    what rounding may take is taken away; ``rounding``: the most that it may take. With a ``floor``
+    the windows whose margin is not above it count as failing, but as wrong only those at 0 or less.
     """
 
     case: Case
     atoms: tuple[Any, ...] = ()
+    floor: float = 0.0
     windows: int = 0
     wrong: int = 0
     margin: float = float("inf")
@@ -69,9 +71,9 @@ class Checked:
         self.margin = min(self.margin, float(margin.min()))
         self.certain = min(self.certain, float(certain.min()))
         self.rounding = max(self.rounding, float((margin - certain).nan_to_num(nan=np.inf).max()))
-        wrong = (margin <= 0).numpy()
+        self.wrong += int((margin <= 0).sum())
+        wrong = (margin <= self.floor).numpy()
         if wrong.any():
-            self.wrong += int(wrong.sum())
             kept = self.failing if len(self.failing) else values[:0]
             margins = np.concatenate([self.margins, margin.numpy()[wrong]])
             order = np.argsort(margins, kind="stable")[:KEPT]
@@ -146,6 +148,15 @@ class Proof:
         held = self.windows[number]
         return iter([held]) if held is not None else self.cases[number].parts(PART)
 
+    def some(self, most: int, rng: np.random.Generator) -> Proof:
+        """The same with windows drawn at random, about ``most`` in all."""
+        drawn: list[Windows | None] = []
+        for case, held in zip(self.cases, self.windows, strict=True):
+            share = most // len(self.cases)
+            found = case.drawn(share, rng) if held is None else held
+            drawn.append(found.take(rng.permutation(len(found))[:share]))
+        return replace(self, windows=drawn)
+
 
 def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS) -> Proof:
     """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
@@ -192,10 +203,13 @@ def _too_many(atoms: int, case: Case, windows: float, most: float) -> str:
     )
 
 
-def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> list[Checked]:
+def check(
+    proof: Proof, on_chunk: Callable[[int], None] = lambda _: None, floor: float = 0.0
+) -> list[Checked]:
     """Run the model on every window, in float64 with a bound on its error.
 
-    Windows of rows that are computed alike are run once, where they are held.
+    ``floor``: least margin of windows that do not fail. Windows of rows that are computed alike are
+    run once, where they are held.
     """
     exact, done, results = Exact(proof.model, proof.field), 0, []
     known: dict[Shape, Known] = {}
@@ -206,12 +220,12 @@ def check(proof: Proof, on_chunk: Callable[[int], None] = lambda _: None) -> lis
         on_chunk(done)
 
     for number, case in enumerate(proof.cases):
-        result = Checked(case.case, atoms=case.atoms)
+        result = Checked(case.case, case.atoms, floor)
         alike: Known | None = None
         if proof.windows[number] is not None and proof.field.period == 1:
             shape, atoms = shape_of(proof.field, case.case)
             alike = known.setdefault(shape, Known())
-        for windows in proof.parts(number):
+        for windows in filter(len, proof.parts(number)):
             if alike is None:
                 found = run(exact, windows, tell)
             else:

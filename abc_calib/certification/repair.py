@@ -99,7 +99,7 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
     proof = decision.proof
     assert proof is not None
     data: Any = proof.data
-    found = failing_sources(decision, EACH, data.length, rng, near=True)
+    found = failing_sources(proof, decision.checked, EACH, data.length, rng, near=True)
     known = (row["problem"] for row in decision.certificate.counterexamples)
     texts = dict.fromkeys([*(text for _, _, text in found), *known])
     parsed = [data.task.parse(text) for text in texts]

@@ -124,6 +124,14 @@ class Enumeration:
             for part in self._split():
                 yield from part.parts(limit)
 
+    def drawn(self, most: int, rng: np.random.Generator) -> Windows:
+        """At least ``most`` windows of a part that is drawn at random."""
+        try:
+            return self.windows(MAY_FIT * most)
+        except TooMany:
+            parts = self._split()
+            return parts[rng.integers(len(parts))].drawn(most, rng)
+
     def estimate(self, limit: int) -> float:
         """About how many windows there are: as many as in one part, times the parts."""
         free = (radix for a, radix in zip(self.atoms, self.radix, strict=True) if self._open(a))

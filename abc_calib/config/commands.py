@@ -42,7 +42,7 @@ class TaskOptions(Options):
 class RecipeOptions(Options):
     """Where the defaults of a training are from."""
 
-    preset: Word = option("small", "small (minutes on a CPU) or paper.")
+    preset: Word = option("small", "small (minutes on a CPU), quick or paper.")
     model: Word | None = option(None, "transformer or gru; by default transformer.")
     epochs: int | None = option(
         None,
@@ -125,7 +125,8 @@ class CertifyOptions(Options):
         None, "Into this new folder: weights, rule, check.py.", min_length=1, max_length=4096
     )
     task: Word | None = option(None, "From nothing: train, calibrate and certify this task.")
-    seeds: int = option(1, "With --task: seeds 0 to this less one.", ge=1, le=10**6)
+    seeds: int = option(1, "With --task: so many seeds, one after another.", ge=1, le=10**6)
+    seed: int = option(0, "With --task: the first seed.", ge=0, le=LARGEST_SEED)
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
 

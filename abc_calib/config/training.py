@@ -29,7 +29,11 @@ class TrainOptions(Options):
     learning_rate: float = option(3e-3, "Highest learning rate.", gt=0, le=1000)
     warmup: int = option(100, "Steps in which the rate rises to its highest.", ge=0, le=10**9)
     validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
-    stop_early: bool = option(True, "End once the model interpolates: 99.9 % of held-out problems.")
+    stop_early: bool = option(
+        True,
+        "End once the model interpolates, 99.9 % of held-out problems, or, retrained on lines that "
+        "bound what a row sees, is right in every window.",
+    )
     cooldown: int = option(
         600,
         "Steps in which the rate falls once the model is nearly there; 0: it does not.",
@@ -83,8 +87,18 @@ class TrainOptions(Options):
 RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldown=0)
 """Retraining runs to its end: exact match is reached early, the margins go on growing."""
 
+QUICK = TrainOptions(
+    steps=2000, batch=64, learning_rate=5e-3, validate_every=50, cooldown=300, early_stop_after=1
+)
+"""A first training that is good enough to be calibrated."""
+QUICKLY = RETRAIN.model_copy(
+    update={"learning_rate": 8e-3, "validate_every": 50, "cooldown": 300, "stop_early": True}
+)
+"""Retraining that ends as soon as it is certain that the model is right."""
+
 PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
     "small": (TransformerOptions(), TrainOptions(), RETRAIN),
+    "quick": (TransformerOptions(decoder_layers=2), QUICK, QUICKLY),
     "paper": (
         TransformerOptions(
             encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3
@@ -93,5 +107,5 @@ PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
         RETRAIN.model_copy(update={"learning_rate": 5e-4, "batch": 256}),
     ),
 }
-"""Transformer, first training and retraining. ``small`` takes CPU minutes; ``paper`` has the model
-of Duan & Shi, section 3.3."""
+"""Transformer, first training and retraining. ``small`` takes CPU minutes and ``quick`` one or two;
+``paper`` has the model of Duan & Shi, section 3.3."""

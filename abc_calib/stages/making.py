@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from abc_calib.calibration.pipeline import Calibration
+from abc_calib.calibration.pipeline import REFUSED_BELOW, Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
@@ -23,6 +23,7 @@ from abc_calib.certification.places import Unbounded
 from abc_calib.certification.prove import receptive_field
 from abc_calib.certification.repair import repair
 from abc_calib.certification.size import windows_inside
+from abc_calib.certification.until import certain
 from abc_calib.certification.verify import verify
 from abc_calib.config import (
     MODEL_OPTIONS,
@@ -191,14 +192,17 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
         model.set_lines(run.bias())
     elif config.parent:
         model.load_state_dict(Run.open(config.parent).load_model().state_dict())
-    title = "retraining" if config.stage == "calibrated" else f"training {config.task}"
+    retrained = config.stage == "calibrated"
+    by_windows = retrained and config.train.stop_early
+    ending = certain(model, run.data, config.train.seed) if by_windows else None
+    title = "retraining" if retrained else f"training {config.task}"
     with training_bar(title, progress) as shown:
 
         def both(step: Progress) -> None:
             shown(step)
             on_step(step)
 
-        Trainer(run, model, device).train(both)
+        Trainer(run, model, device, ending).train(both)
 
 
 def _created(
@@ -272,14 +276,15 @@ def certified(
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
-    once; a certified one is verified by dense attention.
+    once; a certified one is verified by dense attention. The preset is ``quick`` unless told, and
+    ``small`` where a first training does not interpolate with that.
     """
-    _check_decidable(task, options)
+    _check_decidable(task, {"preset": "quick", **options})
     root = folder or runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)
     certificate = certify(run, minutes=minutes, progress=False)
     if certificate.outcome == "refuted" and certificate.windows:
-        repaired = root / f"{task}-seed{seed}-repaired"
+        repaired = root / f"{_stem(task, seed, options)}-repaired"
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
         run = repair(run, minutes=minutes, out=repaired)
@@ -312,6 +317,12 @@ def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
         raise UsageError(f"no certificate can judge this model: {error}") from None
 
 
+def _stem(task: str, seed: int, options: Mapping[str, Any]) -> str:
+    """How the names of the runs of a task, a base and a seed begin."""
+    base = options.get("base")
+    return f"{task}-seed{seed}" if base is None else f"{task}-base{base}-seed{seed}"
+
+
 def _trained_twice(
     task: str,
     seed: int,
@@ -321,7 +332,8 @@ def _trained_twice(
     options: Mapping[str, Any],
 ) -> Run:
     """The calibrated run in ``root``, trained to its end."""
-    first, second = (root / f"{task}-seed{seed}-{stage}" for stage in ("vanilla", "calibrated"))
+    stem = _stem(task, seed, options)
+    first, second = (root / f"{stem}-{stage}" for stage in ("vanilla", "calibrated"))
     with bar(f"{task}, seed {seed}:", progress, "%") as update:
 
         def said(stage: str) -> Callback:
@@ -334,6 +346,12 @@ def _trained_twice(
 
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
         two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
-        begin = partial(train, task, seed=seed, out=first, **one, **options)
-        vanilla = finished(first, begin, **one)
+        begin = partial(train, task, seed=seed, **one)
+        vanilla = finished(
+            first, partial(begin, out=first, **{"preset": "quick", **options}), **one
+        )
+        right = (vanilla.result or {})["validation_accuracy"] >= 100 * REFUSED_BELOW
+        if not right and "preset" not in options and not second.exists():
+            again = first.with_name(f"{first.name}-small")
+            vanilla = finished(again, partial(begin, out=again, **options), **one)
         return finished(second, partial(calibrate, vanilla, out=second, **two), **two)

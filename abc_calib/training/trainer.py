@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -50,11 +50,29 @@ class Progress:
 Callback = Callable[[Progress], None]
 
 
-class Trainer:
-    """One training of one model in one run folder."""
+class Ending(Protocol):
+    """What may end a training beside its options, and say what to train on until then.
 
-    def __init__(self, run: Run, model: Model, device: str = "auto"):
-        self.run = run
+    ``hard``: problems, as a person writes them; they are kept in the checkpoint.
+    """
+
+    hard: list[str]
+
+    def look(self, model: Model, step: int) -> bool:
+        """Is it over? Asked at each validation of a model that is nearly there."""
+
+    def batch(self, usual: Batch, step: int) -> Batch:
+        """The training batch of a step."""
+
+
+class Trainer:
+    """One training of one model in one run folder.
+
+    With ``ending``, that and not the held-out problems stop it early.
+    """
+
+    def __init__(self, run: Run, model: Model, device: str = "auto", ending: Ending | None = None):
+        self.run, self.ending, self.over = run, ending, False
         self.options = run.config.train
         self.data = run.data
         self.device = resolve_device(device)
@@ -114,7 +132,8 @@ class Trainer:
         options = self.options
         given_up = 0 < options.patience < self.plateau.impatience
         saturated = options.halvings > 0 and self.plateau.factor <= 0.5**options.halvings
-        there = options.stop_early and self.good >= options.early_stop_after
+        good = self.good >= options.early_stop_after if self.ending is None else self.over
+        there = options.stop_early and good
         return given_up or saturated or there
 
     @property
@@ -133,6 +152,8 @@ class Trainer:
         if options.schedule == "plateau":
             rate *= self.plateau.factor
         batch = self.data.training(self.step, options.batch)
+        if self.ending is not None:
+            batch = self.ending.batch(batch, self.step)
         forced = True
         if options.teacher_forcing < 1:
             coin = np.random.default_rng([options.seed, 4, self.step])
@@ -155,6 +176,9 @@ class Trainer:
         }
         if self.options.monitor == "loss":
             entry["validation_loss"] = round(self.finite(loss_of(self.model, self.validation)), 6)
+        if self.ending is not None and accuracy >= NEARLY:
+            self.over = self.ending.look(self.model, self.step)
+            entry["over"] = self.over
         self.history.append(entry)
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
@@ -208,6 +232,7 @@ class Trainer:
             "good": self.good,
             "cooling_from": self.cooling_from,
             "history": self.history,
+            "hard": self.ending.hard if self.ending is not None else [],
         }
         self.run.save_checkpoint(tensors, state)
         self.saved = self.step
@@ -239,6 +264,9 @@ class Trainer:
             self.step, self.seconds = state["step"], state["seconds"]
             self.good, self.cooling_from = state["good"], state["cooling_from"]
             self.history, self.saved = state["history"], self.step
+            if self.ending is not None:
+                self.ending.hard = state.get("hard", [])
+                self.over = bool(self.history and self.history[-1].get("over"))
             self.best = {
                 name.removeprefix("best."): value
                 for name, value in tensors.items()

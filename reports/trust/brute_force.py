@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from abc_calib.certification import check as checker
-from abc_calib.certification.decide import Decision, every_problem, failing_sources
+from abc_calib.certification.decide import every_problem, failing_sources
 from abc_calib.certification.places import Digit
 from abc_calib.certification.prove import Proof, Undecided, check, prepare
 from abc_calib.config import TrainOptions, TransformerOptions
@@ -166,8 +166,7 @@ def judged(kind: str, seed: int) -> dict[str, Any]:
     else:
         row["verdict"] = "refuted" if failed else "unknown"
         if not failed:
-            decision = Decision(None, proof, checked)  # type: ignore[arg-type]
-            for _, _, one in failing_sources(decision, 2, 40, draw):
+            for _, _, one in failing_sources(proof, checked, 2, 40, draw):
                 if failure(model, data, one) is not None:
                     row["verdict"] = "refuted"
                     break

@@ -1,0 +1,84 @@
+"""When a retraining may end: as soon as every window is right by more than a little.
+
+Looked for among more and more windows. Until then the windows of the smallest margins are trained
+on, inside numbers no longer than the training's: hardly any random problem holds the rarest of
+them, such as nothing but nines (hard examples: Shrivastava et al. 2016, arXiv 1604.03540).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from abc_calib.certification.decide import failing_sources
+from abc_calib.certification.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.data import Batch, Data
+from abc_calib.nn.base import Model
+
+FLOOR = 3.0
+"""Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
+SAMPLES = (2**12, 2**16, 2**20)
+"""Windows that are looked at before all of them are, if they are held."""
+SOURCES = 200
+"""Sources made of the windows that are below the floor, those of least margin first."""
+MOST = 400
+"""Of them all that are kept, the latest."""
+SHARE = 0.25
+"""Of them in a batch, at most."""
+
+
+class Certain:
+    """Whether a model is right in its windows, and problems on which it nearly is not."""
+
+    def __init__(self, proof: Proof, seed: int):
+        self.proof, self.seed = proof, seed
+        self.hard: list[str] = []
+
+    def look(self, model: Model, step: int) -> bool:
+        """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
+        proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
+        held = None not in proof.windows
+        for most in (*SAMPLES, *([None] if held else [])):
+            if most is not None and held and most >= proof.size:
+                continue
+            looked = proof if most is None else proof.some(most, rng)
+            checked = check(looked, floor=FLOOR)
+            if any(len(one.failing) for one in checked):
+                found = [*self._problems(checked, rng), *self.hard]
+                self.hard = list(dict.fromkeys(found))[:MOST]
+                return False
+        return True
+
+    def batch(self, usual: Batch, step: int) -> Batch:
+        """The training batch of a step, a part of it hard problems."""
+        if not self.hard:
+            return usual
+        data: Any = self.proof.data
+        rng = np.random.default_rng([self.seed, 10, step])
+        few = min(int(SHARE * len(usual)), len(self.hard))
+        parsed = [data.task.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
+        problems: Any = usual.problems
+        return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
+
+    def _problems(self, checked: list[Checked], rng: np.random.Generator) -> list[str]:
+        """Windows below the floor inside training numbers, of the training length at most."""
+        data: Any = self.proof.data
+        drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
+        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, SOURCES))
+        parsed = {text: data.task.parse(text) for text in texts}
+        return [
+            text
+            for text, one in parsed.items()
+            if data.size_of(one) <= data.length and data.split.allows(one, held_out=False)[0]
+        ]
+
+
+def certain(model: Any, data: Data, seed: int) -> Certain | None:
+    """What says when the training of a model on lines may end; None where nothing can."""
+    try:
+        return Certain(prepare(model, data), seed)
+    except Undecided:
+        return None

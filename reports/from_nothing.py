@@ -1,0 +1,113 @@
+"""From nothing to a certificate: seed after seed of each task and base, one row each.
+
+    python reports/from_nothing.py FOLDER [--minutes 120]
+
+One process of one thread. Adds rows to reports/from_nothing.csv and skips those that it has; what
+was interrupted goes on from FOLDER. Seconds are of this process's processor time, since other work
+beside it would count otherwise; `wall` is the clock's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from abc_calib import stages
+from abc_calib.errors import AbcError
+from abc_calib.training.trainer import Progress
+
+TABLE = Path(__file__).with_suffix(".csv")
+FIELDS = ["task", "base", "seed", "outcome", "windows", "margin", "train_steps", "retrain_steps"]
+FIELDS += ["train", "calibrate", "retrain", "certify", "wall", "reason"]
+
+
+def plan() -> Iterator[tuple[str, int, int]]:
+    """Task, base and seed: twenty seeds of each task, five in each other base."""
+    for seed in (11, 13, 14, *(s for s in range(20) if s not in (11, 13, 14))):
+        yield "addition", 10, seed
+    rest = [("addition", b) for b in (2, 3, 16, 36)] + [("parity", 2)]
+    rest += [(task, b) for task in ("successor", "multiplication") for b in (10, 2, 3, 16, 36)]
+    for number in range(20):
+        for task, base in rest:
+            few = task != "parity" and base != 10
+            if number < (5 if few else 20):
+                yield task, base, number
+
+
+class Clock:
+    """How much processor time each part took, heard from the steps of both trainings."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+        self.steps: dict[str, int] = {}
+        self.started, self.wall = time.process_time(), time.time()
+
+    def hear(self, stage: str, step: Progress) -> None:
+        now = time.process_time()
+        self.first.setdefault(stage, now)
+        self.last[stage], self.steps[stage] = now, step.step
+
+    def parts(self) -> dict[str, Any]:
+        """Seconds of each part that was run here."""
+        end, nothing = time.process_time(), float("nan")
+        trained, again = (self.last.get(s, nothing) for s in ("training", "retraining"))
+        seconds = {
+            "train": trained - self.started,
+            "calibrate": self.first.get("retraining", nothing) - trained,
+            "retrain": again - self.first.get("retraining", nothing),
+            "certify": end - again,
+        }
+        steps = {f"{name}_steps": self.steps.get(f"{name}ing", "") for name in ("train", "retrain")}
+        told = {k: "" if v != v else f"{v:.1f}" for k, v in seconds.items()}
+        return steps | told | {"wall": f"{time.time() - self.wall:.0f}"}
+
+
+def judged(task: str, base: int, seed: int, folder: Path, minutes: float) -> dict[str, Any]:
+    """A row of the table."""
+    clock = Clock()
+    row: dict[str, Any] = {"task": task, "base": base, "seed": seed, "outcome": "failed"}
+    try:
+        own = None if task == "parity" else base
+        how: dict[str, Any] = {"minutes": minutes, "progress": False, "base": own}
+        _, made = stages.certified(task, seed, folder=folder, on_step=clock.hear, **how)
+        row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
+        row["reason"] = "" if made.outcome == "certified" else made.reason
+        if made.repair:
+            row["reason"] = f"repaired in {len(made.repair)} rounds. {row['reason']}".strip()
+    except AbcError as error:
+        row["reason"] = str(error)
+    return row | clock.parts()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--minutes", type=float, default=240.0)
+    given = parser.parse_args()
+    done = set()
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            done = {(r["task"], int(r["base"]), int(r["seed"])) for r in csv.DictReader(file)}
+    end = time.time() + 60 * given.minutes
+    for task, base, seed in plan():
+        if (task, base, seed) in done or time.time() > end:
+            continue
+        row = judged(task, base, seed, given.folder, 15.0)
+        new = not TABLE.exists()
+        with TABLE.open("a", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Write from_nothing.md from from_nothing.csv: python reports/from_nothing_page.py"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from abc_calib.certification.until import FLOOR
+from abc_calib.text import as_markdown
+
+HERE = Path(__file__).parent
+PAGE = HERE / "from_nothing.md"
+PARTS = ["train", "calibrate", "retrain", "certify"]
+
+
+def overview(table: pd.DataFrame) -> str:
+    """A row of each task and base; times are those of runs that were not interrupted."""
+    rows = []
+    for (task, base), some in table.groupby(["task", "base"], sort=False):
+        sure = some[some.outcome == "certified"]
+        whole = sure.dropna(subset=PARTS)
+        seconds = whole[PARTS].sum(axis=1)
+        times = [f"{seconds.median():.0f}", f"{seconds.max():.0f}"] if len(whole) else ["–", "–"]
+        windows = f"{int(sure.windows.max()):,}" if len(sure) else "–"
+        margin = f"{sure.margin.min():.2f}" if len(sure) else "–"
+        rows.append([task, base, len(some), len(sure), windows, margin, *times])
+    columns = ["task", "base", "seeds", "certified", "most windows", "smallest margin"]
+    return as_markdown([*columns, "median s", "worst s"], rows, "l" + "r" * 7)
+
+
+def every(table: pd.DataFrame) -> str:
+    shown = table.copy()
+    for name, digits in (("windows", 0), ("margin", 2), *((part, 0) for part in PARTS)):
+        shown[name] = [f"{x:,.{digits}f}" if x == x else "–" for x in table[name]]
+    columns = ["task", "base", "seed", "outcome", "windows", "margin", *PARTS, "reason"]
+    shown["reason"] = table.reason.fillna("")
+    rows = shown[columns].astype(str).values.tolist()
+    return as_markdown(columns, rows, "lrrl" + "r" * 6 + "l")
+
+
+def floor() -> str:
+    """Why a margin of that size is enough, from reports/margin_floor.csv."""
+    table = pd.read_csv(HERE / "margin_floor.csv")
+    least = table[["run", "margin"]]
+    rows, ways = [], [name for name in table.columns if name not in ("run", "steps", "margin")]
+    for way in ways:
+        change = (table[way] - least.margin).abs()
+        rows.append([way, len(table), f"{change.median():.3f}", f"{change.max():.3f}"])
+    told = as_markdown(["weights", "models", "median change", "largest change"], rows, "lrrr")
+    return (
+        f"A margin of {FLOOR:g} logits means that the next best token is at least "
+        f"{2.71828**FLOOR:.0f} times less likely. How far\nthe smallest margin of all windows moves when every weight does "
+        f"(`python reports/margin_floor.py`):\n\n{told}"
+    )
+
+
+def main() -> None:
+    table = pd.read_csv(HERE / "from_nothing.csv")
+    lost = table[table.outcome != "certified"]
+    PAGE.write_text(
+        "# From nothing to a certificate\n\n"
+        "Written by `python reports/from_nothing_page.py` from `reports/from_nothing.csv`, which\n"
+        "`python reports/from_nothing.py FOLDER` makes: train, calibrate, retrain until it is\n"
+        "certain, certify and verify, one thread. Seconds are processor time on a shared machine\n"
+        f"of two cores. A retraining ends when no window's margin is below {FLOOR:g}.\n\n"
+        f"{overview(table)}\n## Not certified\n\n"
+        + (every(lost) if len(lost) else "None.\n")
+        + f"\n## The floor of margins\n\n{floor()}\n## Every seed\n\n{every(table)}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""A retraining ends when all windows are right by more than a little, and not before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import CALIBRATED, VANILLA
+from safetensors.torch import load_file
+
+from abc_calib import stages
+from abc_calib.certification import until
+from abc_calib.certification.prove import check, prepare
+from abc_calib.certification.until import certain
+from abc_calib.errors import Interrupted
+from abc_calib.evaluation.failures import margins
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.runs import Run
+from abc_calib.training import trainer as training
+from abc_calib.training.trainer import Trainer
+
+LINES = LineBias(
+    {
+        "self": (((Line("diag", 0, -1),), (Line("diag", 0, 0),)),),
+        "cross": (((Line("anti", 1, 0),), (Line("anti", 1, 1),)),),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def run(trained) -> Run:
+    return Run.open(trained.root / CALIBRATED)
+
+
+def test_over_where_the_smallest_margin_of_all_windows_is_above_the_floor(run, monkeypatch):
+    model, found = run.load_model(), certain(run.load_model(), run.data, 0)
+    least = min(one.margin for one in check(prepare(model, run.data)))
+    for samples in ((), (2**6, 2**9)):
+        monkeypatch.setattr(until, "SAMPLES", samples)
+        for floor, over in ((least - 0.01, True), (least + 0.01, False)):
+            monkeypatch.setattr(until, "FLOOR", floor)
+            assert found.look(model, 7) == over
+
+
+def test_what_is_below_the_floor_is_put_into_training_numbers(run, monkeypatch):
+    """Each of them holds a row whose margin is too small; none is longer, or held out."""
+    model, data = run.load_model(), run.data
+    least = min(one.margin for one in check(prepare(model, data)))
+    monkeypatch.setattr(until, "FLOOR", least + 0.5)
+    found = certain(model, data, 0)
+    assert not found.look(model, 7) and found.hard
+    for text in found.hard:
+        one = data.task.parse(text)
+        assert data.size_of(one) <= data.length
+        assert data.split.allows(one, held_out=False)[0]
+        assert float(margins(model.exact(), data.lay_out(one)).min()) <= least + 0.5
+
+
+def test_few_windows_of_very_many_are_drawn_all_over(run):
+    """Where they cannot all be held, from parts that are drawn at random."""
+    whole = prepare(run.load_model(), run.data)
+    parts = prepare(run.load_model(), run.data, part=50)
+    assert None in parts.windows
+    case = parts.windows.index(None)
+    seen = set()
+    every = set(map(tuple, whole.windows[case].values.tolist()))
+    for seed in range(30):
+        few = parts.some(40, until.np.random.default_rng(seed)).windows[case]
+        assert 0 < len(few) <= 40
+        assert {tuple(v) for v in few.values.tolist()} <= every
+        seen |= {tuple(v) for v in few.values.tolist()}
+    assert len({v[0] for v in seen}) == len({v[0] for v in every})
+
+
+def test_hard_problems_are_a_part_of_a_batch(run):
+    found = certain(run.load_model(), run.data, 0)
+    usual = run.data.training(3, 40)
+    assert found.batch(usual, 3) is usual
+    found.hard = ["99999", "9899"]
+    batch = found.batch(usual, 3)
+    texts = [run.data.task.plain(batch.problems, row) for row in range(len(batch))]
+    assert len(batch) == 40 and set(texts[-2:]) <= set(found.hard)
+    assert texts[:-2] == [run.data.task.plain(usual.problems, row) for row in range(38)]
+    assert torch.equal(batch.source, found.batch(usual, 3).source)
+
+
+def test_nothing_is_certain_of_a_model_that_sees_all(trained):
+    vanilla = Run.open(trained.root / VANILLA)
+    assert certain(vanilla.load_model(), vanilla.data, 0) is None
+
+
+def trainer(run: Run) -> Trainer:
+    """What retraining makes of a run folder, in a process of its own."""
+    run = Run.open(run.path)
+    model = build_model(run.config.kind, run.config.model, run.data, run.config.train.seed)
+    model.set_lines(LINES)
+    return Trainer(run, model, "cpu", certain(model, run.data, run.config.train.seed))
+
+
+@pytest.mark.parametrize("stop", [2, 3, 5])
+def test_an_interrupted_retraining_ends_with_the_same_weights(
+    make_config, tmp_path, monkeypatch, stop
+):
+    """Though what it trains on depends on what was looked at before."""
+    monkeypatch.setattr(training, "VALIDATION_SIZE", 37)
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
+    how = {"steps": 6, "validate_every": 2, "batch": 20}
+    whole, parts = (
+        Run.create(
+            make_config(model={"scheme": "none"}, **how).model_copy(update={"base": 2}),
+            tmp_path / name,
+        )
+        for name in ("whole", "parts")
+    )
+
+    def interrupt(progress) -> None:
+        if progress.step == stop:
+            raise KeyboardInterrupt
+
+    trainer(whole).train()
+    with pytest.raises(Interrupted):
+        trainer(parts).train(interrupt)
+    resumed = trainer(parts)
+    resumed.train()
+    assert resumed.ending is not None and resumed.ending.hard
+    one, other = (load_file(r.path / "model" / "model.safetensors") for r in (whole, parts))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_a_retraining_ends_once_it_is_certain(trained, tmp_path):
+    how = {"threshold": 0.3, "steps": 600, "validate_every": 50, "learning_rate": 8e-3}
+    made = stages.calibrate(
+        trained.root / VANILLA, out=tmp_path / "made", stop_early=True, cooldown=200, **how
+    )
+    assert made.result and made.result["steps"] < 600
+    assert [entry.get("over") for entry in made.history()][-1] is True
+    certificate = stages.certify(made)
+    assert certificate.outcome == "certified", certificate.reason
+    assert certificate.margin > until.FLOOR
+
+
+def test_a_training_that_was_certain_when_it_was_killed_goes_no_further(
+    trained, tmp_path, monkeypatch
+):
+    run = Run.open(trained.root / CALIBRATED)
+    config = run.config.model_copy(
+        update={
+            "train": run.config.train.model_copy(
+                update={"stop_early": True, "steps": 50, "validate_every": 5, "learning_rate": 1e-9}
+            )
+        }
+    )
+    made = Run.create(config, tmp_path / "made")
+
+    def begun() -> Trainer:
+        model = run.load_model()
+        return Trainer(made, model, "cpu", certain(model, run.data, 0))
+
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    first = begun()
+    monkeypatch.setattr(first, "finish", kill)
+    with pytest.raises(Killed):
+        first.train()
+    again = begun()
+    assert again.train()["steps"] == first.step == 5
