@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(CertifyOptions, MachineOptions, without=("device",), training=None)
+@options(CertifyOptions, MachineOptions, without=("device",))
 def certify(
     run: RunArgument = None,
     out: Out = None,
@@ -37,7 +37,6 @@ def certify(
     """
     from abc_calib import stages
 
-    threads = given.pop("threads", None)
     asked = build(CertifyOptions, **given)
     ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
     if sum(ways) > 1 or (asked.task and run):
@@ -50,7 +49,6 @@ def certify(
         raise UsageError(
             f"--out {console.typed(out)}: it names what --repair or --task makes; give one of them"
         )
-    console.set_threads(threads, training=asked.repair or asked.task is not None)
     found = []
     for seed in range(asked.seeds):
         started = time.perf_counter()
