@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     MachineOptions,
     without=("length", "format"),
     kept=("seed", "sampling"),
-    training=True,
 )
 def calibrate(
     run: RunArgument = None,
@@ -66,7 +65,7 @@ def calibrate(
 
 
 @console.command
-@options(MachineOptions, training=True)
+@options(MachineOptions)
 def retrain(
     run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
 ) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @options(
     *(CertifyOptions, TaskOptions, MachineOptions),
     without=("device", "tables", "tables_seed", "data"),
-    training=None,
 )
 def certify(
     run: RunArgument = None,
@@ -42,7 +41,7 @@ def certify(
     """
     from abc_calib import stages
 
-    threads, base = given.pop("threads", None), given.pop("base", None)
+    base = given.pop("base", None)
     asked = build(CertifyOptions, **given)
     ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
     if sum(ways) > 1 or (asked.task and run):
@@ -56,7 +55,6 @@ def certify(
         raise UsageError(
             f"--out {console.typed(out)}: it names what --repair or --task makes; give one of them"
         )
-    console.set_threads(threads, training=asked.repair or asked.task is not None)
     found = []
     for seed in range(asked.seed, asked.seed + asked.seeds):
         started = time.perf_counter()

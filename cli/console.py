@@ -169,15 +169,14 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data) + "\n")
 
 
-def set_threads(threads: int | None, training: bool = False) -> None:
-    """How many threads torch may use; unless told, one for training.
+def set_threads(threads: int | None, in_parts: bool = False) -> None:
+    """How many threads torch may use; unless told one, or for work in parts those that are free.
 
     The weights that a seed gives depend on their number, so the machine must not choose it; and
     small steps gain little from a second one, but wait for it long where other work is running.
     """
-    if threads is None and training:
-        threads = 1
-    if threads is not None:
-        import torch
+    import torch
 
-        torch.set_num_threads(threads)
+    from abc_calib.evaluation.parts import free_processors
+
+    torch.set_num_threads(threads or (free_processors() if in_parts else 1))

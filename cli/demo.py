@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     DemoOptions,
     MachineOptions,
     only=("base", "seed", "lengths", "samples", "device", "threads"),
-    training=True,
 )
 def demo(
     task: Annotated[str, typer.Argument(help="The task: see abc tasks.")] = "addition",

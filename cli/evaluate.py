@@ -27,7 +27,7 @@ class Evaluate(TyperCommand):
 
 
 @console.command
-@options(EvaluateOptions, MachineOptions)
+@options(EvaluateOptions, MachineOptions, in_parts=True)
 def evaluate(
     run: RunArgument = None,
     force: Force = False,

@@ -25,6 +25,7 @@ def heatmap(
     """
     from abc_calib.reporting import draw_heatmaps
 
+    console.set_threads(None)
     asked = build(FigureOptions, **given)
     found = opened(run, force, quiet)
     folder = out or found.path / "figures"

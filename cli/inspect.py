@@ -35,6 +35,7 @@ def inspect(
 
     if source is None:
         raise UsageError("name a source of the run's task with --input")
+    console.set_threads(None)
     looked_at = inspection.opened(opened(run, force, quiet))
     found = inspection.inspect(looked_at, source)
     title = f"{looked_at.config.task}, {looked_at.config.model.label}"
@@ -88,6 +89,7 @@ def diagnose(
 
     from abc_calib.evaluation import inspect as inspection
 
+    console.set_threads(None)
     looked_at = inspection.opened(opened(run, force, quiet))
     found = inspection.diagnose(looked_at)
     if as_json:

@@ -47,12 +47,11 @@ def options(
     without: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
     kept: tuple[str, ...] = (),
-    training: bool | None = False,
+    in_parts: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of ``groups``; it gets those that the user gave, by name.
 
-    But ``threads``, if it is one of them, which is set here, ``training`` as in ``set_threads``;
-    with None the command gets it too.
+    But ``threads``, if it is one of them, which is set here, ``in_parts`` as in ``set_threads``.
     """
     known = named(*groups, without=without, only=only, kept=kept)
 
@@ -62,8 +61,8 @@ def options(
             texts = {p.name: values.pop(p.name) for p in generated}
             try:
                 given = read(known, texts)
-                if "threads" in known and training is not None:
-                    console.set_threads(given.pop("threads", None), training)
+                if "threads" in known:
+                    console.set_threads(given.pop("threads", None), in_parts)
                 command(**values, **given)
             except OptionError as error:
                 raise UsageError(as_typed(known, texts, error)) from None

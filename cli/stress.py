@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(StressOptions, MachineOptions, without=("device",))
+@options(StressOptions, MachineOptions, without=("device",), in_parts=True)
 def stress(
     run: RunArgument = None,
     force: Force = False,

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 @console.command
-@options(
-    TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions, training=True
-)
+@options(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
 def train(
     task: Annotated[
         str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")

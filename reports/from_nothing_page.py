@@ -50,7 +50,8 @@ def floor() -> str:
     told = as_markdown(["weights", "models", "median change", "largest change"], rows, "lrrr")
     return (
         f"A margin of {FLOOR:g} logits means that the next best token is at least "
-        f"{2.71828**FLOOR:.0f} times less likely. How far\nthe smallest margin of all windows moves when every weight does "
+        f"{2.71828**FLOOR:.0f} times less likely. How far\nthe smallest margin of "
+        "all windows moves when every weight does "
         f"(`python reports/margin_floor.py`):\n\n{told}"
     )
 

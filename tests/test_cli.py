@@ -23,6 +23,7 @@ from typer.main import get_command
 from abc_calib import progress, stages
 from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
 from abc_calib.errors import Interrupted
+from abc_calib.evaluation import parts
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
@@ -407,15 +408,23 @@ def test_quiet_says_nothing(tiny, abc):
         assert "--json" in words or said.out == ""
 
 
-def test_training_takes_one_thread_unless_told_and_evaluation_what_torch_takes(abc, runs_root):
+def test_commands_take_one_thread_unless_told_and_work_in_parts_what_is_free(abc, monkeypatch):
+    monkeypatch.setattr(parts, "free_processors", lambda: 3)
     before = torch.get_num_threads()
+    evaluate = ("eval", "--lengths", 1, "--samples", 5)
+    stress = ("stress", "--lengths", 1, "--samples", 5, "--search", 0)
     try:
-        used = []
-        for words in (QUICK, (*QUICK, "--threads", 2), ("eval", "--lengths", 1, "--samples", 5)):
-            torch.set_num_threads(3)
-            assert abc(*words).code == 0
-            used.append(torch.get_num_threads())
-        assert used == [1, 2, 3]
+        for words, default in (
+            *((QUICK, 1), (("predict", "1"), 1), (("heatmap",), 1)),
+            *((evaluate, 3), (stress, 3)),
+        ):
+            torch.set_num_threads(4)
+            said = abc(*words)
+            assert said.code == 0 or words[0] == "predict", said
+            assert torch.get_num_threads() == default, words
+            if words[0] != "heatmap":
+                abc(*words, "--threads", 2)
+                assert torch.get_num_threads() == 2, words
     finally:
         torch.set_num_threads(before)
 

@@ -65,7 +65,7 @@ class MachineOptions(Options):
     device: Literal["auto", "cpu", "cuda"] = option("auto", "Where the model is computed.")
     threads: int | None = option(
         None,
-        "Threads that torch may use; by default one to train, its own choice else.",
+        "Threads that torch may use; by default one, to eval and stress as many as are free.",
         ge=1,
         le=256,
     )

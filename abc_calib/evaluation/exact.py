@@ -19,6 +19,7 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.metrics import wilson_interval
+from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.sequences import Sequences, compare
 from abc_calib.nn.base import Model
 
@@ -185,17 +186,27 @@ def exact_matches(model: Model, batch: Batch) -> Tensor:
     those steps first: a row that fails there is wrong whatever follows.
     """
     model.eval()
-    keys, steps = batch.source.shape[1], batch.target.shape[1]
+    steps = batch.target.shape[1]
     every = torch.arange(len(batch))
     right = torch.ones(len(batch), dtype=torch.bool)
     if steps > 2 * SCREEN_STEPS:
         probe = every[:64]
         if _right(model, batch, probe, SCREEN_STEPS).float().mean() < 0.5:
-            for rows in model.chunks(every, keys + SCREEN_STEPS):
-                right[rows] = _right(model, batch, rows, SCREEN_STEPS)
-    for rows in model.chunks(right.nonzero()[:, 0], keys + steps):
-        right[rows] = _right(model, batch, rows, steps)
+            right = _all_right(model, batch, every, SCREEN_STEPS)
+    left = right.nonzero()[:, 0]
+    right[left] = _all_right(model, batch, left, steps)
     return right
+
+
+def _all_right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
+    """The same as ``_right``, part by part."""
+    parts = model.chunks(rows, batch.source.shape[1] + steps)
+    return _joined(in_parts(lambda part: _right(model, batch, part, steps), parts))
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """``(b,)`` bool of all parts, of which there may be none."""
+    return torch.cat([torch.zeros(0, dtype=torch.bool), *parts])
 
 
 def _right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
@@ -211,9 +222,11 @@ def greedy_matches(model: Model, batch: Batch) -> Tensor:
     """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?"""
     model.eval()
     steps = batch.target.shape[1]
-    right = torch.zeros(len(batch), dtype=torch.bool)
-    for rows in model.chunks(torch.arange(len(batch)), batch.source.shape[1] + steps):
+
+    def right(rows: Tensor) -> Tensor:
         ids = model.decode(batch.source[rows].to(model.device), steps).ids.cpu()
         target = batch.target[rows]
-        right[rows] = ((ids == target) | (target == model.pad)).all(1)
-    return right
+        return ((ids == target) | (target == model.pad)).all(1)
+
+    parts = model.chunks(torch.arange(len(batch)), batch.source.shape[1] + steps)
+    return _joined(in_parts(right, parts))

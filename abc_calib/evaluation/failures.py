@@ -9,6 +9,7 @@ import torch
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import shortened
+from abc_calib.evaluation.parts import in_parts
 from abc_calib.nn.base import Model
 
 
@@ -93,5 +94,8 @@ def logit_margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def smallest_margins(model: Model, batch: Batch, tokens: int = 2**16) -> torch.Tensor:
     """``(b,)``: the smallest margin of each row, ``tokens`` of source and target at once."""
     rows = max(1, tokens // (batch.source.shape[1] + batch.target.shape[1]))
-    parts = zip(batch.source.split(rows), batch.target.split(rows), strict=True)
-    return torch.cat([margins(model, Batch(s, t, batch.problems)).amin(1) for s, t in parts])
+
+    def least(part: torch.Tensor) -> torch.Tensor:
+        return margins(model, Batch(batch.source[part], batch.target[part], batch.problems)).amin(1)
+
+    return torch.cat(in_parts(least, torch.arange(len(batch)).split(rows)))
