@@ -94,9 +94,10 @@ def report(table: pd.DataFrame) -> str:
         f"in passes, one after the other, with one thread. **{alike:,} of {total:,} outputs are "
         "the same.** *Faster*: the time token by token over the time in passes, the median of the "
         "runs and the least of them. Measured on two cores that four other processes shared, so "
-        "that rows of some milliseconds vary. Of calibrated models, in rows of half a second and more, "
-        f"passes take at most {slowest:.2f} times as long. One addition of {LONGEST:,} digits took "
-        f"{several} (one for each model), {int(long.right.sum())} of {len(long)} right.\n\n"
+        "that rows of some milliseconds vary. Of calibrated models, in rows of half a second and "
+        f"more, passes take at most {slowest:.2f} times as long. One addition of {LONGEST:,} "
+        f"digits took {several} (one for each model), {int(long.right.sum())} of {len(long)} "
+        "right.\n\n"
         "A running xor (parity) is the worst case: each bit waits for the one before.\n\n"
         + as_markdown(columns, rows, "lllrrrrrr")
     )
