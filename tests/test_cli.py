@@ -575,6 +575,22 @@ print("loaded:", sorted(heavy & set(sys.modules)))
     assert lines[-1] == "loaded: []"
 
 
+def test_an_answer_loads_torch_and_nothing_else_that_takes_long(tiny):
+    script = """
+import sys
+from cli.main import app
+try:
+    app(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code
+heavy = {"torch", "transformers", "torch._dynamo", "sympy", "scipy", "pandas", "matplotlib"}
+print("loaded:", sorted(heavy & set(sys.modules)))
+"""
+    command = [sys.executable, "-c", script, "predict", "--run", CALIBRATED, "99"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["loaded: ['torch']"], done
+
+
 def test_a_shell_completes_commands():
     asked = {"_ABC_COMPLETE": "complete_bash", "COMP_WORDS": "abc ca", "COMP_CWORD": "1"}
     done = subprocess.run(START, env={**os.environ, **asked}, capture_output=True, text=True)

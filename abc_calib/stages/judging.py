@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import certify as decide
@@ -34,6 +32,9 @@ from abc_calib.progress import bar
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AnyRun = Run | Path | str | None
 """A run, its folder or its name; None for the latest one."""
@@ -90,6 +91,8 @@ def evaluate(
     except KeyboardInterrupt:
         kept = f"they are kept in {path}" if rows else "nothing was measured"
         raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
+    import pandas as pd  # takes longer than most predictions
+
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
@@ -144,6 +147,8 @@ def stress(
         "smallest": least.as_dict() if least else None,
     }
     write_text(found.path / "stress.json", json.dumps(told, indent=2) + "\n")
+    import pandas as pd
+
     return pd.DataFrame(told["rows"])
 
 

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from abc_calib.calibration.pipeline import REFUSED_BELOW, Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
@@ -236,6 +234,8 @@ def _vanilla(run: AnyRun) -> Run:
 
 
 def _as_csv(rows: Sequence[Any]) -> str:
+    import pandas as pd
+
     return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
