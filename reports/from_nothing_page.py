@@ -34,7 +34,7 @@ def every(table: pd.DataFrame) -> str:
     for name, digits in (("windows", 0), ("margin", 2), *((part, 0) for part in PARTS)):
         shown[name] = [f"{x:,.{digits}f}" if x == x else "–" for x in table[name]]
     columns = ["task", "base", "seed", "outcome", "windows", "margin", *PARTS, "reason"]
-    shown["reason"] = table.reason.fillna("")
+    shown["reason"] = table.reason.astype(object).fillna("")
     rows = shown[columns].astype(str).values.tolist()
     return as_markdown(columns, rows, "lrrl" + "r" * 6 + "l")
 
@@ -50,9 +50,8 @@ def floor() -> str:
     told = as_markdown(["weights", "models", "median change", "largest change"], rows, "lrrr")
     return (
         f"A margin of {FLOOR:g} logits means that the next best token is at least "
-        f"{2.71828**FLOOR:.0f} times less likely. How far\nthe smallest margin of "
-        "all windows moves when every weight does "
-        f"(`python reports/margin_floor.py`):\n\n{told}"
+        f"{2.71828**FLOOR:.0f} times less likely. How far\nthe smallest margin of all windows "
+        f"moves when every weight does (`python reports/margin_floor.py`):\n\n{told}"
     )
 
 

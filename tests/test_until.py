@@ -6,10 +6,13 @@ import pytest
 import torch
 from conftest import CALIBRATED, VANILLA
 from safetensors.torch import load_file
+from test_certification import calibrated
 
 from abc_calib import stages
+from abc_calib.calibration.trial import every_place, without
 from abc_calib.certification import until
 from abc_calib.certification.prove import check, prepare
+from abc_calib.certification.size import windows_inside
 from abc_calib.certification.until import certain
 from abc_calib.errors import Interrupted
 from abc_calib.evaluation.failures import margins
@@ -168,3 +171,13 @@ def test_a_training_that_was_certain_when_it_was_killed_goes_no_further(
         first.train()
     again = begun()
     assert again.train()["steps"] == first.step == 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_line_less_is_never_counted_as_more_windows(seed):
+    model, data = calibrated("addition", 3, seed, most=2)
+    whole = model.lines
+    size = windows_inside(model, data, whole)
+    assert size >= 1
+    for place in set(every_place(whole)):
+        assert windows_inside(model, data, without(whole, place, data)) <= size

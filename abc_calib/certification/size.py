@@ -12,7 +12,7 @@ from abc_calib.data import Data
 from abc_calib.geometry import LineBias
 
 COUNTED = 500_000
-"""Windows that are counted exactly; of more there is an upper bound."""
+"""Windows that are counted exactly; of more, all that the places could hold."""
 
 
 def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
@@ -26,8 +26,11 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
         field, rule = receptive_field(model, data), column_rule(data)
         atoms = field.atoms(field.layers, case.place, case)
         found = Enumeration(rule, data.vocabulary.eos, case, atoms, field.period)
-        return float(len(found.windows(COUNTED)))
     except TooMany as error:
         return error.estimate
     except (Unbounded, Undecided):
         return math.inf
+    try:
+        return float(len(found.windows(COUNTED)))
+    except TooMany:
+        return float(math.prod(found.radix))

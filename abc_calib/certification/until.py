@@ -22,6 +22,8 @@ FLOOR = 3.0
 """Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
 SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are, if they are held."""
+PART = 2**21
+"""Windows of one place that are held."""
 SOURCES = 200
 """Sources made of the windows that are below the floor, those of least margin first."""
 MOST = 400
@@ -79,6 +81,6 @@ class Certain:
 def certain(model: Any, data: Data, seed: int) -> Certain | None:
     """What says when the training of a model on lines may end; None where nothing can."""
     try:
-        return Certain(prepare(model, data), seed)
+        return Certain(prepare(model, data, part=PART), seed)
     except Undecided:
         return None

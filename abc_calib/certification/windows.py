@@ -87,6 +87,8 @@ def slots(case: Case, atoms: tuple[Atom, ...]) -> list[Slot]:
     return walk
 
 
+MOST_WRITTEN = 2**22
+"""Windows that may be left where all digits are known but those written."""
 MAY_FIT = 20
 """Where so many times more could be there than are allowed, it is not tried."""
 
@@ -125,10 +127,12 @@ class Enumeration:
                 yield from part.parts(limit)
 
     def drawn(self, most: int, rng: np.random.Generator) -> Windows:
-        """At least ``most`` windows of a part that is drawn at random."""
+        """Windows of a part that is drawn at random, ``most`` and more where it has them."""
         try:
             return self.windows(MAY_FIT * most)
         except TooMany:
+            if not any(map(self._open, self.atoms)):
+                return self.windows(MOST_WRITTEN)
             parts = self._split()
             return parts[rng.integers(len(parts))].drawn(most, rng)
 

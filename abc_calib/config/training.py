@@ -88,7 +88,7 @@ RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldow
 """Retraining runs to its end: exact match is reached early, the margins go on growing."""
 
 QUICK = TrainOptions(
-    steps=2000, batch=64, learning_rate=5e-3, validate_every=50, cooldown=300, early_stop_after=1
+    batch=64, learning_rate=5e-3, validate_every=50, cooldown=300, early_stop_after=1
 )
 """A first training that is good enough to be calibrated."""
 QUICKLY = RETRAIN.model_copy(
@@ -98,7 +98,7 @@ QUICKLY = RETRAIN.model_copy(
 
 PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
     "small": (TransformerOptions(), TrainOptions(), RETRAIN),
-    "quick": (TransformerOptions(decoder_layers=2), QUICK, QUICKLY),
+    "quick": (TransformerOptions(), QUICK, QUICKLY),
     "paper": (
         TransformerOptions(
             encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3
