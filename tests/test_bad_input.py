@@ -217,7 +217,7 @@ def test_a_heatmap_that_cannot_be_is_refused(tiny, refused, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["walk"], "unknown task 'walk': choose one of successor, addition, multiplication, par"),
+        (["walk"], "unknown task 'walk': choose one of successor, addition, subtraction, mul"),
         (["--base", 0], "--base 0: give a whole number from 2 to 36"),
         (["--lengths", "6,0"], "--lengths 6,0: give whole numbers from 1 to 10,000,000"),
         (["--samples", -1], "--samples -1: give a whole number from 1 to 10,000,000"),

@@ -307,7 +307,9 @@ def test_bad_input(abc, tmp_path):
         "reproduce", "table1", "--seeds", 0
     ).error(2)
     assert "above 0" in abc("reproduce", "table1", "--budget", -1).error(2)
-    assert "choose one of small, paper" in abc("reproduce", "table1", "--preset", "big").error(2)
+    assert "choose one of small, quick, paper" in abc(
+        "reproduce", "table1", "--preset", "big"
+    ).error(2)
     assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
