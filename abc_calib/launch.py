@@ -12,9 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from abc_calib.text import visible
-
-ROOT = Path(__file__).resolve().parents[1]
-"""Where our packages lie, all three of them."""
+from abc_calib.version import ROOT
 
 
 def shadowed() -> str:

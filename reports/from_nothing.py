@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from abc_calib import stages
@@ -101,12 +102,8 @@ def main() -> None:
         if (task, base, seed) in done or time.time() > end:
             continue
         row = judged(task, base, seed, given.folder, 15.0)
-        new = not TABLE.exists()
-        with TABLE.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        made = pd.DataFrame([row], columns=FIELDS)
+        made.to_csv(TABLE, mode="a", header=not TABLE.exists(), index=False)
 
 
 if __name__ == "__main__":

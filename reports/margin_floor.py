@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from abc_calib.certification.prove import Undecided, check, prepare
@@ -56,12 +57,8 @@ def main() -> None:
                 row[name] = f"{min(one.margin for one in check(proof)):.4g}"
         except Undecided:
             continue
-        new = not TABLE.exists()
-        with TABLE.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        line = pd.DataFrame([row], columns=FIELDS)
+        line.to_csv(TABLE, mode="a", header=not TABLE.exists(), index=False)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.launch import ROOT
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, run_jobs
 from abc_calib.sweeps.attempt import own_gpu
 from abc_calib.sweeps.cluster import pack, unpack
 from abc_calib.sweeps.shares import Share, left_over
 from abc_calib.sweeps.worker import work
+from abc_calib.version import ROOT
 
 QUICK = {
     "decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16,

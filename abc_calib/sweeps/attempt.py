@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abc_calib.errors import AbcError
-from abc_calib.launch import ROOT
+from abc_calib.version import ROOT
 
 WORKER = """import sys
 sys.path.append(sys.argv.pop(1))
