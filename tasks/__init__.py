@@ -17,6 +17,7 @@ from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
 from tasks.base import Problems, Rows, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
+from tasks.rows import LongMultiplication, RowTask, Sum
 from tasks.scan import Scan
 from tasks.subtraction import Subtraction
 from tasks.tokens import Pairs, Tokens, TokenTask
@@ -32,6 +33,10 @@ ARITHMETIC: dict[str, type[Arithmetic]] = {
     "multiplication2": wider.Multiplication2,
     "multiplication3": wider.Multiplication3,
     "zigzag": wider.Zigzag,
+}
+ROW_TASKS: dict[str, type[RowTask]] = {
+    "long_multiplication": LongMultiplication,
+    "sum": Sum,
 }
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "copy": copying.Copy,
@@ -51,7 +56,7 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "scan": Scan,
     "cfq": Cfq,
 }
-TASKS: dict[str, type[Task]] = {**ARITHMETIC, **TOKEN_TASKS}
+TASKS: dict[str, type[Task]] = {**ARITHMETIC, **ROW_TASKS, **TOKEN_TASKS}
 
 
 def get_task(name: str, **options: Any) -> Task:
@@ -88,12 +93,14 @@ def examples() -> list[dict[str, str]]:
 
 __all__ = [
     "ARITHMETIC",
+    "ROW_TASKS",
     "TASKS",
     "TOKEN_TASKS",
     "Arithmetic",
     "Digits",
     "Pairs",
     "Problems",
+    "RowTask",
     "Rows",
     "Task",
     "TaskError",

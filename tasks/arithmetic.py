@@ -25,7 +25,7 @@ class Arithmetic(Task):
 
     notation = "digits"
     options = ("base",)
-    laws = ("uniform", "balanced", "carry", "mixed")
+    laws: ClassVar[tuple[str, ...]] = ("uniform", "balanced", "carry", "mixed")
     operator: ClassVar[str | None] = None
     #: how many operands there are
     count: ClassVar[int] = 1
@@ -36,8 +36,8 @@ class Arithmetic(Task):
         if not 2 <= base <= 36:
             raise TaskError(f"base {base} is not possible: choose 2 to 36")
         self.base = base
-        self.symbols = (*DIGITS[:base], "+", "*")
-        self.delimiters = ("+", "*")
+        self.symbols: tuple[str, ...] = (*DIGITS[:base], "+", "*")
+        self.delimiters: tuple[str, ...] = ("+", "*")
         self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
 
     # The rule
@@ -115,10 +115,9 @@ class Arithmetic(Task):
         text = text.lstrip("0") or "0"
         return without_zeros(np.array([[DIGITS.index(c) for c in text]], np.uint8))
 
-    @staticmethod
-    def _text(digits: Digits, row: int) -> str:
+    def _text(self, digits: Digits, row: int) -> str:
         shown = digits.values[row, digits.width - digits.lengths[row] :]
-        return "".join(DIGITS[d] for d in shown)
+        return "".join(self.symbols[d] for d in shown)
 
     # Sampling
 

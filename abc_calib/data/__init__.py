@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
+from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import TokenData
 from tasks import Task
 
-__all__ = ["DATA", "Batch", "Data", "DigitData", "TokenData", "make_data"]
+__all__ = ["DATA", "Batch", "Data", "DigitData", "RowData", "TokenData", "make_data"]
 
 DATA: dict[str, type[Data]] = {
     "digits": DigitData,
+    "rows": RowData,
     "tokens": TokenData,
 }
 """By the ``notation`` of a task."""

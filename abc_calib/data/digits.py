@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -194,7 +195,7 @@ class DigitData(Data):
         self,
         rng: np.random.Generator,
         n: int,
-        length: int,
+        length: Any,
         law: str,
         exact: bool,
         held_out: bool,

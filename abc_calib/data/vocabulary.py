@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tasks import Task
+from tasks.rows import ROW
 
 SOS, EOS, PAD = "$", "&", "@"
 
@@ -18,7 +19,8 @@ SOS, EOS, PAD = "$", "&", "@"
 class TokenIds:
     """What a model knows of a vocabulary: its size, and the ids that mean something to it.
 
-    ``delimiters`` open or close a part of the source: SOS, operators, EOS.
+    ``delimiters`` open or close a part of the source: SOS, operators, EOS. ``row`` closes a row of
+    the output, in tasks that write several.
     """
 
     size: int
@@ -26,6 +28,7 @@ class TokenIds:
     sos: int
     eos: int
     delimiters: tuple[int, ...] = ()
+    row: int | None = None
 
 
 class Vocabulary:
@@ -39,7 +42,8 @@ class Vocabulary:
 
     @property
     def tokens(self) -> TokenIds:
-        return TokenIds(len(self), self.pad, self.sos, self.eos, self.delimiters)
+        row = self.ids.get(ROW)
+        return TokenIds(len(self), self.pad, self.sos, self.eos, self.delimiters, row)
 
     def __len__(self) -> int:
         return len(self.symbols)

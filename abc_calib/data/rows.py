@@ -1,0 +1,100 @@
+"""Data of tasks whose output has rows: sources as of other digits, sizes in place of lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from abc_calib.config import TrainOptions
+from abc_calib.data.base import Batch
+from abc_calib.data.digits import DigitData, _join, _left_to_right
+from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import Layout
+from tasks import Digits, Problems
+from tasks.rows import RowTask, Size, extent
+
+TESTED = 1000
+"""Problems of a size, unless it is said."""
+TOKENS = 2_000_000
+"""Tokens of all outputs of a size that are tested unless it is said."""
+
+
+class RowData(DigitData):
+    """Batches of problems of at most ``size``: ``length`` digits, and so many rows."""
+
+    task: RowTask
+
+    def __init__(self, task: RowTask, options: TrainOptions, rows: int | None = None):
+        if options.format != "free":
+            raise OptionError("format", options.format, f"{task.name} has free alone; leave it out")
+        super().__init__(task, options)
+        self.rows = rows or task.train_rows(self.length)
+        self.size = self.length, self.rows
+
+    # Batches
+
+    def training(self, step: int, n: int, exact: bool = False) -> Batch:
+        rng = np.random.default_rng([self.seed, 1, step])
+        return self.lay_out(self._draw(rng, n, self.size, self.sampling, exact, held_out=False))
+
+    def validation(self, n: int) -> Batch:
+        rng = np.random.default_rng([self.seed, 2])
+        return self.lay_out(self._draw(rng, n, self.size, "balanced", True, held_out=True))
+
+    def test(self, length: Size, n: int, kind: str = "random", seed: int = 0) -> Batch:
+        law, size = self.laws[kind], extent(length)
+        number = list(self.laws).index(kind)
+        rng = np.random.default_rng([seed, 3, *size, number])
+        if law == "hard":
+            return self.lay_out(self.task.hard(rng, n, size))
+        if size[0] > self.length:
+            return self.lay_out(self.task.sample(rng, n, size, law, exact=True))
+        return self.lay_out(self._draw(rng, n, size, law, True, held_out=True))
+
+    def test_size(self, length: Size) -> int:
+        return int(np.clip(TOKENS // self.task.tokens(length), 1, TESTED))
+
+    def source_tokens(self, length: Size) -> int:
+        return sum(self.task.outline(length))
+
+    def shorter(self) -> tuple[RowData, list[Size]]:
+        """The same trained on up to sizes less by one quarter, and the sizes that it leaves."""
+        digits, rows = (max(1, number * 3 // 4) for number in self.size)
+        options = self.options.model_copy(update={"length": digits})
+        tests = [(digits, self.rows), (self.length, rows), self.size]
+        return RowData(self.task, options, rows), [size for size in tests if size != (digits, rows)]
+
+    # Tokens
+
+    def lay_out(self, problems: Problems) -> Batch:
+        operator = self.vocabulary.ids[self.task.operator or ""]
+        parts: list[Digits | int] = [self.vocabulary.sos]
+        for number, operand in enumerate(problems.operands):
+            if number:  # before an operand that is there
+                there = (operand.lengths > 0).astype(int)
+                sign = np.full((len(problems), 1), operator, np.uint8)
+                parts.append(Digits(sign, there))
+            parts.append(operand)
+        source = _join([*parts, self.vocabulary.eos], self.vocabulary.pad)
+        written = Digits(_left_to_right(problems.answer), problems.answer.lengths)
+        target = _join([written, self.vocabulary.eos], self.vocabulary.pad)
+        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+
+    def layout(self, problems: Problems) -> Layout:
+        widths = (int(operand.lengths[0]) for operand in problems.operands)
+        return self._layout(tuple(width for width in widths if width))
+
+    def layout_at(self, length: Size) -> Layout:
+        if min(extent(length)) < 1:
+            raise UsageError(f"size {length} is not possible: give 1 or more")
+        return self._layout(self.task.outline(length))
+
+    def output_steps(self, length: Size) -> int:
+        return self.task.tokens(length) + 1
+
+    def check_window(self, window: int) -> None:
+        raise OptionError(
+            "attention_window",
+            window,
+            f"a window follows one line, and {self.task.name} writes rows; leave it out",
+        )

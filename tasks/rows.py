@@ -1,0 +1,354 @@
+"""Tasks whose output has several rows, as on paper: long multiplication, sums of many numbers.
+
+A row is written least significant digit first; ``|`` closes it, and the end of the output the last
+one. So each token depends on a few digits around its own place, in two dimensions: see
+docs/rows.md.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from tasks.arithmetic import DIGITS, Arithmetic
+from tasks.base import Problems, TaskError
+from tasks.digits import Digits, stack, without_zeros
+
+ROW = "|"
+"""Closes a row of the output."""
+MOST_TOKENS = 50_000_000
+"""Of the outputs of a batch; beyond it a sample is too large to hold."""
+
+Size = int | tuple[int, int]
+"""Digits of the longer operand, and with them how many rows; one number is both."""
+
+
+def extent(size: Size) -> tuple[int, int]:
+    """A size as digits and rows."""
+    return size if isinstance(size, tuple) else (size, size)
+
+
+class RowTask(Arithmetic):
+    """A rule that is written in rows. An answer holds them from the last row to the first.
+
+    So that it reads as a number does, most significant digit first: ``12*34`` has the rows
+    ``8 4 0 | 0 4 0``, and the answer ``040|048``.
+    """
+
+    notation = "rows"
+    laws = ("balanced", "carry", "mixed")
+    #: what ``rows`` of a size count
+    rows_are: ClassVar[str]
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.symbols = (*DIGITS[: self.base], self.operator or "", ROW)
+        self.delimiters = (self.operator or "",)
+        #: id of ``|`` in an answer
+        self.row_id = len(self.symbols) - 1
+
+    @abstractmethod
+    def train_rows(self, length: int) -> int:
+        """Most rows of a training problem of that many digits."""
+
+    @abstractmethod
+    def outline(self, size: Size) -> tuple[int, ...]:
+        """The widths of the operands of a problem of a size."""
+
+    @abstractmethod
+    def tokens(self, size: Size) -> int:
+        """The longest output of a size, its end left out."""
+
+    @abstractmethod
+    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each row of the output: ``values (n, w)``, last digit first, and ``widths (n,)``.
+
+        The width is -1 where a problem has no such row.
+        """
+
+    def answer(self, *operands: Digits) -> Digits:
+        rows = self.rows(operands)
+        n = len(operands[0])
+        total = sum(np.maximum(widths + 1, 0) for _, widths in rows) - 1
+        longest = int(np.max(total, initial=1))
+        if n * longest > MOST_TOKENS:
+            raise TaskError(
+                f"{n} outputs of up to {longest:,} tokens do not fit: give at most "
+                f"{MOST_TOKENS // longest:,} problems of this size, or smaller ones"
+            )
+        ids = np.full((n, longest + 1), self.row_id, np.uint8)
+        start = np.zeros(n, int)
+        for values, widths in rows:
+            inside = np.arange(values.shape[1]) < widths[:, None]
+            which, column = np.nonzero(inside)
+            ids[which, start[which] + column] = values[which, column]
+            start = start + widths + 1
+        return Digits(ids[:, longest - 1 :: -1] if longest else ids[:, :0], np.asarray(total))
+
+    def problems(self, *operands: Digits) -> Problems:
+        return Problems(operands, self.answer(*operands))
+
+    # Sampling
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: Size,
+        law: str = "balanced",
+        exact: bool = False,
+    ) -> Problems:
+        """Problems of at most (``exact``: of exactly) a size.
+
+        ``balanced``: sizes and digits uniform. ``carry``: operands of zeros, highest digits and
+        few others, of which carries run far. ``mixed``: half of each.
+        """
+        if law not in self.laws:
+            raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
+        digits, rows = extent(length)
+        if min(digits, rows) < 1:
+            raise TaskError(f"size {digits}x{rows} is not possible: give 1x1 or more")
+        counts = self.counts(rng, n, (digits, rows), exact)
+        operands = []
+        for count in counts:
+            drawn = self._random(rng, np.maximum(count, 1))
+            share = rng.random((n, 1)) * (law != "balanced")
+            if law == "mixed":
+                share *= rng.random((n, 1)) < 0.5
+            extremes = rng.integers(0, 2, drawn.values.shape) * (self.base - 1)
+            chosen = rng.random(drawn.values.shape) < share
+            values = np.where(chosen, extremes, drawn.values).astype(np.uint8)
+            trimmed = self._trimmed(rng, values, np.maximum(count, 1))
+            absent = count < 1
+            trimmed.values[absent] = 0
+            operands.append(Digits(trimmed.values, np.where(absent, 0, trimmed.lengths)))
+        return self.problems(*operands)
+
+    @abstractmethod
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        """Digits of every operand, ``(n,)`` each; 0 for one that a problem does not have."""
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        raise NotImplementedError("rows are drawn by sample")
+
+    def families(self, rng: np.random.Generator, n: int, length: Size) -> dict[str, Problems]:
+        """Hard operands: all nines, powers, one digit, repeated digits, very different widths."""
+        made = {"zeros and nines": self.sample(rng, n, length, "carry", exact=True)}
+        for name, number in _NUMBERS.items():
+            drawn = self.sample(rng, n, length, "balanced", exact=True).operands
+            operands = []
+            for place, operand in enumerate(drawn):
+                values = operand.values.copy()
+                inside = np.arange(operand.width) >= operand.width - operand.lengths[:, None]
+                same = number(rng, operand, self.base)
+                chosen = inside & ((np.arange(n) % 3 != 1 + place % 2)[:, None])
+                values[chosen] = same[chosen]
+                operands.append(self._trimmed(rng, values, operand.lengths))
+            made[name] = self.problems(*operands)
+        made["very different widths"] = self.lopsided(rng, n, extent(length))
+        return made
+
+    def hard(self, rng: np.random.Generator, n: int, length: Size) -> Problems:
+        each = -(-n // (len(_NUMBERS) + 2))
+        first, *others = self.families(rng, each, length).values()
+        problems = first.joined(*others)
+        return problems.take(rng.permutation(len(problems))[:n])
+
+    @abstractmethod
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        """Problems of whose operands one is much longer than the others."""
+
+
+def _nines(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
+    return np.full(operand.values.shape, base - 1, np.uint8)
+
+
+def _power(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
+    first = np.arange(operand.width) == operand.width - operand.lengths[:, None]
+    return first.astype(np.uint8)
+
+
+def _repeated(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
+    digit = rng.integers(1, base, (len(operand), 1), np.uint8)
+    return np.broadcast_to(digit, operand.values.shape)
+
+
+_NUMBERS = {"all nines": _nines, "powers of the base": _power, "repeated digits": _repeated}
+
+
+def settle(sums: np.ndarray, base: int) -> np.ndarray:
+    """Digits of columns of sums ``(n, w)``, last column first, each at most ``base^2 - 1``.
+
+    Every carry at once: after one pass a column carries 0 or 1, and one of ``base - 1`` passes on
+    what comes in, so the last column before that is not such a one decides.
+    """
+    high, low = np.divmod(sums, base)
+    total = low
+    total[:, 1:] += high[:, :-1]
+    column = np.arange(total.shape[1])
+    deciding = np.maximum.accumulate(np.where(total != base - 1, column, -1), axis=1)
+    carries = np.take_along_axis(total, np.maximum(deciding, 0), 1) >= base
+    carries &= deciding >= 0
+    total[:, 1:] += carries[:, :-1]
+    return total % base
+
+
+def columns(operand: Digits, width: int) -> np.ndarray:
+    """The digits, last one first, ``(n, width)`` int32, zeros beyond."""
+    return operand.widened(max(width, operand.width))[:, ::-1][:, :width].astype(np.int32)
+
+
+class LongMultiplication(RowTask):
+    """The product of two long numbers, row by row: ``12*34 -> 408``, written ``8 4 0 | 0 4 0``.
+
+    Row r is what was left of the row before, without its last digit, and the first operand times
+    digit r of the second; of n+1 digits for a first operand of n. The product is the last digit
+    of each row but the last, and the whole of that.
+    """
+
+    name = "long_multiplication"
+    operator = "*"
+    count = 2
+    rows_are = "digits of the second operand"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 4
+
+    def train_rows(self, length: int) -> int:
+        return length
+
+    def outline(self, size: Size) -> tuple[int, ...]:
+        return extent(size)
+
+    def tokens(self, size: Size) -> int:
+        digits, rows = extent(size)
+        return rows * (digits + 2) - 1
+
+    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+        first, second = operands
+        width, rows = int(first.lengths.max(initial=1)), int(second.lengths.max(initial=1))
+        a, b = columns(first, width + 1), columns(second, rows)
+        row = np.zeros((len(first), width + 2), np.int32)
+        made = []
+        for r in range(rows):
+            sums = np.zeros_like(row)
+            sums[:, :-1] = row[:, 1:] + a * b[:, r : r + 1]
+            row = settle(sums, self.base)
+            widths = np.where(r < second.lengths, first.lengths + 1, -1)
+            made.append((row[:, : width + 1].astype(np.uint8), widths))
+        return made
+
+    def read(self, output: str) -> str:
+        rows = output.split(ROW)
+        number = rows[0] + "".join(row[-1:] for row in rows[1:])
+        return number.lstrip("0") or number[-1:]
+
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        if exact:
+            return np.full(n, size[0]), np.full(n, size[1])
+        return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
+
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        turned = np.arange(n) % 2 == 0
+        one = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
+        counts = np.where(turned, size[0], one[0]), np.where(turned, one[1], size[1])
+        return self.problems(*(self._random(rng, count) for count in counts))
+
+    def smallest(self) -> list[str]:
+        return [f"0*{digit}" for digit in DIGITS[: self.base]]
+
+
+class Sum(RowTask):
+    """The sum of any number of numbers, one added after another: ``9+8+5 -> 22``.
+
+    Written ``9 | 7 1 | 2 2``: row r is the row before and operand r, without leading zeros.
+    """
+
+    name = "sum"
+    operator = "+"
+    rows_are = "operands"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 6
+
+    def train_rows(self, length: int) -> int:
+        return 4
+
+    def outline(self, size: Size) -> tuple[int, ...]:
+        digits, rows = extent(size)
+        return (digits,) * rows
+
+    def tokens(self, size: Size) -> int:
+        digits, rows = extent(size)
+        grown = int(np.ceil(np.log(rows + 1) / np.log(self.base)))
+        return rows * (digits + grown + 1)
+
+    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+        n, rows = len(operands[0]), len(operands)
+        most = max(int(o.lengths.max(initial=1)) for o in operands)
+        most += 1 + int(np.ceil(np.log(rows + 1) / np.log(self.base)))
+        row, width = np.zeros((n, most), np.int32), np.zeros(n, int)
+        made = []
+        for operand in operands:
+            there = operand.lengths > 0
+            row = settle(row + columns(operand, most), self.base)
+            width = np.maximum(width, operand.lengths)
+            width = width + (np.take_along_axis(row, width[:, None], 1)[:, 0] > 0)
+            made.append((row.astype(np.uint8), np.where(there, width, -1)))
+        return made
+
+    def read(self, output: str) -> str:
+        number = output.split(ROW)[0]
+        return number.lstrip("0") or number[-1:]
+
+    def parse(self, source: str) -> Problems:
+        text = "".join(source.split()).lower()
+        parts = text.split("+")
+        if not all(parts):
+            raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
+        return self.problems(*(self._number(part) for part in parts))
+
+    @property
+    def usage(self) -> str:
+        one = DIGITS[1 : min(self.base, 4)]
+        return f"numbers of digits 0-{DIGITS[self.base - 1]} with + between, as in '{one}+{one}'"
+
+    def write(self, problems: Problems, row: int) -> str:
+        there = [o for o in problems.operands if o.lengths[row]]
+        return "+".join(self._text(operand, row) for operand in there)
+
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        digits, rows = size
+        if exact:
+            return (np.full(n, digits),) * rows
+        how_many = rng.integers(1, rows + 1, n)
+        each = (rng.integers(1, digits + 1, n) for _ in range(rows))
+        return tuple(np.where(k < how_many, count, 0) for k, count in enumerate(each))
+
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        digits, rows = size
+        long = rng.integers(0, rows, n)
+        short = [np.minimum(rng.integers(1, 3, n), digits) for _ in range(rows)]
+        counts = [np.where(long == k, digits, count) for k, count in enumerate(short)]
+        return self.problems(*(self._random(rng, count) for count in counts))
+
+    def plain(self, problems: Problems, row: int) -> str:
+        numbers = (o for o in problems.operands if o.lengths[row])
+        found = (without_zeros(o.values[row : row + 1]) for o in numbers)
+        return "+".join(self._text(number, 0) for number in found)
+
+    def smallest(self) -> list[str]:
+        return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]
+
+
+__all__ = ["ROW", "LongMultiplication", "RowTask", "Size", "Sum", "extent", "settle", "stack"]
