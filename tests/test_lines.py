@@ -127,7 +127,13 @@ def test_unknown_sites_and_directions_are_refused():
 @pytest.mark.parametrize(
     ("site", "line", "said"),
     [
-        ("self", Line("diag", 1, 0), "segment 1 of a diag line of self-attention: give 0, or -1"),
+        (
+            "self",
+            Line("diag", -2, 0),
+            "segment -2 of a diag line of self-attention: give 0 or more",
+        ),
+        ("self", Line("diag", 1, 0, beta=1), "beta 1 and part_step 0 of a diag line .*: give 0"),
+        ("cross", Line("vert", CORNER, 0, part_step=1), "part_step 1 of a vert .*: give 0"),
         ("cross", Line("anti", -2, 0), "segment -2 of a anti line of cross-attention: give 0 or m"),
         ("cross", Line("anti", 1, 0, stride=0), "stride 0 .*: give 1 or more keys a row"),
         ("self", Line("diag", 0, 0, stride=2), "stride 2 .*: give 1 or more keys a row in cross"),

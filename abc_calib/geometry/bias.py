@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,7 @@ class LineBias:
         parts = []
         for site, layers in self.sites.items():
             lines = [line for heads in layers for head in heads for line in head]
-            kinds = len(
-                {(line.direction, line.segment, line.offset, line.stride) for line in lines}
-            )
+            kinds = len({replace(line, value=0.0) for line in lines})
             heads = sum(map(len, layers))
             parts.append(f"{site}: {len(lines)} lines ({kinds} different) in {heads} heads")
         return "; ".join(parts) or "no lines"
@@ -153,11 +151,9 @@ class LineBias:
 
 
 def _as_dict(line: Line) -> dict[str, Any]:
-    """The fields of a line; the usual stride is left out, as in files from before there was one."""
-    fields = asdict(line)
-    if line.stride == 1:
-        del fields["stride"]
-    return fields
+    """The fields of a line; what is as usual is left out, as in files from before it was there."""
+    usual = {"stride": 1, "beta": 0, "part_step": 0}
+    return {name: value for name, value in asdict(line).items() if usual.get(name) != value}
 
 
 def _from_dict(fields: dict[str, Any]) -> Line:

@@ -31,6 +31,21 @@ they are ``diag``: ``j = i + l``, and ``vert``: ``j = l``, within ``0 .. i``; an
 no meaning while the output's length is open. In the encoder they are ``diag``: ``j = i + l``
 within the source, and ``vert``: the delimiter that closes the segment.
 
+**Rows.** Where an output has several rows, a query stands in row ``r`` of the output, and ``i`` is
+its column: how many tokens its row has so far. All of the above holds within the row, so one row is
+the case ``r = 0``. What moves on from row to row:
+
+``beta``
+    Slanted lines and verticals of segments move on by so many columns a row: the digit of an
+    operand that belongs to row ``r`` is a ``vert`` with ``beta`` 1. With ``d`` for ``beta`` times
+    ``r``, ``l + d`` stands for ``l``.
+``part_step``
+    In cross-attention, ``s + r`` times it stands for the segment ``s``: with 1, operand ``r`` of a
+    sum. Beyond the last segment there is nothing but the delimiter that closes it.
+
+In self-attention segment ``s`` is the row ``s`` rows above the query's own, from the delimiter that
+opens it to the one that closes it; above the first row there is only its opening delimiter.
+
 All of it is ``formula``: the model's gather, the decoder's cache, the fits, the figures and the
 certificate ask it and nobody else, with tensors, arrays or plain integers.
 """
@@ -63,7 +78,8 @@ class Line:
 
     ``segment`` is ``CORNER`` or the number of a segment; ``offset`` the paper's line index;
     ``value`` what is added to the attention scores on it (0 is fully open); ``stride`` how many
-    keys a slanted line goes on from one row to the next.
+    keys a slanted line goes on from one row to the next. ``beta`` and ``part_step``: by how many
+    columns and segments it goes on from one row of an output to the next.
     """
 
     direction: Direction
@@ -71,6 +87,8 @@ class Line:
     offset: int
     value: float = 0.0
     stride: int = 1
+    beta: int = 0
+    part_step: int = 0
 
     @property
     def slope(self) -> int:
@@ -85,20 +103,22 @@ class Line:
         """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"
         stride = f" stride {self.stride}" if self.stride != 1 else ""
-        where = f" {place}" if site == "cross" else ""
-        return f"{self.direction} {self.offset:+d}{stride}{where}"
+        where = f" {place}" if site == "cross" else f" row -{self.segment}" * (self.segment > 0)
+        beta = f" beta {self.beta:+d}" if self.beta else ""
+        part = f" part {self.part_step:+d}" if self.part_step else ""
+        return f"{self.direction} {self.offset:+d}{stride}{where}{beta}{part}"
 
 
-# Anchors: the first key, the last one (in self-attention the row's own), then the delimiters.
+# Anchors: the first key (in self-attention of the row), the last one (the row's own), then the
+# delimiters: of the source, or those that opened the row, the row before it, and so on.
 FIRST, LAST, DELIMITERS = 0, 1, 2
 
 
 class Formula(NamedTuple):
-    """The key of a line: ``anchors[origin] + slope * row + shift``.
+    """The key of a line: ``anchors[origin] + slope * column + down * row + shift``.
 
     Kept within ``anchors[low]`` and ``anchors[high]``; a ``leaves`` line is not, and names no key
-    where it is outside. (A line on a grid of rows differs in this alone: its anchors and its shift
-    are linear in the row of the grid.)
+    where it is outside. Of a delimiter, ``step`` times the row is added to its number.
     """
 
     origin: int
@@ -107,24 +127,37 @@ class Formula(NamedTuple):
     low: int
     high: int
     leaves: bool
+    down: int = 0
+    step: int = 0
 
-    def key(self, anchors: Sequence[Any], row: Any) -> tuple[Any, Any]:
-        """The key named in ``row``, kept inside, and whether the line is outside there.
+    def key(self, anchors: Sequence[Any], column: Any, row: int = 0) -> tuple[Any, Any]:
+        """The key named in a ``column`` of a ``row``, kept inside, and whether it is outside.
 
-        Plain integers, or arrays or tensors of one shape.
+        Plain integers, or of the columns arrays or tensors of one shape.
         """
-        origin, low, high = (anchors[at] for at in (self.origin, self.low, self.high))
-        return located(origin, self.slope, self.shift, low, high, self.leaves, row)
+        last = len(anchors) - 1
+        origin, low, high = (
+            anchors[stepped(at, self.step * row, last)] for at in (self.origin, self.low, self.high)
+        )
+        shift = self.shift + self.down * row
+        return located(origin, self.slope, shift, low, high, self.leaves, column)
+
+
+def stepped(anchor: int, step: int, last: int) -> int:
+    """The number of an anchor so many segments on, but not beyond the ``last`` or the first."""
+    if anchor < DELIMITERS or not step:
+        return anchor
+    return min(max(anchor + step, DELIMITERS), last)
 
 
 def located(
-    origin: Any, slope: Any, shift: Any, low: Any, high: Any, leaves: Any, row: Any
+    origin: Any, slope: Any, shift: Any, low: Any, high: Any, leaves: Any, column: Any
 ) -> tuple[Any, Any]:
-    """``origin + slope * row + shift``, kept between ``low`` and ``high``.
+    """``origin + slope * column + shift``, kept between ``low`` and ``high``.
 
     And whether it is outside of them and of a line that ``leaves``.
     """
-    key = origin + slope * row + shift
+    key = origin + slope * column + shift
     outside = leaves & ((key < low) | (key > high))
     if isinstance(key, int):
         return min(max(key, low), high), outside
@@ -137,18 +170,25 @@ def formula(line: Line, site: Site) -> Formula:
     """How the key of a line at a site is computed: see the module."""
     direction, segment, offset, slope = line.direction, line.segment, line.offset, line.slope
     corner = segment == CORNER
+    if site == "self" and not corner:
+        opened = DELIMITERS + segment if segment else FIRST
+        closed = DELIMITERS + segment - 1 if segment else LAST
+        if direction == "anti":
+            return Formula(LAST, slope, -offset, opened, closed, False)
+        return Formula(opened, slope, offset, opened, closed, False, line.beta)
     if corner or site != "cross":
         if direction == "anti":
             return Formula(LAST, slope, -offset, FIRST, LAST, corner)
-        if not corner and direction == "vert" and site == "encoder":
+        if not corner and direction == "vert":
             delimiter = DELIMITERS + segment
             return Formula(delimiter, 0, 0, delimiter, delimiter, False)
         return Formula(FIRST, slope, offset, FIRST, LAST, corner)
     opened, closed = DELIMITERS + max(segment - 1, 0), DELIMITERS + segment
+    beta, step = line.beta, line.part_step
     if direction == "diag":
-        return Formula(opened, slope, 1 + offset, opened, closed, False)
+        return Formula(opened, slope, 1 + offset, opened, closed, False, beta, step)
     shift = -1 - offset if direction == "anti" else -offset
-    return Formula(closed, slope, shift, opened, closed, False)
+    return Formula(closed, slope, shift, opened, closed, False, -beta, step)
 
 
 Heads = tuple[tuple[Line, ...], ...]
@@ -160,16 +200,21 @@ def check_line(line: Line, site: Site) -> None:
     what = f"{line.direction} line of {site}-attention"
     if line.direction not in DIRECTIONS:
         raise UsageError(f"unknown direction {line.direction!r}: choose {', '.join(DIRECTIONS)}")
-    for name in ("segment", "offset", "stride"):
+    for name in ("segment", "offset", "stride", "beta", "part_step"):
         number = getattr(line, name)
         if type(number) is not int or abs(number) >= FARTHEST:
             raise UsageError(
                 f"{name} {number!r} of a {what}: give a whole number within {FARTHEST:,}"
             )
-    if line.segment < CORNER or (site == "self" and line.segment > 0):
-        allowed = "0" if site == "self" else "0 or more"
+    if line.segment < CORNER:
         raise UsageError(
-            f"segment {line.segment} of a {what}: give {allowed}, or {CORNER} for the corner"
+            f"segment {line.segment} of a {what}: give 0 or more, or {CORNER} for the corner"
+        )
+    moves = line.beta or line.part_step
+    if moves and (site != "cross" or line.segment == CORNER):
+        raise UsageError(
+            f"beta {line.beta} and part_step {line.part_step} of a {what}: give 0, since only "
+            "lines of segments in cross-attention go on from row to row of an output"
         )
     if line.stride < 1 or (line.stride != 1 and (line.direction == "vert" or site != "cross")):
         raise UsageError(

@@ -29,6 +29,28 @@ MASKED = -1e9
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Where queries stand in an output of several rows.
+
+    ``row`` and ``column``, ``(b, i)`` each; ``opens (b, n)``: positions of the tokens that open
+    each row of an output so far.
+    """
+
+    row: Tensor
+    column: Tensor
+    opens: Tensor
+
+    def opened(self, most: int) -> Tensor:
+        """Where the row of each query opened, and the ``most`` rows above: ``(b, i, 1 + most)``.
+
+        Above the first row is nothing but what opens it.
+        """
+        above = torch.arange(most + 1, device=self.row.device)
+        number = (self.row[..., None] - above).clamp(min=0)
+        return self.opens.gather(1, number.flatten(1)).view(number.shape)
+
+
+@dataclass(frozen=True)
 class Frame:
     """Where the rows and keys of one attention call stand.
 
@@ -38,7 +60,8 @@ class Frame:
     ``b`` may be 1 where all samples are laid out alike. ``period``: what a scheme is told of
     positions, modulo this (cyclic position indexing), counted on from ``start``; lines and masks
     count as ever. ``left_out``: from which key on, and how many, the cache does not hold
-    (``abc_calib.nn.transformer.cache``).
+    (``abc_calib.nn.transformer.cache``). ``grid``: where the queries stand in an output of several
+    rows, by which lines count.
     """
 
     site: Site
@@ -49,6 +72,7 @@ class Frame:
     period: int | None = None
     start: int = 0
     left_out: tuple[int, int] = (0, 0)
+    grid: Grid | None = None
 
     @property
     def is_windowed(self) -> bool:
@@ -133,25 +157,38 @@ class LayerBias:
 
         Both ``(b, h, i, k)``; where it has left, the key is the nearest one inside.
         """
-        lines = self.tensors(frame.rows.device)
-        anchors = _anchors(frame)  # (b, i|1, a)
+        lines, grid = self.tensors(frame.rows.device), frame.grid
+        anchors = _anchors(frame, lines.anchors)  # (b, i|1, a)
         if lines.anchors > anchors.shape[2]:
             raise UsageError(
                 f"the bias counts from segment {lines.anchors - DELIMITERS - 1} of the source, "
                 f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task"
             )
+        column = frame.rows if grid is None else grid.column[:, None]  # (b, 1, i)
+        shift, step = lines.shift[:, None], lines.step[:, None]
+        if grid is not None:
+            shift = shift + lines.down[:, None] * grid.row[:, None, :, None]
+        moves = grid is not None and bool(lines.step.any())
 
         def at(places: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
-            return anchors[:, :, places].permute(0, 2, 1, 3)
+            if not moves:
+                return anchors[:, :, places].permute(0, 2, 1, 3)
+            assert grid is not None
+            number = places[:, None] + step * grid.row[:, None, :, None]  # (b, h, i, k)
+            low = places[:, None].clamp(max=DELIMITERS)
+            number = number.maximum(low).clamp(max=anchors.shape[2] - 1)
+            b = max(len(number), len(anchors))
+            every = anchors[:, :1, None].expand(b, *number.shape[1:3], -1)
+            return every.gather(3, number.expand(b, -1, -1, -1))
 
         return located(
             at(lines.origin),
             lines.slope[:, None],
-            lines.shift[:, None],
+            shift,
             at(lines.low),
             at(lines.high),
             lines.leaves[:, None],
-            frame.rows[:, None],
+            column[..., None],
         )
 
     def keys(self, frame: Frame) -> tuple[Tensor, Tensor]:
@@ -199,6 +236,8 @@ class _Tensors:
     low: Tensor
     high: Tensor
     leaves: Tensor
+    down: Tensor
+    step: Tensor
     value: Tensor
     transparent: Tensor
     anchors: int
@@ -209,11 +248,13 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     formulas = [[formula(line, site) for line in head] for head in heads]
     filled = [head + [_NOWHERE] * (most - len(head)) for head in formulas]
     numbers = torch.tensor(filled, dtype=torch.long, device=device)
-    origin, slope, shift, low, high, leaves = numbers.unbind(-1)
+    origin, slope, shift, low, high, leaves, down, step = numbers.unbind(-1)
     value = [[x.value for x in h] + [MASKED] * (most - len(h)) for h in heads]
     return _Tensors(
         *(origin, slope, shift, low, high),
         leaves=leaves.bool(),
+        down=down,
+        step=step,
         value=torch.tensor(value, dtype=torch.float32, device=device),
         transparent=torch.tensor([not head for head in heads], device=device),
         anchors=1 + int(torch.stack([origin, low, high]).max()),
@@ -224,9 +265,13 @@ _NOWHERE = Formula(LAST, 0, 0, LAST, LAST, False)
 """A masked line; it names a key that every cache holds, in self-attention the row's own."""
 
 
-def _anchors(frame: Frame) -> Tensor:
-    """Positions that lines are counted from, ``(b, i|1, 2 + c)``."""
+def _anchors(frame: Frame, wanted: int) -> Tensor:
+    """Positions that lines are counted from, ``(b, i|1, 2 + c)``; at least ``wanted`` of rows."""
     if frame.site == "self":
+        if frame.grid is not None:
+            opened = frame.grid.opened(max(wanted - DELIMITERS - 1, 0))
+            own = frame.rows[None, :, None].expand(len(opened), -1, 1)
+            return torch.cat([opened[..., :1], own, opened], dim=2)
         last = frame.rows[None, :, None]
         return torch.cat([torch.zeros_like(last), last], dim=2)
     last = frame.lengths[:, None, None] - 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -132,9 +132,9 @@ def sinks(parts: int) -> dict[Site, Line]:
     return {"encoder": closing, "self": Line("diag", 0, 0), "cross": closing}
 
 
-def name_of(line: Line) -> tuple[Any, ...]:
+def name_of(line: Line) -> Line:
     """What a line is, whatever its value."""
-    return line.direction, line.segment, line.offset
+    return replace(line, value=0.0)
 
 
 def rests(site: Site, line: Line) -> bool:

@@ -18,7 +18,8 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry.lines import SITES, Site
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.nn.positions.base import Coordinates, Places, Scheme, Shape
+from abc_calib.nn.positions.coupled import Coupled
 from abc_calib.nn.positions.randomized import Randomized
 from abc_calib.nn.positions.rope import Rope
 from abc_calib.nn.positions.shaw import Rpe
@@ -27,6 +28,7 @@ from abc_calib.nn.positions.xl import TransformerXL
 
 __all__ = [
     "SCHEMES",
+    "Coordinates",
     "Places",
     "Scheme",
     "Shape",
@@ -45,6 +47,7 @@ SCHEMES: dict[str, type[Scheme]] = {
     "rpe": Rpe,
     "t5": T5,
     "xl": TransformerXL,
+    "coupled": Coupled,
 }
 
 

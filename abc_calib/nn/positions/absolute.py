@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
-from abc_calib.nn.positions.base import Scheme, Shape
+from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
 
 
 def angles(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -30,7 +30,7 @@ class Sinusoidal(Scheme):
 
     absolute = True
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
         return x + waves(positions, self.shape.width, x.dtype)
 
 
@@ -59,5 +59,5 @@ class Learned(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
         return x + self.table[positions.clamp(max=len(self.table) - 1)]

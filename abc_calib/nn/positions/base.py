@@ -45,6 +45,22 @@ class Places:
         return (keys[:, None] - rows[:, :, None])[:, None]
 
 
+@dataclass(frozen=True)
+class Coordinates:
+    """Where tokens stand in their part, ``(b, i)`` each; see ``abc_calib.geometry.layout``.
+
+    ``part``: of a source from 1 on, a delimiter belonging to what it closes; of an output 0.
+    ``column``: of a source counted from the last token of its part, -1 for a delimiter; of an
+    output the column that is written next. ``row``: of the output, 0 in a source. ``start``: what
+    ``Scheme.starts`` drew for the source.
+    """
+
+    part: Tensor
+    column: Tensor
+    row: Tensor
+    start: Tensor | None = None
+
+
 class Scheme(nn.Module):
     """No positions at all (NoPE): the base of every scheme.
 
@@ -77,8 +93,15 @@ class Scheme(nn.Module):
         """
         return positions
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Change the embeddings ``x (b, i, d)`` at ``positions (i,)`` or ``(b, i)``."""
+    def starts(self, samples: int, device: torch.device) -> Tensor | None:
+        """What is drawn anew for each source, ``(b, ...)``, and holds for its output too."""
+        return None
+
+    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
+        """Change the embeddings ``x (b, i, d)`` at ``positions (i,)`` or ``(b, i)``.
+
+        A model says by ``at`` where the tokens stand in their parts.
+        """
         return x
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
 from abc_calib.nn.positions.absolute import Learned, LearnedOptions, Sinusoidal
-from abc_calib.nn.positions.base import Scheme, Shape
+from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
 
 
 class RandomizedOptions(Options):
@@ -71,7 +71,7 @@ class Randomized(Scheme):
         sizes = torch.tensor(lengths, device=device)[:, None]
         return order.masked_fill(column >= sizes, self.max).sort(1).values
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
         return self.base.embed(x, positions)
 
 

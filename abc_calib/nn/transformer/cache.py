@@ -11,22 +11,36 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry.lines import formula
-from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.biases import Grid, LayerBias
+from abc_calib.nn.transformer.rows import Opened
 
 FAR = 10**6
 """A row far from the first: what a line reads from there, it reads from every later row."""
 
 
 class KeptRows(NamedTuple):
-    """The rows that later rows still read: the first ``pinned`` ones and the last ``recent``."""
+    """The rows that later rows still read: the first ``pinned`` ones and the last ``recent``.
+
+    Where an output has several rows of tokens: the row that is written, and ``above`` it.
+    """
 
     pinned: int
     recent: int
+    above: int | None = None
 
 
-def kept_rows(biases: list[LayerBias | None]) -> KeptRows | None:
-    """What the self-attention of all layers together reads; None where a head may read any row."""
+def kept_rows(biases: list[LayerBias | None], several: bool = False) -> KeptRows | None:
+    """What the self-attention of all layers together reads; None where a head may read any row.
+
+    ``several``: the output has several rows of tokens.
+    """
     pinned, recent = 0, 0
+    if several:
+        every = [bias for bias in biases if bias is not None and bias.restricted]
+        lines = [line for bias in every for head in bias.heads for line in head]
+        bounded = len(every) == len(biases) and all(line.segment >= 0 for line in lines)
+        above = max([0, *(line.segment for line in lines)])
+        return KeptRows(0, 0, above) if bounded else None
     for bias in biases:
         if bias is None or not bias.restricted or bias.may_mask_rows:
             return None
@@ -46,12 +60,16 @@ def kept_rows(biases: list[LayerBias | None]) -> KeptRows | None:
 class Cache:
     """Keys and values of each layer, of the source and of the rows so far.
 
-    ``kept``: which rows later ones read; None keeps all. ``seen``: rows so far.
+    ``kept``: which rows later ones read; None keeps all. ``seen``: rows so far. ``opened``: where
+    rows of tokens opened, and ``grid``, where the newest tokens stand in them; None in outputs
+    of one row.
     """
 
     def __init__(self, kept: KeptRows | None = None):
         self.kept = kept
         self.seen = 0
+        self.opened: Opened | None = None
+        self.grid: Grid | None = None
         self.rows: dict[int, tuple[Tensor, Tensor]] = {}
         self.source: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -60,7 +78,16 @@ class Cache:
         """From which row on, and how many, rows are not held."""
         if self.kept is None:
             return 0, 0
-        return self.kept.pinned, self.seen - min(self.seen, sum(self.kept))
+        if self.kept.above is not None:
+            return 0, self._above(self.kept.above)
+        return self.kept.pinned, self.seen - min(self.seen, self.kept.pinned + self.kept.recent)
+
+    def _above(self, above: int) -> int:
+        """Where the earliest row opened that later ones may still read."""
+        if self.opened is None or not self.seen:
+            return 0
+        number = (self.opened.count - 1 - above).clamp(min=0)[:, None]
+        return int(self.opened.opens.gather(1, number).min())
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """The rows that were kept and the new ones ``(b, h, t, e)``, held until they settle."""
@@ -72,11 +99,19 @@ class Cache:
 
     def settle(self, final: int, drafted: int) -> None:
         """Of the ``drafted`` newest rows the first ``final`` ones are so; keep what is needed."""
+        before = self.left_out[1]
         self.seen += final
+        if self.opened is not None and self.grid is not None:
+            self.opened = self.opened.until(self.grid, final)
         for layer, (keys, values) in self.rows.items():
             held = keys.shape[2] - drafted + final
             index: Any = slice(held)
-            if self.kept is not None and held > sum(self.kept):
+            if self.kept is not None and self.kept.above is not None:
+                first = self.left_out[1] - before
+                if final == drafted and not first:
+                    continue
+                index = slice(first, held)
+            elif self.kept is not None and held > self.kept.pinned + self.kept.recent:
                 places = torch.arange(held, device=keys.device)
                 index = torch.cat([places[: self.kept.pinned], places[held - self.kept.recent :]])
             elif final == drafted:
@@ -88,3 +123,5 @@ class Cache:
         for held in (self.rows, self.source):
             for layer, (keys, values) in held.items():
                 held[layer] = keys[samples], values[samples]
+        if self.opened is not None:
+            self.opened = Opened(self.opened.opens[samples], self.opened.count[samples])

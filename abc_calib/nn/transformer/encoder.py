@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from abc_calib.config import TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.nn.positions import Scheme
+from abc_calib.nn.positions import Coordinates, Scheme
 from abc_calib.nn.transformer.layers import EncoderLayer
 
 
@@ -19,7 +19,8 @@ class Encoded:
     """An encoded source ``memory (b, s, d)``, and where its tokens stand.
 
     ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
-    positions count; ``attention``: of each layer, if asked for.
+    positions count, and ``drawn``, what a scheme drew for the source; ``attention``: of each layer,
+    if asked for.
     """
 
     memory: Tensor
@@ -27,6 +28,7 @@ class Encoded:
     delimiters: Tensor
     start: int
     attention: tuple[Tensor, ...] = ()
+    drawn: Tensor | None = None
 
 
 class Encoder(nn.Module):
@@ -60,13 +62,23 @@ class Encoder(nn.Module):
         start = int(torch.randint(self.period, ())) if self.training and self.period else 0
         frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
         positions = self.scheme.renumber(frame.row_positions, lengths)
-        x = self.dropout(self.scheme.embed(embed(source), positions))
+        drawn = self.scheme.starts(len(source), source.device)
+        at = coordinates(source, delimiters, drawn)
+        x = self.dropout(self.scheme.embed(embed(source), positions, at))
         seen = []
         for layer, bias in zip(self.layers, biases, strict=True):
             x, one = layer(x, frame, self.scheme, bias, path=path, weights=weights)
             seen.append(one)
         attention = tuple(seen) if weights else ()
-        return Encoded(self.norm(x), lengths, delimiters, start, attention)
+        return Encoded(self.norm(x), lengths, delimiters, start, attention, drawn)
+
+
+def coordinates(source: Tensor, delimiters: Tensor, drawn: Tensor | None) -> Coordinates:
+    """Where the tokens of a source stand, from the positions of its delimiters ``(b, c)``."""
+    places = torch.arange(source.shape[1], device=source.device).expand(source.shape).contiguous()
+    part = torch.searchsorted(delimiters.contiguous(), places).clamp(max=delimiters.shape[1] - 1)
+    column = delimiters.gather(1, part) - 1 - places
+    return Coordinates(part, column.clamp(min=-1), torch.zeros_like(part), drawn)
 
 
 def delimiter_positions(ids: Tensor, delimiters: tuple[int, ...]) -> Tensor:

@@ -21,12 +21,14 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.base import Attention, Decoded, Model
-from abc_calib.nn.biases import Frame, LayerBias
-from abc_calib.nn.positions import Scheme, build_scheme, check_positions
+from abc_calib.nn.biases import Frame, Grid, LayerBias
+from abc_calib.nn.positions import Coordinates, Scheme, build_scheme, check_positions
+from abc_calib.nn.transformer import rows
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.nn.transformer.encoder import Encoded, Encoder
 from abc_calib.nn.transformer.layers import DecoderLayer
+from abc_calib.nn.transformer.rows import Opened
 
 ROWS_AT_ONCE = 4096
 """Rows of one output scored at once, where lines bound what a row reads."""
@@ -131,7 +133,7 @@ class Transformer(Model):
         scheme = self.scheme_of("self")
         if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
             return None
-        return kept_rows(biases)
+        return kept_rows(biases, self.tokens.row is not None)
 
     @property
     def on_lines(self) -> bool:
@@ -180,10 +182,11 @@ class Transformer(Model):
         self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
     ) -> Outputs:
         """The same, the new rows of the cache still to be settled."""
-        frames = self._frames(encoded, read.shape[1], cache)
+        frames = self._frames(encoded, read, cache)
         schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
         positions = schemes["self"].renumber(frames["self"].row_positions, frames["self"].lengths)
-        x = self.dropout(schemes["self"].embed(self.embed(read), positions))
+        at = self._written_at(frames["self"], encoded.drawn)
+        x = self.dropout(schemes["self"].embed(self.embed(read), positions, at))
         own, crossed = [], []
         for i, layer in enumerate(self.layers):
             biases = {site: self.biases[site][i] for site in ("self", "cross")}
@@ -219,7 +222,8 @@ class Transformer(Model):
         encoded = self.encode(source, mask, weights=True)
         outputs = self.run(encoded, self.shifted(target), weights=True)
         keys = torch.arange(source.shape[1], device=source.device)
-        rows = torch.arange(target.shape[1], device=source.device)
+        steps = torch.arange(target.shape[1], device=source.device)
+        grid = self._grid(self.shifted(target), None)
         lengths, closes = encoded.lengths, encoded.delimiters
         return Attention(
             weights={
@@ -229,22 +233,42 @@ class Transformer(Model):
             },
             frames={
                 "encoder": Frame("encoder", keys, len(keys), lengths, closes),
-                "self": Frame("self", rows, len(rows), lengths),
-                "cross": Frame("cross", rows, len(keys), lengths, closes),
+                "self": Frame("self", steps, len(steps), lengths, grid=grid),
+                "cross": Frame("cross", steps, len(keys), lengths, closes, grid=grid),
             },
             rows={"encoder": mask, "self": written, "cross": written},
         )
 
-    def _frames(self, encoded: Encoded, steps: int, cache: Cache | None) -> dict[Site, Frame]:
-        past = cache.seen if cache is not None else 0
+    def _grid(self, read: Tensor, cache: Cache | None) -> Grid | None:
+        """Where the tokens that are read stand, if an output has several rows."""
+        if self.tokens.row is None:
+            return None
+        opened = cache.opened if cache is not None else None
+        opened = opened or Opened.none(len(read), read.device)
+        grid = opened.read(read, cache.seen if cache is not None else 0, self.tokens.row)
+        if cache is not None:
+            cache.opened, cache.grid = opened, grid
+        return grid if self.lines is None else rows.alike(grid)
+
+    @staticmethod
+    def _written_at(frame: Frame, drawn: Tensor | None) -> Coordinates:
+        """Where the tokens that are written next stand."""
+        grid, none = frame.grid, torch.zeros_like(frame.rows)[None]
+        row, column = (none, frame.rows[None]) if grid is None else (grid.row, grid.column)
+        return Coordinates(none.expand_as(row), column, row, drawn)
+
+    def _frames(self, encoded: Encoded, read: Tensor, cache: Cache | None) -> dict[Site, Frame]:
+        past, steps = cache.seen if cache is not None else 0, read.shape[1]
+        grid = self._grid(read, cache)
         memory, period, start = encoded.memory, self.options.cyclic, encoded.start
-        rows = torch.arange(past, past + steps, device=memory.device)
+        places = torch.arange(past, past + steps, device=memory.device)
         lengths, closes = encoded.lengths, encoded.delimiters
         if self.lines is not None and alike(lengths) and alike(closes):
             lengths, closes = lengths[:1], closes[:1]
         left_out = cache.left_out if cache is not None else (0, 0)
-        own = Frame("self", rows, past + steps, lengths, None, period, start, left_out)
-        crossed = Frame("cross", rows, memory.shape[1], lengths, closes, period, start)
+        own = Frame("self", places, past + steps, lengths, None, period, start, left_out, grid)
+        keys = memory.shape[1]
+        crossed = Frame("cross", places, keys, lengths, closes, period, start, grid=grid)
         return {"self": own, "cross": crossed}
 
     # What it takes
@@ -279,6 +303,7 @@ class Transformer(Model):
             "own_schemes": options.own_schemes or None,
             "cyclic": options.cyclic,
             "delimiter_ids": list(tokens.delimiters),
+            **({} if tokens.row is None else {"row_id": tokens.row}),
             "line_bias": self.lines.to_dict() if self.lines else None,
         }
 
@@ -295,7 +320,7 @@ class Transformer(Model):
         )
         pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         delimiters = tuple(config["delimiter_ids"] or ())
-        tokens = TokenIds(config["vocab_size"], pad, sos, eos, delimiters)
+        tokens = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
         model = cls(options, tokens)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))

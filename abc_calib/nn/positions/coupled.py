@@ -1,0 +1,77 @@
+"""Position coupling: tokens that belong together share a learned position."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from abc_calib.config import Options
+from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
+
+
+class CoupledOptions(Options):
+    """``size``: ids of each kind. ``rows``: what stands in a row of its own.
+
+    ``none``: nothing but columns count. ``operands``: operand k belongs to row k - 1 of the output,
+    as in a sum. ``second``: digit k of the second operand belongs to row k, as in a product.
+    """
+
+    size: int = Field(16, ge=2)
+    rows: Literal["none", "operands", "second"] = "none"
+
+
+class Coupled(Scheme):
+    """A learned vector for each column, and one for each row, added to the embeddings.
+
+    Position coupling (Cho et al. 2024, arXiv 2405.20671; of several levels: arXiv 2410.15787):
+    digits of one significance share an id in source and output, delimiters have id 0. In
+    training ids begin anywhere in the table, drawn for every sample; else at 1. Beyond the table
+    they are those of its last row.
+    """
+
+    options_type = CoupledOptions
+    absolute = True
+
+    def __init__(self, shape: Shape, options: CoupledOptions):
+        super().__init__(shape, options)
+        self.rows = options.rows
+        levels = 1 if options.rows == "none" else 2
+        self.table = nn.Parameter(torch.empty(levels, 1 + options.size, shape.width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table)
+
+    def starts(self, samples: int, device: torch.device) -> Tensor | None:
+        """Where ids begin, as shares of the room that there is: ``(b, levels)``."""
+        if not self.training:
+            return None
+        return torch.rand(samples, len(self.table), device=device)
+
+    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
+        if at is None:  # one part, as an output has
+            column = torch.atleast_2d(positions)
+            at = Coordinates(torch.zeros_like(column), column, torch.zeros_like(column))
+        for level, (table, number) in enumerate(zip(self.table, self._levels(at), strict=False)):
+            most = len(table) - 1
+            ids = 1 + number
+            if at.start is not None:
+                ids = ids + (at.start[:, level] * (most // 2)).long()[:, None]
+            ids = torch.where(number < 0, 0, ids.clamp(max=most))
+            x = x + table[ids]
+        return x
+
+    def _levels(self, at: Coordinates) -> tuple[Tensor, Tensor]:
+        """The column and the row of each token, -1 where it has none."""
+        none = torch.full_like(at.column, -1)
+        if self.rows == "operands":
+            row = torch.where(at.part > 0, at.part - 1, at.row).where(at.column >= 0, none)
+            return at.column, row
+        if self.rows == "second":
+            second = at.part == 2
+            row = torch.where(second, at.column, torch.where(at.part == 0, at.row, none))
+            return torch.where(second, none, at.column), row
+        return at.column, none
