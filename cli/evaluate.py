@@ -56,7 +56,7 @@ def evaluate(
     try:
         stages.evaluate(
             found,
-            asked.lengths or range(shortest, asked.max_len + 1),
+            asked.sizes(range(shortest, asked.max_len + 1)),
             samples=asked.samples,
             sets=asked.sets,
             seed=asked.seed,

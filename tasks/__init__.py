@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks import copying, lookup, wider
 from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
-from tasks.base import Problems, Rows, Task, TaskError, unknown
+from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.rows import LongMultiplication, RowTask, Sum
@@ -102,6 +102,7 @@ __all__ = [
     "Problems",
     "RowTask",
     "Rows",
+    "Size",
     "Task",
     "TaskError",
     "TokenTask",

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from tasks.columns import ColumnRule
+from tasks.columns import ColumnRule, RowRule
 from tasks.digits import Digits, stack
 
 
@@ -39,6 +39,8 @@ class TaskError(ValueError):
     """A source or an option that the task cannot take; the message says what it can."""
 
 
+Size = int | tuple[int, int]
+"""A length; where an output has rows, digits and how many rows: one number is both."""
 R = TypeVar("R", bound="Rows")
 
 
@@ -133,6 +135,10 @@ class Task(ABC):
 
     def column_rule(self) -> ColumnRule | None:
         """The rule as an automaton on columns, or None for a rule that is not one."""
+        return None
+
+    def row_rule(self) -> RowRule | None:
+        """The rule of each row of an output as an automaton, where it has several rows."""
         return None
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:

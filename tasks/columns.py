@@ -8,7 +8,7 @@ That is all that a proof about *every* length needs to know of a task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,51 @@ def multiplication(base: int) -> ColumnRule:
         constant=1,
         constants=factors,
     )
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """An automaton for each row of an output, which also reads the row above.
+
+    ``first``: of the first row. ``later``: of the others; its operand ``ABOVE`` is the row above,
+    whose digit ``c + shift`` stands in column ``c``. The digits of a row are those of its columns
+    and one more. ``constant`` of both is the digit of an operand that belongs to the row.
+    """
+
+    first: ColumnRule
+    later: ColumnRule
+    shift: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Both automata as plain data."""
+        return {"first": self.first.as_dict(), "later": self.later.as_dict(), "shift": self.shift}
+
+
+ABOVE = -1
+"""The operand that is the row above."""
+
+
+def long_multiplication(base: int) -> RowRule:
+    """A state is a carry together with the row's digit; the last carry is written, also a 0.
+
+    It is below the base: ``(b-1) + (b-1)^2 + (b-1) = b^2 - 1``.
+    """
+    digit, carry, above, factor = np.ogrid[:base, :base, :base, :base]
+    total = above + digit * factor + carry
+    shape = (base * base, base, base)
+    carries, digits = np.tile(np.arange(base), base), np.repeat(np.arange(base), base)
+    later = ColumnRule(
+        base,
+        start=tuple(range(0, base * base, base)),
+        next=(digit * base + total // base).reshape(shape),
+        written=(total % base).reshape(shape),
+        last=carries,
+        operands=(ABOVE, 0),
+        constant=1,
+        constants=digits,
+    )
+    first = replace(later, next=later.next[:, 0], written=later.written[:, 0], operands=(0,))
+    return RowRule(first, later, shift=1)
 
 
 def running_xor() -> ColumnRule:

@@ -13,16 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
-from tasks.base import Problems, TaskError
-from tasks.digits import Digits, stack, without_zeros
+from tasks.base import Problems, Size, TaskError
+from tasks.columns import RowRule, long_multiplication
+from tasks.digits import Digits, without_zeros
 
 ROW = "|"
 """Closes a row of the output."""
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
-
-Size = int | tuple[int, int]
-"""Digits of the longer operand, and with them how many rows; one number is both."""
 
 
 def extent(size: Size) -> tuple[int, int]:
@@ -38,9 +36,11 @@ class RowTask(Arithmetic):
     """
 
     notation = "rows"
-    laws = ("balanced", "carry", "mixed")
+    laws = ("balanced", "carry", "mixed", "few")
     #: what ``rows`` of a size count
     rows_are: ClassVar[str]
+    #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
+    coupling: ClassVar[str]
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
@@ -103,7 +103,8 @@ class RowTask(Arithmetic):
         """Problems of at most (``exact``: of exactly) a size.
 
         ``balanced``: sizes and digits uniform. ``carry``: operands of zeros, highest digits and
-        few others, of which carries run far. ``mixed``: half of each.
+        few others, of which carries run far. ``mixed``: half of each. ``few``: operands of two
+        different digits in each problem.
         """
         if law not in self.laws:
             raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
@@ -111,13 +112,16 @@ class RowTask(Arithmetic):
         if min(digits, rows) < 1:
             raise TaskError(f"size {digits}x{rows} is not possible: give 1x1 or more")
         counts = self.counts(rng, n, (digits, rows), exact)
+        two = np.array([[0, self.base - 1]]).repeat(n, 0)
+        if law == "few":
+            two = rng.integers(0, self.base, (n, 2))
         operands = []
         for count in counts:
             drawn = self._random(rng, np.maximum(count, 1))
-            share = rng.random((n, 1)) * (law != "balanced")
+            share = rng.random((n, 1)) * (law != "balanced") + 2 * (law == "few")
             if law == "mixed":
                 share *= rng.random((n, 1)) < 0.5
-            extremes = rng.integers(0, 2, drawn.values.shape) * (self.base - 1)
+            extremes = two[np.arange(n)[:, None], rng.integers(0, 2, drawn.values.shape)]
             chosen = rng.random(drawn.values.shape) < share
             values = np.where(chosen, extremes, drawn.values).astype(np.uint8)
             trimmed = self._trimmed(rng, values, np.maximum(count, 1))
@@ -214,6 +218,7 @@ class LongMultiplication(RowTask):
     operator = "*"
     count = 2
     rows_are = "digits of the second operand"
+    coupling = "second"
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
@@ -224,6 +229,9 @@ class LongMultiplication(RowTask):
 
     def outline(self, size: Size) -> tuple[int, ...]:
         return extent(size)
+
+    def row_rule(self) -> RowRule:
+        return long_multiplication(self.base)
 
     def tokens(self, size: Size) -> int:
         digits, rows = extent(size)
@@ -274,6 +282,7 @@ class Sum(RowTask):
     name = "sum"
     operator = "+"
     rows_are = "operands"
+    coupling = "operands"
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
@@ -349,6 +358,3 @@ class Sum(RowTask):
 
     def smallest(self) -> list[str]:
         return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]
-
-
-__all__ = ["ROW", "LongMultiplication", "RowTask", "Size", "Sum", "extent", "settle", "stack"]

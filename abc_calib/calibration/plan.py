@@ -6,13 +6,13 @@ from typing import Any
 
 from abc_calib.calibration.fits import fit_type
 from abc_calib.config import (
-    PRESETS,
     CalibrationOptions,
     Options,
     RunConfig,
     TrainOptions,
     build,
     changed,
+    preset,
     refuse_unknown,
 )
 from abc_calib.config.options import current_names
@@ -55,12 +55,14 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     kinds: tuple[type[Options], ...] = (CalibrationOptions, TrainOptions)
     for kind in kinds:
         given = current_names(kind, given)
-    named = {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
+    data = Run.draft(config).data
+    named = {"fit": data.fit}
+    named |= {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
     asked = {name: value for name, value in named.items() if value is not None}
     options = build(CalibrationOptions, **asked)
     settled(options)
     shape = made.settled(retrained_shape(config.model, scheme))
-    _, _, retraining = PRESETS[config.preset]
+    _, _, retraining = preset(config.preset, data.task.notation)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     given = kept | {name: value for name, value in given.items() if value is not None}
     training = changed(retraining, given)

@@ -50,8 +50,8 @@ class Certificate:
     lines: dict[str, Any] = field(default_factory=dict)
     rule: dict[str, Any] | None = None
     cases: list[dict[str, Any]] = field(default_factory=list)
-    outright: list[dict[str, int]] = field(default_factory=list)
-    decoded: dict[str, int] = field(default_factory=dict)
+    outright: list[dict[str, int | str]] = field(default_factory=list)
+    decoded: dict[str, Any] = field(default_factory=dict)
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)

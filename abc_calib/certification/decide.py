@@ -23,18 +23,15 @@ from abc_calib.certification.prove import (
     prepare,
     windows_a_second,
 )
-from abc_calib.certification.sources import Realiser
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.runs import Run
-from tasks import Problems
-from tasks.hard import from_rows
 
 MOST_SOURCES = 20_000
 """Short sources are all run through the model as far as there are so many of one width."""
-DECODED, LENGTHS, SAMPLES = 100, (5, 20, 100), 4
-"""Short sources that are decoded one by one, and lengths and numbers of random and hard ones."""
+DECODED, SAMPLES = 100, 4
+"""Short sources that are decoded one by one, and random and hard ones of each longer length."""
 FASTEST = 300_000
 """Windows a second that no machine of today checks: more than that in all minutes is not tried."""
 COUNTEREXAMPLES = 20
@@ -158,15 +155,13 @@ def _as_row(checked: Checked) -> dict[str, Any]:
 
 
 def outright(certificate: Certificate, proof: Proof) -> list[str]:
-    """Run every source of each width from 1 on, while there are not too many; those that fail."""
-    rule, exact = proof.rule, proof.model.exact()
+    """Run every source of each size from the smallest on, while there are not too many.
+
+    Gives those that fail.
+    """
+    exact = proof.model.exact()
     failing: list[str] = []
-    width = 0
-    while rule.base ** (len(rule.operands) * (width + 1) + (rule.constant is not None)) <= (
-        MOST_SOURCES
-    ):
-        width += 1
-        problems = every_problem(proof, width)
+    for width, problems in proof.realiser.short(MOST_SOURCES):
         wrong = (~exact_matches(exact, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
         failing += [proof.data.task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
@@ -175,37 +170,20 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 
 def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     """Decode sources one by one, as ``abc predict`` does; those that fail."""
-    task, rng = proof.data.task, np.random.default_rng(11)
-    groups = [every_problem(proof, 1)]
-    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in LENGTHS]
-    groups += [task.hard(rng, SAMPLES, n) for n in LENGTHS]
-    step = max(1, len(groups[0]) // DECODED)
-    groups[0] = groups[0].take(np.arange(0, len(groups[0]), step))
+    task, rng, realiser = proof.data.task, np.random.default_rng(11), proof.realiser
+    _, smallest = next(realiser.short(MOST_SOURCES))
+    step = max(1, len(smallest) // DECODED)
+    groups = [smallest.take(np.arange(0, len(smallest), step))]
+    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in realiser.lengths]
+    groups += [task.hard(rng, SAMPLES, n) for n in realiser.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
     failing = [s for s in sources if failure(proof.model, proof.data, s) is not None]
     certificate.decoded = {
         "sources": len(sources),
-        "longest": max(LENGTHS),
+        "longest": max(realiser.lengths),
         "wrong": len(failing),
     }
     return failing
-
-
-def every_problem(proof: Proof, width: int) -> Problems:
-    """Every problem whose longest operand has ``width`` digits."""
-    rule, base = proof.rule, proof.rule.base
-    wide = len(rule.operands)
-    places = wide * width + (rule.constant is not None)
-    digits = np.indices((base,) * places).reshape(places, -1).T.astype(np.uint8)
-    parts = [digits[:, k * width : (k + 1) * width] for k in range(wide)]
-    if width > 1:
-        keep = np.any([part[:, 0] != 0 for part in parts], axis=0)
-        digits, parts = digits[keep], [part[keep] for part in parts]
-    numbers = dict(zip(rule.operands, parts, strict=True))
-    if rule.constant is not None:
-        numbers[rule.constant] = digits[:, -1:]
-    operands = tuple(from_rows(list(numbers[k])) for k in sorted(numbers))
-    return proof.data.task.problems(*operands)
 
 
 def _refute(decision: Decision, failing: list[str]) -> None:
@@ -236,7 +214,7 @@ def _refute(decision: Decision, failing: list[str]) -> None:
     certificate.counterexamples = list(found.values())
     if found:
         certificate.outcome = "refuted"
-        short = sum(row["wrong"] for row in certificate.outright)
+        short = sum(int(row["wrong"]) for row in certificate.outright)
         certificate.reason = (
             f"wrong in {certificate.wrong} of {certificate.windows} windows"
             if certificate.wrong
@@ -267,7 +245,7 @@ def failing_sources(
     ``near`` also where a window stands nearer to an end than where it fails.
     """
     task = proof.data.task
-    realiser = Realiser(task, proof.rule, proof.field.reach, proof.field.period)
+    realiser: Any = proof.realiser
     most = max((len(checked.failing) for checked in checks), default=0)
     for number, (case, checked) in itertools.product(range(most), enumerate(checks)):
         if number >= len(checked.failing):

@@ -8,8 +8,9 @@ cyclic positions. ``Field`` follows the lines down through the layers and names 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from abc_calib.certification.places import (
     WIDE,
@@ -25,6 +26,8 @@ from abc_calib.certification.places import (
     Written,
     read_off,
 )
+from abc_calib.certification.windows import Enumeration
+from abc_calib.data.vocabulary import EOS
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.geometry.lines import formula
 
@@ -33,16 +36,21 @@ from abc_calib.geometry.lines import formula
 class Field:
     """The receptive field of a model with these lines.
 
-    ``layout``: of the source of operands of a width. ``ids``: of the delimiters. ``constant``: the
-    operand of one digit, if there is one.
+    ``layout``: of the source of operands of a width. ``ids``: of the delimiters. ``rule``: of the
+    task.
     """
 
     bias: LineBias
     layers: int
     layout: Callable[[int], Layout]
     ids: Mapping[str, int]
-    constant: int | None = None
+    rule: Any
     period: int = 1
+
+    @property
+    def constant(self) -> int | None:
+        """The operand of one digit, if there is one."""
+        return self.rule.constant
 
     # Where a line leads
 
@@ -137,11 +145,20 @@ class Field:
 
     # How far it reaches
 
+    def enumeration(self, case: Case, atoms: frozenset[Atom]) -> Enumeration:
+        """The windows of a case, which hold these atoms; ``TooMany`` if they cannot be numbered."""
+        return Enumeration(self.rule, self.ids[EOS], case, atoms, self.period)
+
+    @property
+    def inner(self) -> Case:
+        """A row that is far from everything."""
+        return Case(None, None)
+
     @cached_property
     def reach(self) -> Reach:
         """How many rows and columns matter at either end; raises ``Unbounded``."""
         self._check_restricted()
-        case = Case(None, None)
+        case = self.inner
         rows = self._rows(case)
         atoms = self.atoms(self.layers, case.place, case)
         columns = [a.column for a in atoms if isinstance(a, Digit | Written)]
@@ -174,7 +191,7 @@ class Field:
                 f"head {head} of layer {layer} ({site}-attention) is transparent: it sees all"
             )
         for layer in range(self.layers):
-            self.keys(layer, Place("low", 0), Case(0, None))
+            self.keys(layer, Place("low", 0), replace(self.inner, row=0))
 
     def _runs_out(self) -> int:
         """Rows after which every line has left the operands of one digit."""

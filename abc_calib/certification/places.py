@@ -19,6 +19,8 @@ FAR, WIDE = 10**12, 10**24
 Places are worked out on plain numbers, by the arithmetic that the model uses, and read off
 afterwards: ``FAR - 1`` is the row before the one in question, ``WIDE - 1`` the first column.
 """
+ABOVE = -1
+"""The operand that the row above is, where an output has several rows."""
 NEAR = 10**6
 """A place is within so many rows or columns of what it is counted from."""
 
@@ -58,13 +60,20 @@ class Constant(NamedTuple):
     operand: int
 
 
+class Other(NamedTuple):
+    """The atom: a digit that may be any, whatever the others are: of what, and which."""
+
+    of: str
+    at: int | Place
+
+
 class Phase(NamedTuple):
     """The atom: the row, or the width of the operands, modulo the period of the positions."""
 
     of: Literal["row", "width"]
 
 
-Atom = Digit | Written | Constant | Phase
+Atom = Digit | Written | Constant | Other | Phase
 
 
 class Token(NamedTuple):
@@ -75,7 +84,7 @@ class Token(NamedTuple):
     """
 
     symbol: int | None
-    atom: Digit | Written | Constant | None
+    atom: Digit | Written | Constant | Other | None
     width: int
     row: int
     shift: int
@@ -161,8 +170,22 @@ def atom_name(atom: Atom) -> str:
         return f"{atom.of} mod period"
     if isinstance(atom, Constant):
         return digit_name(atom.operand, "")
-    name = "y" if isinstance(atom, Written) else digit_name(atom.operand, "")
-    where, at = atom.column
+    if isinstance(atom, Other) and not isinstance(atom.at, Place):
+        return f"{atom.of}{atom.at:+d}"
+    column = atom.at if isinstance(atom, Other) else atom.column
+    name = "y" if isinstance(atom, Written) else ""
+    if isinstance(atom, Digit):
+        name = "p" if atom.operand == ABOVE else digit_name(atom.operand, "")
+    name = atom.of if isinstance(atom, Other) else name
+    where, at = column  # type: ignore[misc]
     if where == "near":
         return f"{name}[t{at:+d}]" if at else f"{name}[t]"
     return f"{name}[{at}]" if where == "low" else f"{name}[{where} {at}]"
+
+
+def column_of(place: Place, row: int, width: int) -> int:
+    """The column of a place, for operands of ``width`` in ``row``."""
+    against = width - 1 - place.at
+    return {"near": row + place.at, "low": place.at, "top": against, "free": against - row}[
+        place.kind
+    ]

@@ -19,13 +19,16 @@ from torch import Tensor
 from abc_calib.certification.field import Field
 from abc_calib.certification.network import Exact, Network, in_chunks
 from abc_calib.certification.places import Case, Unbounded
+from abc_calib.certification.row_sources import RowRealiser
+from abc_calib.certification.rows import GridField, grid_field
 from abc_calib.certification.shapes import Known, Shape, codes, shape_of
+from abc_calib.certification.sources import Realiser
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES
 from abc_calib.nn.positions import Scheme
-from tasks.columns import ColumnRule
+from tasks.columns import ColumnRule, RowRule
 
 KEPT = 100
 """Failing windows that are kept of each case, those of the smallest margin first."""
@@ -82,9 +85,9 @@ class Checked:
             self.expected = np.concatenate([self.expected, right[wrong]])[order]
 
 
-def column_rule(data: Data) -> ColumnRule:
+def rule_of(data: Data) -> ColumnRule | RowRule:
     """The task's automaton, or ``Undecided``."""
-    rule = data.task.column_rule()
+    rule = data.task.column_rule() or data.task.row_rule()
     if rule is None:
         raise Undecided(f"{data.task.name} is not a rule on columns of digits")
     return rule
@@ -119,12 +122,15 @@ def receptive_field(model: Any, data: Data) -> Field:
         raise Unbounded(
             f"its scores depend on positions ({options.scheme}) where a head has several lines"
         )
-    rule, width = column_rule(data), data.layout_at(9)
+    rule, width, ids = rule_of(data), data.layout_at(9), data.vocabulary.ids
+    if isinstance(rule, RowRule):
+        if absolute:
+            raise Unbounded(f"its positions ({options.scheme}) are not followed from row to row")
+        return grid_field(lines, options.decoder_layers, data.layout_at, ids, rule)
     if width.keys == data.layout_at(8).keys:
         raise Unbounded(f"its format pads every operand to a fixed width, {width.widths[0]}")
     period = (options.cyclic if absolute else None) or 1
-    ids = data.vocabulary.ids
-    return Field(lines, options.decoder_layers, data.layout_at, ids, rule.constant, period)
+    return Field(lines, options.decoder_layers, data.layout_at, ids, rule, period)
 
 
 @dataclass
@@ -137,7 +143,7 @@ class Proof:
 
     model: Any
     data: Data
-    rule: ColumnRule
+    rule: ColumnRule | RowRule
     field: Field
     cases: list[Enumeration]
     windows: list[Windows | None]
@@ -147,6 +153,14 @@ class Proof:
         """The windows of one case."""
         held = self.windows[number]
         return iter([held]) if held is not None else self.cases[number].parts(PART)
+
+    @property
+    def realiser(self) -> Realiser | RowRealiser:
+        """What draws sources in which a window occurs."""
+        task: Any = self.data.task
+        if isinstance(self.field, GridField):
+            return RowRealiser(task, self.field)
+        return Realiser(task, self.field.rule, self.field.reach, self.field.period)
 
     def some(self, most: int, rng: np.random.Generator) -> Proof:
         """The same with windows drawn at random, about ``most`` in all."""
@@ -165,7 +179,6 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
     """
     try:
         seen = receptive_field(model, data)
-        rule = column_rule(data)
         reach = seen.reach
         if (reach.rows + 1) * (reach.columns + 2) > MOST_CASES:
             raise Unbounded(
@@ -174,11 +187,11 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof, held = Proof(model, data, rule, seen, [], [], 0), 0
+    proof, held = Proof(model, data, rule_of(data), seen, [], [], 0), 0
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
-            found = Enumeration(rule, data.vocabulary.eos, case, atoms, seen.period)
+            found = seen.enumeration(case, atoms)
         except TooMany as error:
             raise Undecided(_too_many(len(atoms), case, error.estimate, most)) from None
         try:

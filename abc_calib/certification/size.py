@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from abc_calib.certification.places import Case, Unbounded
-from abc_calib.certification.prove import Undecided, column_rule, receptive_field
-from abc_calib.certification.windows import Enumeration, TooMany
+from abc_calib.certification.places import Unbounded
+from abc_calib.certification.prove import Undecided, receptive_field
+from abc_calib.certification.windows import TooMany
 from abc_calib.data import Data
 from abc_calib.geometry import LineBias
 
@@ -21,11 +21,10 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
     Puts the lines into the model.
     """
     model.set_lines(lines)
-    case = Case(None, None)
     try:
-        field, rule = receptive_field(model, data), column_rule(data)
-        atoms = field.atoms(field.layers, case.place, case)
-        found = Enumeration(rule, data.vocabulary.eos, case, atoms, field.period)
+        field = receptive_field(model, data)
+        case = field.inner
+        found = field.enumeration(case, field.atoms(field.layers, case.place, case))
     except TooMany as error:
         return error.estimate
     except (Unbounded, Undecided):

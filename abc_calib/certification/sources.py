@@ -7,20 +7,54 @@ from collections.abc import Iterator
 import numpy as np
 
 from abc_calib.certification.field import Reach
-from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
+from abc_calib.certification.places import (
+    Atom,
+    Case,
+    Constant,
+    Digit,
+    Phase,
+    Written,
+    column_of,
+)
 from tasks import Digits, Problems
 from tasks.arithmetic import Arithmetic
 from tasks.columns import NEVER, NOTHING, ColumnRule
+from tasks.hard import from_rows
 
 
 class Realiser:
     """Draws random sources in which a given window occurs, of a given width and row."""
+
+    lengths = (5, 20, 100)
+    """Of random and hard sources that are decoded."""
 
     def __init__(self, task: Arithmetic, rule: ColumnRule, reach: Reach, period: int):
         self.task, self.rule, self.reach, self.period = task, rule, reach, period
         index = np.indices(rule.next.shape).reshape(rule.next.ndim, -1)
         self.states, self.digits = index[0], index[1:]
         self.next, self.written = rule.next.ravel(), rule.written.ravel()
+
+    def short(self, most: int) -> Iterator[tuple[int, Problems]]:
+        """Every problem of each width from 1 on, as long as there are at most so many."""
+        rule, width = self.rule, 1
+        while rule.base ** (len(rule.operands) * width + (rule.constant is not None)) <= most:
+            yield width, self.every(width)
+            width += 1
+
+    def every(self, width: int) -> Problems:
+        """Every problem whose longest operand has ``width`` digits."""
+        rule, base = self.rule, self.rule.base
+        wide = len(rule.operands)
+        places = wide * width + (rule.constant is not None)
+        digits = np.indices((base,) * places).reshape(places, -1).T.astype(np.uint8)
+        parts = [digits[:, k * width : (k + 1) * width] for k in range(wide)]
+        if width > 1:
+            keep = np.any([part[:, 0] != 0 for part in parts], axis=0)
+            digits, parts = digits[keep], [part[keep] for part in parts]
+        numbers = dict(zip(rule.operands, parts, strict=True))
+        if rule.constant is not None:
+            numbers[rule.constant] = digits[:, -1:]
+        return self.task.problems(*(from_rows(list(numbers[k])) for k in sorted(numbers)))
 
     def places(self, case: Case, widest: int, near: bool) -> Iterator[tuple[int, int]]:
         """Rows and widths that the case stands for, the narrowest first.
@@ -89,9 +123,9 @@ class Realiser:
                 assert self.rule.constants is not None
                 starts &= self.rule.constants == value
             elif isinstance(atom, Written):
-                writes(_column(atom.column, row, width), value)
+                writes(column_of(atom.column, row, width), value)
             elif isinstance(atom, Digit):
-                column = _column(atom.column, row, width)
+                column = column_of(atom.column, row, width)
                 if not 0 <= column < width:
                     return None
                 digit = self.digits[self.rule.operands.index(atom.operand)]
@@ -118,14 +152,6 @@ class Realiser:
             columns.append(self.digits[:, choice])
             state = int(self.next[choice])
         return problem(self.task, self.rule, np.array(columns), start)
-
-
-def _column(place: Place, row: int, width: int) -> int:
-    """The column of a place, for operands of ``width`` in ``row``."""
-    against = width - 1 - place.at
-    return {"near": row + place.at, "low": place.at, "top": against, "free": against - row}[
-        place.kind
-    ]
 
 
 def problem(task: Arithmetic, rule: ColumnRule, columns: np.ndarray, start: int) -> Problems:

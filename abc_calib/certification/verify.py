@@ -15,7 +15,6 @@ import numpy as np
 
 from abc_calib.certification.certificate import Certificate, difference
 from abc_calib.certification.decide import Decision, decide
-from abc_calib.certification.sources import Realiser
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins, smallest_margins
@@ -95,7 +94,7 @@ def _margin_in_windows(model: Any, decision: Decision, samples: int, seed: int) 
     proof = decision.proof
     assert proof is not None
     data = proof.data
-    realiser = Realiser(data.task, proof.rule, proof.field.reach, proof.field.period)
+    realiser: Any = proof.realiser
     reach = proof.field.reach
     widest = 2 * (reach.rows + reach.columns) + proof.field.period
     sizes = np.array([checked.windows for checked in decision.checked])

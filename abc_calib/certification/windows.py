@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abc_calib.certification.places import Atom, Case, Constant, Digit, Phase, Place, Written
+from abc_calib.certification.places import Atom, Case, Constant, Digit, Other, Phase, Place, Written
 from abc_calib.errors import AbcError
 from tasks.columns import NEVER, NOTHING, ColumnRule
 
@@ -104,8 +104,10 @@ class Enumeration:
         atoms: frozenset[Atom],
         period: int,
         fixed: Mapping[Atom, int] | None = None,
+        end: int | None = None,
     ):
         self.rule, self.eos, self.case, self.period = rule, eos, case, period
+        self.end = eos if end is None else end
         self.atoms = tuple(sorted(atoms, key=repr))
         self.fixed = dict(fixed or {})
         self.radix = [self._radix(atom) for atom in self.atoms]
@@ -159,7 +161,7 @@ class Enumeration:
         atom = min(free, key=self._first)
         values = range(self.radix[self.atoms.index(atom)])
         same = (self.rule, self.eos, self.case, frozenset(self.atoms), self.period)
-        return [Enumeration(*same, {**self.fixed, atom: value}) for value in values]
+        return [Enumeration(*same, {**self.fixed, atom: value}, self.end) for value in values]
 
     def _first(self, atom: Atom) -> tuple[int, int]:
         """Which atoms to fix first: those that come last into the walk, and multiply its end."""
@@ -190,7 +192,9 @@ class Enumeration:
             else:
                 code, state = self._column(code, state, slot, limit, walk[number + 1 :])
         for i, atom in enumerate(self.atoms):
-            if isinstance(atom, Phase) or (isinstance(atom, Digit) and atom.column.kind == "free"):
+            if isinstance(atom, Phase | Other) or (
+                isinstance(atom, Digit) and atom.column.kind == "free"
+            ):
                 choices = np.arange(self.radix[i])
                 choices = choices[self._kept(atom, choices)]
                 self._check(len(code) * len(choices), limit, [])
@@ -281,8 +285,8 @@ class Enumeration:
             for i, atom in enumerate(self.atoms):
                 if isinstance(atom, Written) and atom.column == place:
                     code = code + self.weight[i] * last
-            return code + self.expected_weight * self.eos, state
+            return code + self.expected_weight * self.end, state
         if self.case.left == 0:
-            final = np.where(last == NOTHING, self.eos, last)
+            final = np.where(last == NOTHING, self.end, last)
             return code + self.expected_weight * final, state
         return code, state

@@ -23,7 +23,7 @@ from abc_calib.config.model import (
 from abc_calib.config.options import Options, build, changed, refuse_unknown, taken
 from abc_calib.config.run import FORMAT_VERSION, RunConfig, load_config
 from abc_calib.config.signature import documented, named
-from abc_calib.config.training import PRESETS, RETRAIN, TrainOptions
+from abc_calib.config.training import PRESETS, RETRAIN, TrainOptions, preset
 
 __all__ = [
     "FORMAT_VERSION",
@@ -53,6 +53,7 @@ __all__ = [
     "documented",
     "load_config",
     "named",
+    "preset",
     "refuse_unknown",
     "taken",
 ]

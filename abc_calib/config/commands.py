@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
@@ -16,7 +23,21 @@ MOST_SAMPLES = 10**7
 MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
 
+SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
+
+
+def _size(given: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
+    """A length, or digits and rows as in ``20x15``."""
+    found = SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
+    if found is not None:
+        return int(found[1]), int(found[2])
+    if isinstance(given, tuple) and len(given) == 2:
+        return whole(given[0]), whole(given[1])
+    return whole(given)
+
+
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
+Sizes = tuple[Annotated[int, Field(ge=1, le=LONGEST), WrapValidator(_size)], ...]
 Words = tuple[Word, ...]
 
 
@@ -75,8 +96,14 @@ class EvaluateOptions(Options):
     """Which problems a model is evaluated on."""
 
     max_len: int = option(50, "Every length from 1 to this.", ge=1, le=10**5)
-    lengths: Lengths | None = option(
-        None, "These lengths instead, as in 6,10,100.", min_length=1, examples=["6,10,100"]
+    lengths: Sizes | None = option(
+        None,
+        "These lengths instead, as in 6,10,100; 20x15: digits and rows.",
+        min_length=1,
+        examples=["6,10,100"],
+    )
+    operands: Lengths | None = option(
+        None, "Sums: so many operands of each length.", min_length=1, examples=["3,10,100"]
     )
     samples: int | None = option(
         None, "Samples a length; by default min(base^L - base^(L-1), 10000).", ge=1, le=MOST_SAMPLES
@@ -88,7 +115,15 @@ class EvaluateOptions(Options):
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
 
-    _several = listed("lengths")
+    _several = listed("lengths", "operands")
+
+    def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
+        """The lengths that are asked for, with each number of operands."""
+        lengths = self.lengths or tuple(otherwise)
+        if self.operands is None:
+            return lengths
+        whole = (length if isinstance(length, int) else length[0] for length in lengths)
+        return tuple((length, count) for length in dict.fromkeys(whole) for count in self.operands)
 
     @property
     def sets(self) -> tuple[str, ...]:

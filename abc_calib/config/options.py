@@ -96,7 +96,9 @@ def listed(*names: str) -> Any:
     def once_each(given: Any) -> Any:
         if isinstance(given, str):
             given = [part.strip() for part in given.split(",")]
-        plain = isinstance(given, list | tuple) and all(isinstance(x, str | int) for x in given)
+        plain = isinstance(given, list | tuple) and all(
+            isinstance(x, str | int | tuple) for x in given
+        )
         return tuple(dict.fromkeys(given)) if plain else given
 
     return field_validator(*names, mode="before")(once_each)

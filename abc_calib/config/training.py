@@ -109,3 +109,20 @@ PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
 }
 """Transformer, first training and retraining. ``small`` takes CPU minutes and ``quick`` one or two;
 ``paper`` has the model of Duan & Shi, section 3.3."""
+
+ROWS = TransformerOptions(scheme="coupled")
+ROW_TRAINING = TrainOptions(steps=4000, sampling="mixed", validate_every=250)
+ROW_RETRAINING = TrainOptions(
+    steps=8000, learning_rate=4e-3, sampling="mixed", validate_every=250, cooldown=3000
+)
+ROW_PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
+    "small": (ROWS, ROW_TRAINING, ROW_RETRAINING),
+    "quick": (ROWS, ROW_TRAINING, ROW_RETRAINING),
+}
+"""The same for outputs of several rows: a row is harder to learn than a sum, and sooner found with
+coupled positions."""
+
+
+def preset(name: str, notation: str) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
+    """A preset for tasks of a notation."""
+    return ROW_PRESETS[name] if notation == "rows" and name in ROW_PRESETS else PRESETS[name]

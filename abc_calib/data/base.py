@@ -13,9 +13,9 @@ from torch import Tensor
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.errors import OptionError
+from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
-from tasks import Rows, Task
+from tasks import Rows, Size, Task
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,10 @@ class Data(ABC):
     tests: tuple[str, ...]
     #: are outputs decoded and compared token by token, or only judged as a whole?
     decoded: ClassVar[bool] = False
+    #: the fit that finds its lines unless told otherwise, of ``abc_calib.calibration.fits``
+    fit: ClassVar[str] = "nnls"
+    #: which of its tokens stand in rows, as ``nn.positions.coupled`` has it
+    coupling: str = "none"
 
     def __init__(self, task: Task, options: TrainOptions):
         self.task = task
@@ -76,24 +80,43 @@ class Data(ABC):
     def validation(self, n: int) -> Batch:
         """At most ``n`` held-out problems, by which training goes."""
 
+    def sized(self, length: Size) -> Any:
+        """A length as it was asked for, checked: of outputs of several rows digits and rows."""
+        if isinstance(length, tuple):
+            raise UsageError(
+                f"size {length[0]}x{length[1]}: {self.task.name} has no rows; give lengths, as in "
+                f"{length[0]}"
+            )
+        if length < 1:
+            raise UsageError(f"length {length} is not possible: give 1 or more")
+        return length
+
+    def named(self, length: Any) -> dict[str, int]:
+        """A length as the row of an evaluation holds it."""
+        return {"length": length}
+
+    def digits_of(self, length: Any) -> int:
+        """How many digits a problem of a length has at its largest, as far as memory goes."""
+        return length
+
     @abstractmethod
-    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
+    def test(self, length: Any, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` problems of exactly ``length`` of a test set, none of them for training."""
 
     @abstractmethod
-    def test_size(self, length: int) -> int:
+    def test_size(self, length: Any) -> int:
         """How many problems of a length are tested unless it is said."""
 
-    def extent(self, kind: str, length: int) -> tuple[int, int]:
+    def extent(self, kind: str, length: Any) -> tuple[Any, int]:
         """The length that a test of a kind is stored under, and how many problems it has."""
         return length, self.test_size(length)
 
-    def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
+    def lengths_of(self, kind: str, lengths: Sequence[Any]) -> Sequence[Any]:
         """The lengths that a test set has, where ``lengths`` are asked for."""
         return lengths
 
     @abstractmethod
-    def source_tokens(self, length: int) -> int:
+    def source_tokens(self, length: Any) -> int:
         """The longest source of a problem of that length, roughly."""
 
     def shortened(self, length: int) -> Data:
@@ -109,11 +132,11 @@ class Data(ABC):
         """Where the tokens of the first of ``problems`` stand."""
 
     @abstractmethod
-    def layout_at(self, length: int) -> Layout:
+    def layout_at(self, length: Any) -> Layout:
         """Where the tokens of a problem of exactly ``length`` stand."""
 
     @abstractmethod
-    def output_steps(self, length: int) -> int:
+    def output_steps(self, length: Any) -> int:
         """How many tokens an answer to a problem of that length has, its end too; roughly."""
 
     @abstractmethod

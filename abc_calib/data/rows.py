@@ -10,12 +10,12 @@ from abc_calib.data.base import Batch
 from abc_calib.data.digits import DigitData, _join, _left_to_right
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
-from tasks import Digits, Problems
-from tasks.rows import RowTask, Size, extent
+from tasks import Digits, Problems, Size
+from tasks.rows import RowTask, extent
 
 TESTED = 1000
 """Problems of a size, unless it is said."""
-TOKENS = 2_000_000
+TOKENS = 200_000
 """Tokens of all outputs of a size that are tested unless it is said."""
 
 
@@ -23,6 +23,7 @@ class RowData(DigitData):
     """Batches of problems of at most ``size``: ``length`` digits, and so many rows."""
 
     task: RowTask
+    fit = "rows"
 
     def __init__(self, task: RowTask, options: TrainOptions, rows: int | None = None):
         if options.format != "free":
@@ -30,6 +31,7 @@ class RowData(DigitData):
         super().__init__(task, options)
         self.rows = rows or task.train_rows(self.length)
         self.size = self.length, self.rows
+        self.coupling = task.coupling
 
     # Batches
 
@@ -40,6 +42,18 @@ class RowData(DigitData):
     def validation(self, n: int) -> Batch:
         rng = np.random.default_rng([self.seed, 2])
         return self.lay_out(self._draw(rng, n, self.size, "balanced", True, held_out=True))
+
+    def sized(self, length: Size) -> tuple[int, int]:
+        if min(extent(length)) < 1:
+            raise UsageError(f"size {length} is not possible: give 1 or more")
+        return extent(length)
+
+    def named(self, length: Size) -> dict[str, int]:
+        digits, rows = extent(length)
+        return {"length": digits, "rows": rows}
+
+    def digits_of(self, length: Size) -> int:
+        return self.task.tokens(length)
 
     def test(self, length: Size, n: int, kind: str = "random", seed: int = 0) -> Batch:
         law, size = self.laws[kind], extent(length)
@@ -56,6 +70,11 @@ class RowData(DigitData):
 
     def source_tokens(self, length: Size) -> int:
         return sum(self.task.outline(length))
+
+    def training_of_few_digits(self, n: int) -> Batch:
+        """Training problems in which tokens repeat, so that windows do."""
+        rng = np.random.default_rng([self.seed, 5])
+        return self.lay_out(self.task.sample(rng, n, self.size, "few"))
 
     def shorter(self) -> tuple[RowData, list[Size]]:
         """The same trained on up to sizes less by one quarter, and the sizes that it leaves."""

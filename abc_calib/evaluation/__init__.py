@@ -1,6 +1,6 @@
 """How right a model is, and what it does."""
 
-from abc_calib.evaluation.exact import Row, SequenceRow, evaluate, exact_matches
+from abc_calib.evaluation.exact import GridRow, Row, SequenceRow, evaluate, exact_matches
 from abc_calib.evaluation.predict import Prediction, predict
 
-__all__ = ["Prediction", "Row", "SequenceRow", "evaluate", "exact_matches", "predict"]
+__all__ = ["GridRow", "Prediction", "Row", "SequenceRow", "evaluate", "exact_matches", "predict"]

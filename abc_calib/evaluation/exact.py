@@ -22,6 +22,7 @@ from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.sequences import Sequences, compare
 from abc_calib.nn.base import Model
+from tasks import Size
 
 SCREEN_STEPS = 16
 
@@ -44,6 +45,22 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def size(self) -> str:
+        """The length, for people."""
+        return str(self.length)
+
+
+@dataclass(frozen=True)
+class GridRow(Row):
+    """The same where an output has several rows: so many."""
+
+    rows: int
+
+    @property
+    def size(self) -> str:
+        return f"{self.length}x{self.rows}"
+
 
 @dataclass(frozen=True)
 class SequenceRow(Row):
@@ -60,7 +77,7 @@ class SequenceRow(Row):
 def evaluate(
     model: Model,
     data: Data,
-    lengths: Sequence[int],
+    lengths: Sequence[Size],
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
     seed: int = 0,
@@ -75,8 +92,7 @@ def evaluate(
     as its length. Raises ``UsageError`` for a length below 1 and ``AbcError`` for what would not
     fit the memory.
     """
-    if any(length < 1 for length in lengths):
-        raise UsageError(f"length {min(lengths)} is not possible: give 1 or more")
+    lengths = [data.sized(length) for length in lengths]
     unknown = [kind for kind in sets if kind not in data.tests]
     if unknown:
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
@@ -89,9 +105,13 @@ def evaluate(
     ]
     known = set(lengths)
     if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in known]:
-        check_memory(model, 1, data.source_tokens(max(random)), SCREEN_STEPS, "lengths")
-        _, length, n = max(wanted, key=lambda one: one[1] * one[2])
-        check_samples(n, length, "samples" if samples else "lengths")
+        longest = max(map(data.source_tokens, random))
+        check_memory(model, 1, longest, SCREEN_STEPS, "lengths")
+        n, digits = max(
+            ((n, data.digits_of(length)) for _, length, n in wanted),
+            key=lambda one: one[0] * one[1],
+        )
+        check_samples(n, digits, "samples" if samples else "lengths")
     rows: list[Row] = []
     for kind, length, n in wanted:
         started = time.perf_counter()
@@ -100,14 +120,15 @@ def evaluate(
             row: Row = sequence_row(model, data, batch, length, kind, seed)
         else:
             right = (greedy_matches if greedy else exact_matches)(model, batch)
-            row = Row(**_counted(right, batch, length, kind, seed, started))
+            found = _counted(right, batch, length, kind, seed, started) | data.named(length)
+            row = (GridRow if "rows" in found else Row)(**found)
         rows.append(row)
         on_row(row)
     return rows
 
 
 def _counted(
-    right: Tensor, batch: Batch, length: int, kind: str, seed: int, started: float
+    right: Tensor, batch: Batch, length: Any, kind: str, seed: int, started: float
 ) -> dict[str, Any]:
     """The fields of a ``Row``."""
     n, correct = len(batch), int(right.sum())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from abc_calib.evaluation import Row, SequenceRow
+from abc_calib.evaluation import GridRow, Row, SequenceRow
 
 
 def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
@@ -20,9 +20,11 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
     table.add_column("length", justify="right")
     for name in rows_by_name:
         table.add_column(Text(name), justify="right")
-    cells = [{row.length: row for row in rows} for rows in rows_by_name.values()]
+    cells = [{_size(row): row for row in rows} for rows in rows_by_name.values()]
     for length in sorted({length for column in cells for length in column}):
-        table.add_row(str(length), *(Text(_cell(column.get(length))) for column in cells))
+        table.add_row(
+            "x".join(map(str, length)), *(Text(_cell(column.get(length))) for column in cells)
+        )
     return table
 
 
@@ -41,6 +43,10 @@ def token_table(rows: Sequence[SequenceRow]) -> Table:
         cells = [row.set, str(row.length), _cell(row), *(f"{v:.2f}" for v in values), loss]
         table.add_row(*map(Text, cells))
     return table
+
+
+def _size(row: Row) -> tuple[int, ...]:
+    return (row.length, row.rows) if isinstance(row, GridRow) else (row.length,)
 
 
 def _cell(row: Row | None) -> str:

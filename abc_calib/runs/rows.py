@@ -19,7 +19,9 @@ KINDS: dict[str, type] = {
     **{"high": float, "test_seed": int, "test_hash": str, "seconds": float},
 }
 """Columns of every row and what they hold; those of tasks on tokens hold a number or nothing."""
-NAME = ("set", "test_seed", "length")
+ROWS = "rows"
+"""The column of outputs of several rows: how many."""
+NAME = ("set", "test_seed", "length", ROWS)
 """What names a row."""
 HASH = "row_hash"
 LARGEST = 2**63 - 1
@@ -41,12 +43,16 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
     Others that write it meanwhile wait.
     """
     with locked(path.parent):
-        found = {tuple(row[name] for name in NAME): row for row in read_rows(path)}
+        found = {_name(row): row for row in read_rows(path)}
         for row in rows:
-            name = tuple(row[name] for name in NAME)
+            name = _name(row)
             if name not in found or row["n"] >= found[name]["n"]:
                 found[name] = row
         write_text(path, _written([found[name] for name in sorted(found)]))
+
+
+def _name(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name) or 0 if name == ROWS else row[name] for name in NAME)
 
 
 def _written(rows: list[Row]) -> str:
@@ -70,7 +76,7 @@ def _parsed(text: str) -> list[Row]:
         if kept != _hash(columns, cells):
             raise ValueError(f"row {number} was changed")
         row = {name: _value(name, cell) for name, cell in zip(columns, cells, strict=True)}
-        rows[tuple(row[name] for name in NAME)] = row
+        rows[_name(row)] = row
     if len(rows) != len(lines) - 1:
         raise ValueError("a row is there twice")
     return list(rows.values())
@@ -79,7 +85,7 @@ def _parsed(text: str) -> list[Row]:
 def _value(name: str, cell: str) -> Any:
     if name not in KINDS and not cell:
         return None
-    value = KINDS.get(name, float)(cell)
+    value = (KINDS | {ROWS: int}).get(name, float)(cell)
     if not isinstance(value, str) and not (math.isfinite(value) and value <= LARGEST):
         raise ValueError(f"{name} is {cell}")
     return value

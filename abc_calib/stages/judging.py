@@ -32,6 +32,7 @@ from abc_calib.progress import bar
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted
+from tasks import Size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,8 +53,9 @@ def ignore(*_: Any) -> None:
 @documented(EvaluateOptions, MachineOptions)
 def evaluate(
     run: AnyRun = None,
-    lengths: Sequence[int] = tuple(range(1, 51)),
+    lengths: Sequence[Size] = tuple(range(1, 51)),
     *,
+    operands: Sequence[int] | None = None,
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
     seed: int = 0,
@@ -67,8 +69,8 @@ def evaluate(
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
     test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
     """
-    asked = build(EvaluateOptions, lengths=lengths, samples=samples, seed=seed)
-    lengths = asked.lengths or ()
+    asked = build(EvaluateOptions, lengths=lengths, operands=operands, samples=samples, seed=seed)
+    lengths = asked.sizes(())
     found = opened(run)
     path = found.path / "eval.csv"
     read_rows(path)  # refused before anything is measured
@@ -83,7 +85,7 @@ def evaluate(
                 with uninterrupted():
                     add_rows(path, [row.as_dict()])
                     rows.append(row)
-                measured = f"{row.set} {row.length} {found.task.unit}: {row.accuracy:.2f} %"
+                measured = f"{row.set} {row.size} {found.task.unit}: {row.accuracy:.2f} %"
                 update(len(rows), total, measured, True)
                 on_row(row)
 

@@ -301,7 +301,7 @@ def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
     chosen = own.of_the_task | (rest.pop("task_options", None) or {})
     config = plan_training(task, base=own.base, task_options=chosen, **rest)
     second = Run.draft(plan_calibration(config))
-    if second.task.column_rule() is None:
+    if second.task.column_rule() is None and second.task.row_rule() is None:
         raise UsageError(
             f"no certificate can judge {task}: it is not a rule on columns of digits, as "
             "successor, addition, multiplication and parity are; try abc stress"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from abc_calib.config import PRESETS, ModelOptions, RecurrentOptions, TrainOptions
+from abc_calib.config import PRESETS, ModelOptions, RecurrentOptions, TrainOptions, preset
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import attender_type
 from tasks import Task
@@ -29,27 +29,25 @@ Recipe = Callable[[Task, str, Mapping[str, Any]], tuple[ModelOptions, TrainOptio
 """Options of the model and of its training, from a task, a preset and what was given."""
 
 
-def check_preset(preset: str) -> None:
+def check_preset(name: str) -> None:
     """``UsageError`` for a preset that is none."""
-    if preset not in PRESETS:
-        raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    if name not in PRESETS:
+        raise UsageError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
 
 
 def transformer(
-    task: Task, preset: str, given: Mapping[str, Any]
+    task: Task, name: str, given: Mapping[str, Any]
 ) -> tuple[ModelOptions, TrainOptions]:
     """A preset. A window's lines are given, as a retraining's are, but each row sees more."""
     if given.get("epochs") is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
-    shape, training, retraining = PRESETS[preset]
+    shape, training, retraining = preset(name, task.notation)
     if given.get("attention_window") or shape.attention_window:
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     return shape, training
 
 
-def recurrent(
-    task: Task, preset: str, given: Mapping[str, Any]
-) -> tuple[ModelOptions, TrainOptions]:
+def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
     """One validation a pass.
 
     ``paper``: the schedule of the backbone's paper, to its end. ``small``: that of Ray Chowdhury
@@ -66,7 +64,7 @@ def recurrent(
     batch = given.get("batch") or 32
     length = given.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)
-    paper = preset == "paper"
+    paper = name == "paper"
     by_loss = paper and backbone == "dubois"
     return shape, TrainOptions(
         batch=batch,

@@ -26,7 +26,7 @@ from abc_calib.nn.positions import Coordinates, Scheme, build_scheme, check_posi
 from abc_calib.nn.transformer import rows
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
-from abc_calib.nn.transformer.encoder import Encoded, Encoder
+from abc_calib.nn.transformer.encoder import Encoded, Encoder, delimiter_positions
 from abc_calib.nn.transformer.layers import DecoderLayer
 from abc_calib.nn.transformer.rows import Opened
 
@@ -83,6 +83,9 @@ class Transformer(Model):
                 f"width {options.width} is not divisible by {options.heads} heads: "
                 "choose a width that is a multiple of the heads"
             )
+        if data is not None and options.scheme == "coupled" and data.coupling != "none":
+            scheme = f"coupled:rows={data.coupling}"
+            options = options.model_copy(update={"scheme": scheme})
         check_positions(options)
         if options.attention_window and data is not None:
             data.check_window(options.attention_window)
@@ -221,23 +224,28 @@ class Transformer(Model):
         mask, written = source != self.pad, target != self.pad
         encoded = self.encode(source, mask, weights=True)
         outputs = self.run(encoded, self.shifted(target), weights=True)
-        keys = torch.arange(source.shape[1], device=source.device)
-        steps = torch.arange(target.shape[1], device=source.device)
-        grid = self._grid(self.shifted(target), None)
-        lengths, closes = encoded.lengths, encoded.delimiters
         return Attention(
             weights={
                 "encoder": encoded.attention,
                 "self": outputs.own,
                 "cross": outputs.crossed,
             },
-            frames={
-                "encoder": Frame("encoder", keys, len(keys), lengths, closes),
-                "self": Frame("self", steps, len(steps), lengths, grid=grid),
-                "cross": Frame("cross", steps, len(keys), lengths, closes, grid=grid),
-            },
+            frames=self.frames(source, target),
             rows={"encoder": mask, "self": written, "cross": written},
         )
+
+    def frames(self, source: Tensor, target: Tensor) -> dict[Site, Frame]:
+        """Where the rows and keys of each site stand while ``target`` is written."""
+        lengths = (source != self.pad).sum(1)
+        closes = delimiter_positions(source, self.tokens.delimiters)
+        keys = torch.arange(source.shape[1], device=source.device)
+        steps = torch.arange(target.shape[1], device=source.device)
+        grid = self._grid(self.shifted(target), None)
+        return {
+            "encoder": Frame("encoder", keys, len(keys), lengths, closes),
+            "self": Frame("self", steps, len(steps), lengths, grid=grid),
+            "cross": Frame("cross", steps, len(keys), lengths, closes, grid=grid),
+        }
 
     def _grid(self, read: Tensor, cache: Cache | None) -> Grid | None:
         """Where the tokens that are read stand, if an output has several rows."""

@@ -1,0 +1,188 @@
+"""The fit for outputs of several rows: lines on a grid, those that decide what is written.
+
+The attention of every head is explained as a non-negative sum of lines, as in ``nnls``, but once
+for each kind of query: those inside a row, those that write its first digit, those that close it.
+(What only the end of a row needs would drown among all the others.) A line's weight is its mean
+share over all heads and layers, for the kind of query that needs it most: heads one by one follow
+too much that is of no use.
+
+Of the lines above a threshold those are taken out, the lightest first, without which the tokens
+on the others still decide what is written, in training problems of few different digits
+(``abc_calib.calibration.windows``). What self-attention reads, it reads in the first layer, where
+rows hold nothing but their tokens; above, heads see their own row alone. So a query sees no more
+than the lines say, however many layers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from abc_calib.calibration.capture import CHUNK
+from abc_calib.calibration.fits.base import Evidence, Fit, LineRow
+from abc_calib.calibration.fits.nnls import NnlsOptions, fit
+from abc_calib.calibration.windows import contradictions, needed, seen
+from abc_calib.config import CalibrationOptions
+from abc_calib.data import Batch
+from abc_calib.errors import AbcError
+from abc_calib.geometry import Heads, Line, LineBias, Site
+from abc_calib.nn.base import Attention
+
+KINDS = ("inside", "first", "end")
+"""Queries that write a digit, the first one of a row, what closes it."""
+REACH = 2
+"""Columns to each side in which lines are looked for."""
+ABOVE = 2
+"""Rows above a query's own in which lines are looked for."""
+TRIED = (0.4, 0.3, 0.2, 0.1)
+"""Shares of the heaviest line at a site from which on lines are looked at, from few to many."""
+PROBLEMS = 20_000
+"""Training problems in which windows are compared."""
+
+
+class Rows(Fit):
+    """Non-negative least squares on a grid, by kind of query, and the lines that decide."""
+
+    options_type = NnlsOptions
+    thresholds = (0.05,)
+
+    def __init__(self, evidence: Evidence, options: CalibrationOptions):
+        super().__init__(evidence, options)
+        found = candidates(evidence.parts, options)
+        self.lines = {site: found[site] for site in options.sites if found.get(site)}
+        model: Any = evidence.model
+        self.layers, self.heads = model.attention_layers["self"], model.options.heads
+
+    @cached_property
+    def weights(self) -> dict[Site, np.ndarray]:
+        """Of each line at a site the mean share of all heads, of the kind that follows it most."""
+        most: dict[Site, np.ndarray] = {}
+        for kind in KINDS:
+            for site, one in fit(self._of_kind(kind), self.lines).items():
+                share = one.weights.mean((0, 1))
+                most[site] = np.maximum(most.get(site, 0.0), share)
+        return most
+
+    def _of_kind(self, kind: str) -> Iterator[Attention]:
+        """The captured attention, of the queries of one kind alone."""
+        data, model = self.evidence.data, self.evidence.model
+        for batch, part in zip(parts(self.evidence.correct), self.evidence.captured(), strict=True):
+            grid = part.frames["cross"].grid
+            assert grid is not None
+            ends = (batch.target == model.tokens.row) | (batch.target == data.vocabulary.eos)
+            first = (grid.column == 0) & ~ends
+            chosen = {"inside": ~ends & ~first, "first": first, "end": ends}[kind]
+            rows = {site: part.rows[site] & chosen for site in self.lines}
+            yield replace(part, rows=rows)
+
+    def bias(self, threshold: float) -> LineBias:
+        kept = self.kept(threshold)
+        sites: dict[Site, tuple[Heads, ...]] = {}
+        for site in self.lines:
+            sink = self.sinks[site]
+            own = [(line,) for line in kept[site]]
+            closed = () if sink is None else (sink,)
+            filled: Heads = (*own, *(closed,) * self.heads)[: self.heads]
+            above: Heads = (closed,) * self.heads if site == "self" else filled
+            sites[site] = (filled, *(above,) * (self.layers - 1))
+        return LineBias(sites, self.options.off_line_bias)
+
+    def kept(self, threshold: float) -> dict[Site, list[Line]]:
+        """The lines at each site, the heaviest first, at most one a head.
+
+        Of the shares in ``TRIED``, down to ``threshold``, the largest that leaves lines enough.
+        """
+        data: Any = self.evidence.data
+        batch = data.training_of_few_digits(PROBLEMS)
+        for share in (*(share for share in TRIED if share > threshold), threshold):
+            heavy = self._heavy(share)
+            windows, written = self._windows(batch, [(site, line) for _, site, line in heavy])
+            self.contradictions = contradictions(windows, written)
+            if not self.contradictions:
+                break
+        else:
+            raise AbcError(
+                f"no lines were found that decide what is written: {self.contradictions} windows "
+                "contradict each other, which must be followed by different tokens. Train longer, "
+                f"on more rows and columns than {data.size[0]}x{data.size[1]}, or give a smaller "
+                "--threshold; docs/rows.md says which outputs local windows can decide"
+            )
+        rest = [heavy[k] for k in needed(windows, written, range(len(heavy))) if k < len(heavy)]
+        return {
+            site: [line for _, s, line in reversed(rest) if s == site][: self.heads]
+            for site in self.lines
+        }
+
+    def _heavy(self, share: float) -> list[tuple[float, Site, Line]]:
+        """Lines of at least a share of the heaviest at their site, the lightest first."""
+        heavy: list[tuple[float, Site, Line]] = []
+        for site, weights in self.weights.items():
+            open_ = [k for k, line in enumerate(self.lines[site]) if line != OWN]
+            least = share * max((weights[k] for k in open_), default=0.0)
+            lines = [(float(weights[k]), site, self.lines[site][k]) for k in open_]
+            heavy += [one for one in lines if one[0] >= least]
+        return sorted(heavy, key=lambda one: one[0])
+
+    def _windows(
+        self, batch: Batch, lines: list[tuple[Site, Line]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens on lines, and last the row's own, ``(n, lines + 1)``; and what is written."""
+        model: Any = self.evidence.model
+        frames = model.frames(batch.source, batch.target)
+        return seen(batch, model.shifted(batch.target), frames, [*lines, ("self", OWN)], model.pad)
+
+    def table(self, bias: LineBias) -> list[LineRow]:
+        table = []
+        for site, layers in bias.sites.items():
+            weight = dict(zip(self.lines[site], self.weights[site], strict=True))
+            for layer, heads in enumerate(layers):
+                for head, lines in enumerate(heads):
+                    for line in lines:
+                        note = "sink" if line == self.sinks[site] else ""
+                        share = float(weight.get(line, 0.0))
+                        table.append(LineRow.of(site, layer, head, line, share, note))
+                    if not lines:
+                        table.append(LineRow.transparent(site, layer, head))
+        return table
+
+
+OWN = Line("diag", 0, 0)
+"""In self-attention the query's own token, which it always has."""
+
+
+def candidates(parts: int, options: CalibrationOptions) -> dict[Site, tuple[Line, ...]]:
+    """The lines that are looked for; of those that name the same keys the first one counts.
+
+    ``parts``: of the source, as far as they are told apart: 1 where operands are alike.
+    """
+    near = range(-REACH, REACH + 1)
+    own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
+    for above in range(1, ABOVE + 1):
+        own += [Line("diag", above, offset) for offset in (*near, REACH + 1)]
+        own.append(Line("vert", above, 0))
+    crossed = []
+    for part in range(1, parts + 1):
+        crossed += [Line("anti", part, offset) for offset in near]
+        crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
+    moving = [Line("anti", 1, offset, part_step=1) for offset in near]
+    moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)]
+    still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
+    every: dict[Site, list[Line]] = {
+        "self": own,
+        "cross": [*crossed, *moving, *still, Line("vert", 0, 0)],
+    }
+    return {
+        site: tuple(line for line in lines if line.direction in options.dirs)
+        for site, lines in every.items()
+    }
+
+
+def parts(batch: Batch) -> Iterator[Batch]:
+    """``batch`` in the parts in which its attention is captured."""
+    for rows in torch.arange(len(batch)).split(CHUNK):
+        yield batch.take(rows)
