@@ -1,0 +1,369 @@
+"""Outputs of several rows: tasks, geometry, decoding, windows, the fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abc_calib.calibration.windows import contradictions, needed
+from abc_calib.certification.places import Constant, Digit, Other, Place, Written, column_of
+from abc_calib.certification.prove import check, prepare
+from abc_calib.certification.row_sources import RowRealiser
+from abc_calib.certification.rows import GridCase
+from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.data import make_data
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import evaluate
+from abc_calib.evaluation.failures import margins
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.build import build_model
+from abc_calib.nn.transformer import model as transformer
+from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from tasks import ROW_TASKS, TaskError, get_task
+from tasks.rows import ROW
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+OWN = Line("diag", 0, 0)
+
+
+def written(number: int, base: int) -> str:
+    """The digits of a number, most significant first."""
+    text = ""
+    while number or not text:
+        number, digit = divmod(number, base)
+        text = DIGITS[digit] + text
+    return text
+
+
+def long_rows(a: int, b: int, base: int) -> list[str]:
+    """Each row of a product as it is written, last digit first; with Python's integers."""
+    width, row, rows = len(written(a, base)) + 1, 0, []
+    for digit in reversed(written(b, base)):
+        row = row // base + a * int(digit, 36)
+        rows.append(written(row, base).rjust(width, "0")[::-1])
+    return rows
+
+
+def sum_rows(numbers: list[int], base: int) -> list[str]:
+    return [written(sum(numbers[: k + 1]), base)[::-1] for k in range(len(numbers))]
+
+
+bases = st.sampled_from([2, 3, 7, 10, 16, 36])
+
+
+@given(bases, st.data())
+@settings(max_examples=60, deadline=None)
+def test_rows_are_those_of_paper(base, data):
+    number = st.integers(0, base ** data.draw(st.integers(1, 12)) - 1)
+    a, b = data.draw(number), data.draw(number)
+    task = get_task("long_multiplication", base=base)
+    source = f"{written(a, base)}*{written(b, base)}"
+    assert task.solve(source) == written(a * b, base)
+    answer = task._text(task.parse(source).answer, 0)
+    assert answer[::-1] == ROW.join(long_rows(a, b, base))
+    numbers = data.draw(st.lists(number, min_size=1, max_size=6))
+    task = get_task("sum", base=base)
+    source = "+".join(written(n, base) for n in numbers)
+    assert task.solve(source) == written(sum(numbers), base)
+    assert task._text(task.parse(source).answer, 0)[::-1] == ROW.join(sum_rows(numbers, base))
+
+
+@given(
+    st.sampled_from(list(ROW_TASKS)),
+    bases,
+    st.sampled_from(["balanced", "carry", "mixed", "few"]),
+    st.booleans(),
+    st.integers(1, 6),
+    st.integers(1, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_problems_are_of_their_size_and_right(name, base, law, exact, digits, rows):
+    task = get_task(name, base=base)
+    drawn = task.sample(np.random.default_rng(0), 12, (digits, rows), law, exact)
+    families = task.families(np.random.default_rng(0), 5, (digits, rows)).values()
+    for problems, whole in [(drawn, exact), *((family, False) for family in families)]:
+        for row in range(len(problems)):
+            source = task.write(problems, row)
+            parts = source.replace("*", "+").split("+")
+            assert all(part == "0" or part[0] != "0" for part in parts)
+            assert task.parse(source).answer.lengths[0] == problems.answer.lengths[row]
+            numbers = [int(part, base) for part in parts]
+            right = np.prod(numbers, dtype=object) if name != "sum" else sum(numbers)
+            assert int(task.read(task._text(problems.answer, row)), base) == right
+            widths = [len(part) for part in parts]
+            if whole and name == "sum":
+                assert widths == [digits] * rows
+            elif whole:
+                assert widths == [digits, rows]
+            assert max(widths) <= max(digits, rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("long_multiplication", "*3", "is not a source of long_multiplication"),
+        ("long_multiplication", "2*3*4", "is not a source of long_multiplication"),
+        ("long_multiplication", "1a*3", "'a' is not a digit of base 10"),
+        ("sum", "1++2", "is not a source of sum"),
+        ("sum", "", "is not a source of sum"),
+        ("sum", "3-1", "'-' is not a digit"),
+    ],
+)
+def test_sources_that_are_none(name, source, said):
+    with pytest.raises(TaskError, match=said):
+        get_task(name).parse(source)
+
+
+def test_outputs_that_do_not_fit_are_refused_with_what_does():
+    with pytest.raises(TaskError, match="give at most 49 problems of this size"):
+        get_task("long_multiplication").sample(np.random.default_rng(0), 60, 1000, exact=True)
+
+
+# Geometry
+
+
+def data_of(name: str, base: int = 10, **options):
+    return make_data(get_task(name, base=base), TrainOptions(length=4, sampling="mixed", **options))
+
+
+def model_of(data, lines: LineBias | None, layers: int = 2, seed: int = 0):
+    options = TransformerOptions(
+        scheme="none", width=16, feedforward=32, heads=4, decoder_layers=layers
+    )
+    model = build_model("transformer", options, data, seed).eval()
+    model.set_lines(lines)
+    return model
+
+
+def product_lines(layers: int = 2, heads: int = 8) -> LineBias:
+    """What a product needs: see docs/rows.md."""
+    own = (Line("diag", 1, 1), Line("diag", 1, 2))
+    crossed = (
+        *(Line("anti", 1, 0), Line("anti", 1, -1)),
+        *(Line("vert", 2, 1, beta=1), Line("vert", 2, 2, beta=1)),
+    )
+    first = tuple((own[h % 2],) for h in range(heads))
+    across = tuple((crossed[h % 4],) for h in range(heads))
+    above = ((OWN,),) * heads
+    return LineBias({"self": (first, *(above,) * (layers - 1)), "cross": (across,) * layers})
+
+
+grid_lines = {
+    "self": st.builds(
+        Line, st.sampled_from(["diag", "vert"]), st.integers(0, 2), st.integers(-3, 3)
+    ),
+    "cross": st.builds(
+        Line,
+        st.sampled_from(["diag", "anti", "vert"]),
+        st.integers(0, 3),
+        st.integers(-3, 3),
+        beta=st.integers(-1, 2),
+        part_step=st.integers(0, 1),
+    ),
+}
+
+
+def slow_key(line: Line, site: str, opens: list[int], place: int, closes: list[int]) -> int:
+    """The key of a line, transcribed from the definition in docs/rows.md with plain loops."""
+    row = max(k for k, at in enumerate(opens) if at <= place)
+    column = place - opens[row]
+    if site == "self":
+        above = max(row - line.segment, 0)
+        low = opens[above]
+        high = place if not line.segment else opens[max(row - line.segment + 1, 0)]
+        key = low + line.offset + (column if line.direction == "diag" else 0)
+    else:
+        part = min(max(line.segment + line.part_step * row, 0), len(closes) - 1)
+        opening = min(max(max(line.segment - 1, 0) + line.part_step * row, 0), len(closes) - 1)
+        low, high = closes[opening], closes[part]
+        move = line.beta * row
+        if line.direction == "diag":
+            key = low + 1 + column + line.offset + move
+        elif line.direction == "anti":
+            key = high - 1 - column - line.offset - move
+        else:
+            key = high - line.offset - move
+    return min(max(key, low), high)
+
+
+@given(st.sampled_from(["self", "cross"]), st.data())
+@settings(max_examples=60, deadline=None)
+def test_keys_of_lines_on_a_grid(site, draw):
+    data = data_of("sum")
+    line = draw.draw(grid_lines[site])
+    if site == "cross" and line.segment == 3:
+        line = replace(line, segment=1)
+    model = model_of(data, None)
+    batch = data.lay_out(data.task.sample(np.random.default_rng(1), 3, (3, 3), exact=True))
+    frame = model.frames(batch.source, batch.target)[site]
+    keys = LayerBias(((line,),), site).positions(frame)[0]
+    keys = keys[:, 0, :, 0].expand(len(batch), -1)
+    bar, eos = data.vocabulary.ids[ROW], data.vocabulary.eos
+    signs = {data.vocabulary.sos, data.vocabulary.ids["+"], eos}
+    for i in range(len(batch)):
+        read = model.shifted(batch.target)[i].tolist()
+        opens = [0, *(k for k, token in enumerate(read) if token == bar)]
+        closes = [k for k, token in enumerate(batch.source[i].tolist()) if token in signs]
+        for place in range(int((batch.target[i] != model.pad).sum())):
+            assert int(keys[i, place]) == slow_key(line, site, opens, place, closes)
+
+
+@given(st.lists(grid_lines["self"], min_size=4, max_size=4), st.data())
+@settings(max_examples=15, deadline=None)
+def test_all_paths_and_both_decoders_agree(own, draw):
+    crossed = draw.draw(st.lists(grid_lines["cross"], min_size=4, max_size=4))
+    crossed = [replace(line, segment=min(line.segment, 2)) for line in crossed]
+    lines = LineBias(
+        {"self": (tuple((x,) for x in own),) * 2, "cross": (tuple((x,) for x in crossed),) * 2}
+    )
+    data = data_of("long_multiplication")
+    model = model_of(data, lines, seed=draw.draw(st.integers(0, 5)))
+    batch = data.training(0, 5)
+    with torch.inference_mode():
+        expected = model(batch.source, batch.target)
+        model.set_path("dense")
+        torch.testing.assert_close(model(batch.source, batch.target), expected)
+        model.set_path("auto")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transformer, "ROWS_AT_ONCE", 5)
+            torch.testing.assert_close(model(batch.source, batch.target), expected)
+        exact = model.exact()
+        outputs = [
+            write(exact, exact.encode(batch.source), 40, Cache(kept))
+            for write, kept in (
+                (token_by_token, None),
+                (token_by_token, exact.kept_rows),
+                (in_passes, exact.kept_rows),
+            )
+        ]
+    assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])
+
+
+# Windows
+
+
+def tokens_of(case: GridCase, atoms, problems, data, spot) -> list[int] | None:
+    """What stands at each atom where a real problem is at a place."""
+    column, row, digits = spot
+    rows = data.task.rows(problems.operands)
+    a, b = (o.values[0, o.width - o.lengths[0] :][::-1] for o in problems.operands)
+    found = []
+    for atom in atoms:
+        if isinstance(atom, Constant):
+            found.append(int(b[row]))
+        elif isinstance(atom, Written):
+            found.append(int(rows[row][0][0, column_of(atom.column, column, digits)]))
+        elif isinstance(atom, Digit) and atom.operand == -1:
+            found.append(int(rows[row - 1][0][0, column_of(atom.column, column, digits) + 1]))
+        elif isinstance(atom, Digit):
+            found.append(int(a[column_of(atom.column, column, digits)]))
+        elif isinstance(atom, Other) and isinstance(atom.at, Place):
+            number = column_of(atom.at, column, digits)
+            found.append(int(rows[row - len(atom.of)][0][0, number]))
+        else:
+            found.append(int(b[row + atom.at]))
+    return found
+
+
+@pytest.mark.parametrize("base", [2, 3])
+def test_every_row_of_real_problems_is_in_its_window_with_its_margin(base):
+    """The windows of the certificate and whole problems through the model agree, token by token."""
+    data = data_of("long_multiplication", base)
+    model = model_of(data, product_lines(heads=4)).double()
+    proof = prepare(model, data)
+    checked = {one.case: one for one in check(proof)}
+    held = {w.case: w for w in proof.windows if w is not None}
+    reach = proof.field.reach
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        digits, rows = rng.integers(1, 6, 2)
+        problems = data.task.sample(rng, 1, (int(digits), int(rows)), "mixed", exact=True)
+        batch = data.lay_out(problems)
+        margin = margins(model, batch)[0]
+        for at in range(int(rows * (digits + 2))):
+            row, column = divmod(at, int(digits) + 2)
+            left, below = int(digits) - column, int(rows) - 1 - row
+            case = GridCase(
+                column if column < reach.rows else None,
+                left if left < reach.columns else None,
+                row if row < reach.up else None,
+                below if below < max(reach.down, 1) else None,
+            )
+            windows, one = held[case], checked[case]
+            values = tokens_of(case, windows.atoms, problems, data, (column, row, int(digits)))
+            match = (windows.values == values).all(1) & (
+                windows.expected == int(batch.target[0, at])
+            )
+            assert match.sum() == 1
+            assert one.margin <= float(margin[at]) + 1e-9
+            alone = replace(proof, cases=[c for c in proof.cases if c.case == case])
+            alone = replace(alone, windows=[windows.take(match)])
+            if at % 7 == 0:
+                found = check(alone)[0].margin
+                assert found == pytest.approx(float(margin[at]), abs=1e-9)
+
+
+def test_windows_that_fail_are_put_into_products_that_fail():
+    data = data_of("long_multiplication", 2)
+    model = model_of(data, product_lines(heads=4))
+    proof = prepare(model, data)
+    realiser = proof.realiser
+    assert isinstance(realiser, RowRealiser)
+    rng, seen = np.random.default_rng(0), 0
+    for one in check(proof):
+        for values, expected, margin in zip(
+            one.failing[:2], one.expected, one.margins, strict=False
+        ):
+            for at, problems in realiser.sources(
+                one.case, one.atoms, values, 1, 6, rng, expected=int(expected)
+            ):
+                batch = data.lay_out(problems)
+                assert int(batch.target[0, at]) == int(expected)
+                assert float(margins(model.double(), batch)[0, at]) == pytest.approx(
+                    margin, abs=1e-6
+                )
+                seen += 1
+    assert seen > 10
+
+
+def test_a_model_that_reads_rows_above_in_upper_layers_is_not_certified():
+    data = data_of("long_multiplication", 2)
+    lines = product_lines(heads=4)
+    deep = LineBias({"self": (lines.sites["self"][0],) * 2, "cross": lines.sites["cross"]})
+    with pytest.raises(AbcError, match="it reads rows above in a layer that is not the first"):
+        prepare(model_of(data, deep), data)
+
+
+# The fit
+
+
+def test_lines_that_decide():
+    """Of these columns the third follows from the others, and the last one decides nothing."""
+    rng = np.random.default_rng(0)
+    windows = rng.integers(0, 4, (5000, 4))
+    windows[:, 2] = (windows[:, 0] + windows[:, 1]) % 4
+    written = (windows[:, 0] * windows[:, 1]) % 4
+    assert contradictions(windows, written) == 0
+    assert contradictions(windows[:, :1], written) > 0
+    assert needed(windows, written, [3, 2, 1, 0]) == [0, 1]
+    assert needed(windows, written, [0, 3, 2, 1]) == [1, 2]
+
+
+# Sizes
+
+
+def test_evaluation_by_size():
+    data = data_of("long_multiplication", 2)
+    model = model_of(data, product_lines(heads=4))
+    rows = evaluate(model, data, [2, (3, 1)], samples=5)
+    assert [row.size for row in rows] == ["2x2", "3x1"] and {row.n for row in rows} == {5}
+    other = make_data(get_task("addition"), TrainOptions())
+    with pytest.raises(UsageError, match="20x15: addition has no rows; give lengths, as in 20"):
+        evaluate(model, other, [(20, 15)])
