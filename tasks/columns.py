@@ -136,27 +136,43 @@ class RowRule:
 
 ABOVE = -1
 """The operand that is the row above."""
+NULL, BELOW, NOT_BELOW = 0, 1, 2
+"""Of two numbers, as far as they were read: both are 0, the first is below the other, or not."""
 
 
 def long_multiplication(base: int) -> RowRule:
-    """A state is a carry together with the row's digit; the last carry is written, also a 0.
+    """A state is the row's digit, a carry, and how the row above compares with the operand.
 
-    It is below the base: ``(b-1) + (b-1)^2 + (b-1) = b^2 - 1``.
+    The last carry is written, also a 0; it is below the base: ``(b-1) + (b-1)^2 + (b-1) < b^2``.
+    Row ``s`` of an operand ``a`` is below ``b a``, since ``s < a + (b-1) a`` where the one above
+    is; so the row above without its last digit is below ``a``, unless both are 0.
     """
-    digit, carry, above, factor = np.ogrid[:base, :base, :base, :base]
+    digit, carry, compared, above, factor = np.ogrid[:base, :base, :3, :base, :base]
     total = above + digit * factor + carry
-    shape = (base * base, base, base)
-    carries, digits = np.tile(np.arange(base), base), np.repeat(np.arange(base), base)
+    both = np.where((above == 0) & (compared == NULL), NULL, NOT_BELOW)
+    order = np.where(above < factor, BELOW, np.where(above > factor, NOT_BELOW, compared))
+    order = np.where((above == factor) & (compared == NULL), both, order)
+    states = 3 * base * base
+
+    def state(digit: Any, carry: Any, compared: Any) -> Any:
+        return (digit * base + carry) * 3 + compared
+
+    digits, rest = np.divmod(np.arange(states), 3 * base)
+    carries, ends = np.divmod(rest, 3)
+    shape = (states, base, base)
     later = ColumnRule(
         base,
-        start=tuple(range(0, base * base, base)),
-        next=(digit * base + total // base).reshape(shape),
-        written=(total % base).reshape(shape),
-        last=carries,
+        start=tuple(state(b, 0, NULL) for b in range(base)),
+        next=np.broadcast_to(state(digit, total // base, order), (base, base, 3, base, base))
+        .reshape(shape)
+        .copy(),
+        written=np.broadcast_to(total % base, (base, base, 3, base, base)).reshape(shape).copy(),
+        last=np.where(ends == NOT_BELOW, NEVER, carries),
         operands=(ABOVE, 0),
         constant=1,
         constants=digits,
     )
+    # nothing is above the first row, where zeros stand for it
     first = replace(later, next=later.next[:, 0], written=later.written[:, 0], operands=(0,))
     return RowRule(first, later, shift=1)
 

@@ -103,8 +103,8 @@ class RowTask(Arithmetic):
         """Problems of at most (``exact``: of exactly) a size.
 
         ``balanced``: sizes and digits uniform. ``carry``: operands of zeros, highest digits and
-        few others, of which carries run far. ``mixed``: half of each. ``few``: operands of two
-        different digits in each problem.
+        few others, of which carries run far. ``few``: operands of two different digits in each
+        problem. ``mixed``: a third of each.
         """
         if law not in self.laws:
             raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
@@ -112,17 +112,15 @@ class RowTask(Arithmetic):
         if min(digits, rows) < 1:
             raise TaskError(f"size {digits}x{rows} is not possible: give 1x1 or more")
         counts = self.counts(rng, n, (digits, rows), exact)
-        two = np.array([[0, self.base - 1]]).repeat(n, 0)
-        if law == "few":
-            two = rng.integers(0, self.base, (n, 2))
+        kind = {"balanced": 0, "carry": 1, "few": 2}.get(law, rng.integers(0, 3, (n, 1)))
+        kind = np.broadcast_to(kind, (n, 1))
+        two = np.where(kind == 2, rng.integers(0, self.base, (n, 2)), [0, self.base - 1])
         operands = []
         for count in counts:
             drawn = self._random(rng, np.maximum(count, 1))
-            share = rng.random((n, 1)) * (law != "balanced") + 2 * (law == "few")
-            if law == "mixed":
-                share *= rng.random((n, 1)) < 0.5
-            extremes = two[np.arange(n)[:, None], rng.integers(0, 2, drawn.values.shape)]
-            chosen = rng.random(drawn.values.shape) < share
+            shape = drawn.values.shape
+            extremes = two[np.arange(n)[:, None], rng.integers(0, 2, shape)]
+            chosen = rng.random(shape) < np.choose(kind, [0, rng.random((n, 1)), 1])
             values = np.where(chosen, extremes, drawn.values).astype(np.uint8)
             trimmed = self._trimmed(rng, values, np.maximum(count, 1))
             absent = count < 1

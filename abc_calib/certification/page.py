@@ -35,6 +35,25 @@ The digits between two places that a window shows may be any number of columns: 
 states are closed under them.
 """
 
+ROWS = """## Why this covers every number of rows
+
+The output has one row for each digit of `b`. A token stands in column `t` of row `r`, and its
+window holds digits of `a` around its column, the digit of `b` that belongs to its row and those
+beside it, what its own row holds so far, and digits of the row above: `p[t]` is the one that is
+added in column `t`. The automaton below writes one row, with the row above as an operand.
+{above}
+Two inductions, one in the other: if all rows above are right and all tokens before this one in its
+row, its window is in the list, so its token is right; so the row is right, and the rows below it,
+however many there are. Whether it is the first or the last row matters, and up to {up} rows below
+the first and {down} above the last; all others are one case.
+"""
+
+SUPERSET = """
+The row above may be any that the automaton allows: all digits of which it reads, without its last
+one, as a number below `a`. Every row of a product is so, since s < a + (b-1) a where the row above
+it is. These are more windows than occur, and no fewer.
+"""
+
 PERIOD = """
 Positions repeat every {period} rows: a window also holds the row, and the width of the numbers,
 modulo {period}, in all combinations.
@@ -61,7 +80,7 @@ CAVEAT = """## What it rests on
 
 def page(c: dict[str, Any]) -> str:
     """A certificate, as the fields of ``Certificate``, in Markdown."""
-    title = f"# {c['task'].capitalize()}: {c['outcome']}"
+    title = f"# {c['task'].replace('_', ' ').capitalize()}: {c['outcome']}"
     facts = [
         f"- Trained on at most {c['train_length']} digits in base {c['base']}, positions "
         f"`{c['scheme']}`",
@@ -75,6 +94,7 @@ def page(c: dict[str, Any]) -> str:
     if c["outcome"] == "certified":
         parts += [
             INDUCTION.strip(),
+            *([ROWS.format(above=SUPERSET, **c["reach"]).strip()] if _in_rows(c) else []),
             DISTANCE.format(
                 rows=c["reach"]["rows"],
                 columns=c["reach"]["columns"],
@@ -99,8 +119,14 @@ def page(c: dict[str, Any]) -> str:
             f"attention: {told}."
         )
     if c["lines"]:
-        parts += [_lines(c), _rule(c["rule"]), _fingerprint(c)]
+        rule = c["rule"]["later"] if _in_rows(c) else c["rule"]
+        parts += [_lines(c), _rule(rule), _fingerprint(c)]
     return "\n\n".join(parts) + "\n"
+
+
+def _in_rows(c: dict[str, Any]) -> bool:
+    """Has the output several rows?"""
+    return "later" in c["rule"]
 
 
 def _verdict(c: dict[str, Any]) -> str:
@@ -179,6 +205,8 @@ def _machine(c: dict[str, Any]) -> str:
 
 def _sources(c: dict[str, Any]) -> str:
     rule = c["rule"]
+    if _in_rows(c):
+        return f"two numbers of digits in base {c['base']}, without leading zeros"
     count = len(rule["operands"]) + (rule["constant"] is not None)
     numbers = "one number" if count == 1 else f"{count} numbers"
     one = "" if rule["constant"] is None else ", of which one has one digit"

@@ -22,7 +22,7 @@ from tasks import Digits, Problems
 from tasks.digits import from_integers
 from tasks.rows import LongMultiplication
 
-DRAWN = 4096
+DRAWN = 32768
 """Problems that are drawn with the digits of the window, to find some with its rows."""
 TALLEST = 4
 """Rows that are drawn, beside those that the window needs."""
@@ -47,6 +47,8 @@ class RowRealiser:
 
     lengths = ((5, 5), (20, 15), (30, 40))
     """Of random and hard sources that are decoded."""
+    long = ((6, 6), (12, 9), (20, 15), (30, 30))
+    """Of those that are run by dense attention."""
 
     def __init__(self, task: LongMultiplication, field: GridField):
         self.task, self.field = task, field
@@ -54,13 +56,16 @@ class RowRealiser:
         self.reach: GridReach = field.reach
 
     def short(self, most: int) -> Iterator[tuple[str, Problems]]:
-        """Every product of each small size, as long as there are at most so many."""
-        base = self.task.base
-        for places in range(2, 2 + int(np.log(most) / np.log(base))):
-            if base**places > most:
-                return
-            for digits in range(places - 1, 0, -1):
+        """Every product of two numbers of nearly one length, as long as there are at most so many.
+
+        And of one digit by several.
+        """
+        base, places = self.task.base, 2
+        while base**places <= most:
+            half = places // 2
+            for digits in sorted({places - 1, places - half, half, 1}):
                 yield f"{digits}x{places - digits}", self.every(digits, places - digits)
+            places += 1
 
     def every(self, digits: int, rows: int) -> Problems:
         """Every product of two numbers of so many digits."""
@@ -83,6 +88,8 @@ class RowRealiser:
                     continue
                 for row in range(min(widest, above + TALLEST)):
                     there = row == case.up if case.up is not None else row >= above
+                    if near and case.up:  # rows further down may see more
+                        there = row >= case.up
                     below = case.down if case.down is not None else max(self.reach.down, 1)
                     if there and row + 1 + below <= widest:
                         yield Spot(column, row, digits, row + 1 + below)
@@ -101,7 +108,7 @@ class RowRealiser:
         """Up to ``n`` pairs of the token in question and a product of at most ``widest`` digits."""
         spots = list(self.spots(case, widest, near))
         found: list[tuple[int, Problems]] = []
-        for number in rng.permutation(len(spots))[:8]:
+        for number in rng.permutation(len(spots))[:4]:
             spot = spots[number]
             problems = self._drawn(spot, atoms, values, expected, rng)
             at = spot.row * (spot.digits + 2) + spot.column

@@ -58,9 +58,12 @@ class GridCase(Case):
         return up, up + 1 + (TALL if self.down is None else self.down)
 
     def label(self) -> str:
-        up = "a row" if self.up is None else f"row {self.up}"
-        last = "" if self.down is None else f" that is {self.down} above the last"
-        return f"{up}{last}, {super().label()}".replace(" that is 0 above the last", ", the last")
+        row = "a later row" if self.up is None else f"row {self.up}"
+        below = (
+            "" if self.down is None else ", the last" if not self.down else f", {self.down} left"
+        )
+        column = super().label().replace("row ", "column ")
+        return f"{row}{below}: {column}"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Realiser:
 
     lengths = (5, 20, 100)
     """Of random and hard sources that are decoded."""
+    long = (20, 50, 100, 200, 400)
+    """Of those that are run by dense attention."""
 
     def __init__(self, task: Arithmetic, rule: ColumnRule, reach: Reach, period: int):
         self.task, self.rule, self.reach, self.period = task, rule, reach, period

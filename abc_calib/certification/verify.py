@@ -21,8 +21,6 @@ from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.runs import Run
 from tasks import Problems
 
-LONG = (20, 50, 100, 200, 400)
-"""Digits of the long sources."""
 TOKENS = 2**14
 """Tokens of one batch: dense attention takes their square."""
 
@@ -38,8 +36,8 @@ def verify(
     """Make the run's certificate again, look at it by another path, and write what was found.
 
     ``samples`` windows inside random sources, and ``sources`` random and as many hard sources of
-    each length in ``LONG``. Raises ``UsageError`` where nothing is certified, and ``AbcError``
-    where the certificate does not hold.
+    each length in the realiser's ``long``. Raises ``UsageError`` where nothing is certified, and
+    ``AbcError`` where the certificate does not hold.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
@@ -61,10 +59,12 @@ def verify(
     assert certificate.margin is not None
     exact = model.exact()
     exact.set_path("dense")
+    assert decision.proof is not None
+    long = decision.proof.realiser.long
     least = min(
         _margin_in_windows(exact, decision, samples, seed),
-        *(_margin_of(exact, data.test(n, sources, "random", seed)) for n in LONG),
-        *(_margin_of(exact, data.test(n, sources, "hard", seed)) for n in LONG),
+        *(_margin_of(exact, data.test(n, sources, "random", seed)) for n in long),
+        *(_margin_of(exact, data.test(n, sources, "hard", seed)) for n in long),
     )
     if not least > certificate.margin * (1 - 1e-3) - 1e-6:
         raise AbcError(
@@ -73,8 +73,8 @@ def verify(
         )
     certificate.verified = {
         "windows_in_random_sources": samples,
-        "long_sources": 2 * sources * len(LONG),
-        "longest": max(LONG),
+        "long_sources": 2 * sources * len(long),
+        "longest": max(long),
         "seed": seed,
         "wrong": 0,
         "smallest_margin": round(least, 4),

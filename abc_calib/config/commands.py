@@ -27,13 +27,23 @@ SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
 
 def _size(given: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
-    """A length, or digits and rows as in ``20x15``."""
-    found = SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
-    if found is not None:
-        return int(found[1]), int(found[2])
+    """A length, or digits and rows."""
     if isinstance(given, tuple) and len(given) == 2:
         return whole(given[0]), whole(given[1])
     return whole(given)
+
+
+def _by_rows(given: Any) -> Any:
+    """``20x15`` as a pair, in a text of several or in a list."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")]
+    if not isinstance(given, list | tuple):
+        return given
+    found = [SIZE.fullmatch(one) if isinstance(one, str) else None for one in given]
+    return [
+        (int(size[1]), int(size[2])) if size else one
+        for one, size in zip(given, found, strict=True)
+    ]
 
 
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
@@ -116,6 +126,7 @@ class EvaluateOptions(Options):
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
 
     _several = listed("lengths", "operands")
+    _sizes = field_validator("lengths", mode="before")(_by_rows)  # runs before the one above
 
     def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
         """The lengths that are asked for, with each number of operands."""
