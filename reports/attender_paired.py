@@ -137,8 +137,8 @@ def report(rows: pd.DataFrame) -> str:
         "Made by `python reports/attender_paired.py FOLDER` with a copy of the [public code]"
         "(https://github.com/JRC1995/MonotonicLocationAttention) of Ray Chowdhury & Caragea "
         f"(2023): copy, batches of {BATCH}, one thread, both by turns in one process; CPU "
-        "milliseconds, medians. On a busy machine both are slower, and what counts is the ratio: median "
-        f"{rows['ratio'].median():.2f}, least {worst['ratio']:.2f} ({worst['attender']}).\n\n"
+        "milliseconds, medians. On a busy machine both are slower, and what counts is the ratio: "
+        f"median {rows['ratio'].median():.2f}, least {worst['ratio']:.2f} ({worst['attender']}).\n\n"
         + as_markdown(["attender", "this code, ms", "public code, ms", "ratio"], shown, "lrrr")
     )
 
