@@ -329,7 +329,8 @@ def test_the_gru_is_pytorchs_on_packed_rows(both_ways, layers):
     x = torch.randn(4, 6, 5, dtype=torch.double, requires_grad=True)
     lengths = torch.tensor([6, 3, 1, 5])
     first = torch.randn((1 + both_ways) * layers, 4, 7, dtype=torch.double, requires_grad=True)
-    states, final = run_gru(gru, x, lengths, first)
+    ids = torch.arange(24).view(4, 6)
+    states, final = run_gru(gru, x.flatten(0, 1), ids, lengths, first)
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     wanted, wanted_final = gru(packed, first)
     wanted = pad_packed_sequence(wanted, batch_first=True)[0]
@@ -364,11 +365,11 @@ def test_deferred_gradients_are_autograds():
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.double, requires_grad=True)
 
-    sizes = ((2, 7, 15), (2, 7, 5), (2, 4, 15), (2, 5), (2, 7))
-    values, keys, read, state, constant = (draw(*size) for size in sizes)
+    sizes = ((2, 7, 6), (15, 6), (2, 7, 5), (2, 4, 15), (2, 5), (2, 7))
+    values, maps, keys, read, state, constant = (draw(*size) for size in sizes)
 
     def states(deferred: bool) -> Tensor:
-        product, gru = Product(keys), GruSteps(values, cell.weight_hh, cell.bias_hh)
+        product, gru = Product(keys), GruSteps(values, maps, cell.weight_hh, cell.bias_hh)
         h, out = state, []
         for t in range(4):
             if deferred:
@@ -376,14 +377,15 @@ def test_deferred_gradients_are_autograds():
                 h = gru(weights, read[:, t], h)
             else:
                 weights = (torch.einsum("bsd,bd->bs", keys, h) + constant).softmax(1)
-                given = (read[:, t] + torch.einsum("bs,bsg->bg", weights, values)).chunk(3, 1)
+                mixed = torch.einsum("bs,bse->be", weights, values)
+                given = (read[:, t] + mixed @ maps.T).chunk(3, 1)
                 kept = (h @ cell.weight_hh.T + cell.bias_hh).chunk(3, 1)
                 r, z = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
                 h = (1 - z) * torch.tanh(given[2] + r * kept[2]) + z * h
             out.append(h)
         return torch.stack(out)
 
-    inputs = [values, keys, read, state, constant, cell.weight_hh, cell.bias_hh]
+    inputs = [values, maps, keys, read, state, constant, cell.weight_hh, cell.bias_hh]
     weigh = torch.randn(4, 2, 5, dtype=torch.double)
     one, two = states(True), states(False)
     assert torch.allclose(one, two)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from conftest import digit_data
 
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.certification import check as checker
-from abc_calib.certification import prove
+from abc_calib.certification import prove, shapes
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.certification.decide import (
     certify,
     decide,
-    every_problem,
     failing_sources,
 )
 from abc_calib.certification.export import export
@@ -192,7 +192,7 @@ def test_no_window_is_invented(given):
     widths = [w for w in range(1, 9) if source.task.base ** (w * len(proof.rule.operands)) < 800]
     seen: dict[int, set] = {}
     for width in widths:
-        problems = every_problem(proof, width)
+        problems = proof.realiser.every(width)
         for k in range(len(problems)):
             for _, index, values in every_row(proof, one(problems, k)):
                 seen.setdefault(index, set()).add(values)
@@ -290,7 +290,7 @@ def test_a_certificate_agrees_with_brute_force(certified):
     assert [row["sources"] for row in certificate.outright] == [10, 90, 900, 9000]
     model, source = certified.load_model(), certified.data
     proof = prepare(model, source)
-    problems = every_problem(proof, 5)
+    problems = proof.realiser.every(5)
     batch = source.lay_out(problems)
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
     page = (certified.path / "certificate.md").read_text()
@@ -559,25 +559,45 @@ def test_both_ways_to_list_and_to_compute_agree(given):
     assert least == pytest.approx(min(c.margin for c in check(proof)), rel=1e-6)
 
 
+@pytest.mark.parametrize("part", [None, 64], ids=["held", "streamed"])
 @pytest.mark.parametrize("given", MODELS, ids=lambda m: "-".join(map(str, m)))
-def test_rows_that_are_computed_alike_have_the_same_margins(given):
+def test_rows_that_are_computed_alike_have_the_same_margins(given, part, monkeypatch):
     """What is known of other rows' windows is what running each case by itself gives."""
     model, source = build(*given)
     proof = prepare(model, source)
-    exact = Exact(model, proof.field)
-    for windows, checked in zip(proof.windows, check(proof), strict=True):
-        margins = run(exact, windows, lambda _: None)[:, 0]
+    exact, shared = Exact(model, proof.field), proof
+    monkeypatch.setattr(shapes, "FEW", 1)
+    if part:
+        most = max(len(windows) for windows in proof.windows)
+        monkeypatch.setattr(prove, "PART", max(part, most // 3))
+        shared = replace(proof, windows=[None] * len(proof.windows))
+    for windows, checked in zip(proof.windows, check(shared), strict=True):
+        margins, certain = run(exact, windows, lambda _: None).unbind(1)
         assert checked.windows == len(windows)
         assert checked.wrong == int((margins <= 0).sum())
-        assert checked.margin == pytest.approx(float(margins.min()), rel=1e-9, abs=1e-12)
+        same = partial(pytest.approx, rel=1e-9, abs=1e-12)
+        assert checked.margin == same(float(margins.min()))
+        assert checked.certain == same(float(certain.min()))
+        assert checked.rounding == pytest.approx(float((margins - certain).max()), rel=1e-3)
+        worst = np.sort(margins[margins <= 0].numpy())[: prove.KEPT]
+        assert checked.margins == same(worst)
+        listed = set(zip(map(tuple, windows.values.tolist()), windows.expected, strict=True))
+        failing = zip(map(tuple, checked.failing.tolist()), checked.expected, strict=True)
+        assert set(failing) <= listed
 
 
-def test_most_windows_of_an_edge_are_known_from_the_inside(monkeypatch):
-    model, source = build(*MODELS[1])
+@pytest.mark.parametrize("part", [None, 2000], ids=["held", "streamed"])
+@pytest.mark.parametrize("given", [MODELS[2], MODELS[11]], ids=["lines", "cyclic"])
+def test_most_windows_of_an_edge_are_known_from_the_inside(given, part, monkeypatch):
+    model, source = build(*given)
     proof, ran = prepare(model, source), []
+    monkeypatch.setattr(shapes, "FEW", 1)
+    if part:
+        monkeypatch.setattr(prove, "PART", min(part, max(proof.sizes) // 2))
+        proof = replace(proof, windows=[None] * len(proof.windows))
     monkeypatch.setattr(prove, "run", lambda *given: ran.append(len(given[1])) or run(*given))
-    check(proof)
-    assert sum(ran) < proof.size / 2
+    assert sum(checked.windows for checked in check(proof)) == proof.size
+    assert sum(ran) < 0.6 * proof.size
 
 
 # What cannot be decided

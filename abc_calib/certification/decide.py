@@ -20,8 +20,8 @@ from abc_calib.certification.prove import (
     Proof,
     Undecided,
     check,
+    minutes_needed,
     prepare,
-    windows_a_second,
 )
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
@@ -92,8 +92,7 @@ def _check_time(proof: Proof, minutes: float) -> None:
     """Raise ``Undecided`` where the enumeration would take longer than allowed."""
     if proof.size < 100_000:
         return
-    needed = proof.size / windows_a_second(proof) / 60
-    if needed > minutes:
+    if (needed := minutes_needed(proof)) > minutes:
         raise Undecided(
             f"its {proof.size} windows would take about {needed:.0f} minutes, and {minutes:g} are "
             "allowed: give it more --minutes"

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from abc_calib.certification.places import (
     WIDE,
@@ -30,6 +32,8 @@ from abc_calib.certification.windows import Enumeration
 from abc_calib.data.vocabulary import EOS
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.geometry.lines import formula
+
+Steps = TypeVar("Steps", int, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,15 @@ class Field:
             if token.width % self.period and case.width is None:
                 phases |= {Phase("width")} if case.left is None else {Phase("row")}
         return frozenset(phases | ({token.atom} if token.atom is not None else set()))
+
+    def phase(self, token: Token, case: Case, at: Callable[[Phase], Steps]) -> Steps | int:
+        """The token's position modulo the period; ``at``: of what the case leaves open."""
+        row = at(Phase("row")) if case.row is None else case.row
+        if case.width is not None:
+            width: Steps | int = case.width
+        else:
+            width = at(Phase("width")) if case.left is None else row + case.left
+        return (token.shift + token.row * row + token.width * width) % self.period
 
     # How far it reaches
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.certification.field import Field
-from abc_calib.certification.places import Atom, Case, Key, Phase, Place, Token
+from abc_calib.certification.places import Case, Key, Phase, Place, Token
 from abc_calib.certification.rounding import (
     UNIT,
     Head,
@@ -138,8 +140,11 @@ class Network:
         below = self._table(layer - 1, row)
         x = below.states.take(below.find(values))
         own, crossed = self.field.keys(layer - 1, row, self.case)
-        x = x + self._attend(block.attentions["self"], x, own, layer - 1, values)
-        x = x + self._attend(block.attentions["cross"], x, crossed, layer - 1, values)
+        attention = block.attentions["self"]
+        query = partial(self._of_row, attention, row, "query", layer - 1, values)
+        x = x + self._attend(attention, query, own, layer - 1, values)
+        attention = block.attentions["cross"]
+        x = x + self._attend(attention, partial(attention.query, x), crossed, layer - 1, values)
         return x + block.feedforward(x)
 
     def _table(self, layer: int, row: Place) -> Table:
@@ -157,7 +162,7 @@ class Network:
     def _attend(
         self,
         attention: Attention,
-        x: Rounded,
+        query: Callable[[], Rounded],
         heads: list[list[Key]],
         layer: int,
         values: np.ndarray,
@@ -165,33 +170,46 @@ class Network:
         """Attention of one row over each head's few keys, ``(m, d)``."""
         found: dict[tuple[Key, str], Rounded] = {}
 
-        def side(key: Key, name: str, h: int) -> Rounded:  # one head's part, (m, e)
-            plain = key._replace(bias=0.0)
-            if (plain, name) not in found:
-                found[plain, name] = self._project(attention, plain, name, layer, values)
-            return found[plain, name].group(h)
+        def side(keys: list[Key], name: str, hs: list[int]) -> Rounded:  # of some heads, a key each
+            plain = [key._replace(bias=0.0) for key in keys]
+            for key in set(plain):
+                if (key, name) not in found:
+                    found[key, name] = self._project(attention, key, name, layer, values)
+            if len(set(plain)) == 1 and len(hs) == len(heads):
+                return found[plain[0], name]
+            return beside([found[k, name].group(h) for k, h in zip(plain, hs, strict=True)], 1)
 
+        every = list(range(len(heads)))
         if all(len(keys) == 1 for keys in heads):
-            parts = [side(keys[0], "value", h) for h, keys in enumerate(heads)]
-            return attention.output(beside(parts, 1))
-        query, parts = attention.query(x), []
-        for h, keys in enumerate(heads):
-            compared, read = ([side(k, name, h) for k in keys] for name in ("key", "value"))
-            parts.append(mixed(query.group(h), compared, read, [k.bias for k in keys]))
-        return attention.output(beside(parts, 1))
+            return attention.output(side([keys[0] for keys in heads], "value", every))
+        asked, parts = query(), {}
+        for count in {len(keys) for keys in heads}:
+            hs = [h for h in every if len(heads[h]) == count]
+            slots = [[heads[h][k] for h in hs] for k in range(count)]
+            compared, read = ([side(s, name, hs) for s in slots] for name in ("key", "value"))
+            some = asked if hs == every else beside([asked.group(h) for h in hs], 1)
+            found_here = mixed(some, compared, read, [[key.bias for key in s] for s in slots])
+            parts.update({h: found_here.group(i) for i, h in enumerate(hs)})
+        if hs == every:
+            return attention.output(found_here)
+        return attention.output(beside([parts[h] for h in every], 1))
 
     def _project(
         self, attention: Attention, key: Key, name: str, layer: int, values: np.ndarray
     ) -> Rounded:
         """A key's or value's projection in each window, from the table of where it stands."""
-        project: Linear = getattr(attention, name)
-        if key.row is None:
-            assert key.token is not None
-            return self._read(key.token, values, project(self.exact.memory))
-        table = self._table(layer, key.row)
-        place = (layer, key.row, name)
+        if key.row is not None:
+            return self._of_row(attention, key.row, name, layer, values)
+        assert key.token is not None
+        return self._read(key.token, values, getattr(attention, name)(self.exact.memory))
+
+    def _of_row(
+        self, attention: Attention, row: Place, name: str, layer: int, values: np.ndarray
+    ) -> Rounded:
+        table = self._table(layer, row)
+        place = (layer, row, name)
         if place not in self.projected:
-            self.projected[place] = project(table.states)
+            self.projected[place] = getattr(attention, name)(table.states)
         return self.projected[place].take(table.find(values))
 
     def _read(self, token: Token, values: np.ndarray, table: Rounded) -> Rounded:
@@ -204,28 +222,15 @@ class Network:
             ids = values[:, self.column[token.atom]].astype(np.int64)
         else:
             ids = np.full(len(values), token.symbol, np.int64)
-        return torch.from_numpy(ids * self.field.period + self._phase(token, values))
 
-    def _phase(self, token: Token, values: np.ndarray) -> np.ndarray:
-        """The token's position modulo the period."""
-        period = self.field.period
-        position = np.full(len(values), token.shift, np.int64)
-        if period > 1:
-            row = self._distance(Phase("row"), self.case.row, values)
-            width = self._distance(Phase("width"), self.case.width, values)
-            if self.case.width is None and self.case.left is not None:
-                width = row + self.case.left
-            position = position + token.row * row + token.width * width
-        return position % period
+        def at(atom: Phase) -> np.ndarray:
+            if atom in self.column:
+                return values[:, self.column[atom]].astype(np.int64)
+            return np.zeros(len(values), np.int64)
 
-    def _distance(self, atom: Atom, known: int | None, values: np.ndarray) -> np.ndarray:
-        if known is not None:
-            return np.full(len(values), known, np.int64)
-        if atom in self.column:
-            return values[:, self.column[atom]].astype(np.int64)
-        return np.zeros(len(values), np.int64)
+        return torch.from_numpy(ids * self.field.period + self.field.phase(token, self.case, at))
 
 
-def in_chunks(values: np.ndarray, size: int = 2**12) -> list[np.ndarray]:
+def in_chunks(values: np.ndarray, size: int = 2**11) -> list[np.ndarray]:
     """``values`` in parts that fit the memory easily."""
     return [values[i : i + size] for i in range(0, max(len(values), 1), size)]

@@ -21,7 +21,7 @@ from abc_calib.certification.network import Exact, Network, in_chunks
 from abc_calib.certification.places import Case, Unbounded
 from abc_calib.certification.row_sources import RowRealiser
 from abc_calib.certification.rows import GridField, grid_field
-from abc_calib.certification.shapes import Known, Shape, codes, shape_of
+from abc_calib.certification.shapes import Group, Known, groups
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
@@ -36,6 +36,8 @@ PART, HELD = 4_000_000, 20_000_000
 """Windows that are made at once, and that are held: some 60 bytes each."""
 MOST_WINDOWS = 10**11
 """More would take days."""
+TRIED = 2**16
+"""Windows that are run to see how long all of them take."""
 MOST_CASES = 2000
 """More places of a row would take minutes to list alone."""
 
@@ -138,7 +140,7 @@ class Proof:
     """The model, its field and the windows of all its cases.
 
     ``windows``: of each case, None where they are too many to be held and are made part by part.
-    ``size``: how many there are in all, about so many if some are not held.
+    ``sizes``: how many each has, about so many if they are not held.
     """
 
     model: Any
@@ -147,7 +149,17 @@ class Proof:
     field: Field
     cases: list[Enumeration]
     windows: list[Windows | None]
-    size: int
+    sizes: list[int]
+
+    @property
+    def size(self) -> int:
+        """How many windows there are in all cases."""
+        return sum(self.sizes)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The windows by how they are computed."""
+        return groups(self.field, self.cases, self.windows)
 
     def parts(self, number: int) -> Iterator[Windows]:
         """The windows of one case."""
@@ -187,26 +199,32 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof, held = Proof(model, data, rule_of(data), seen, [], [], 0), 0
+    proof, held = Proof(model, data, rule_of(data), seen, [], [], []), 0
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
             found = seen.enumeration(case, atoms)
+            windows, size = _held(found, part)
         except TooMany as error:
             raise Undecided(_too_many(len(atoms), case, error.estimate, most)) from None
-        try:
-            windows = found.windows(part)
-            size, held = len(windows), held + len(windows)
-        except TooMany:
-            windows, size = None, round(found.estimate(part // 8))
         if not size:
             continue
+        held += len(windows or ())
         proof.cases.append(found)
         proof.windows.append(windows if held < HELD else None)
-        proof.size += size
+        proof.sizes.append(size)
         if proof.size > most:
             raise Undecided(_too_many(len(atoms), case, proof.size, most))
     return proof
+
+
+def _held(case: Enumeration, part: int) -> tuple[Windows | None, int]:
+    """The windows of a case, None if they are more than a ``part``; and about how many they are."""
+    try:
+        windows = case.windows(part)
+        return windows, len(windows)
+    except TooMany:
+        return None, round(case.estimate(part // 8))
 
 
 def _too_many(atoms: int, case: Case, windows: float, most: float) -> str:
@@ -222,34 +240,29 @@ def check(
     """Run the model on every window, in float64 with a bound on its error.
 
     ``floor``: least margin of windows that do not fail. Windows of rows that are computed alike are
-    run once, where they are held.
+    run once.
     """
-    exact, done, results = Exact(proof.model, proof.field), 0, []
-    known: dict[Shape, Known] = {}
+    exact, done = Exact(proof.model, proof.field), 0
+    results = [Checked(case.case, case.atoms, floor) for case in proof.cases]
 
     def tell(more: int) -> None:
         nonlocal done
         done += more
         on_chunk(done)
 
-    for number, case in enumerate(proof.cases):
-        result = Checked(case.case, case.atoms, floor)
-        alike: Known | None = None
-        if proof.windows[number] is not None and proof.field.period == 1:
-            shape, atoms = shape_of(proof.field, case.case)
-            alike = known.setdefault(shape, Known())
-        for windows in filter(len, proof.parts(number)):
-            if alike is None:
-                found = run(exact, windows, tell)
-            else:
-                numbers = codes(windows, atoms, case.eos + 1)
-                new = alike.missing(numbers)
+    for group in proof.groups:
+        for parts in group.parts(PART):
+            known = Known()
+            for member, windows in zip(group.members, parts, strict=True):
+                if not len(windows):
+                    continue
+                numbers = member.codes(windows)
+                new = known.missing(numbers)
                 if new.any():
-                    alike.add(numbers[new], run(exact, windows.take(new), tell))
+                    known.add(numbers[new], run(exact, windows.take(new), tell))
                 tell(int((~new).sum()))
-                found = alike.find(numbers)
-            result.add(windows.values, windows.expected, *found.unbind(1))
-        results.append(result)
+                found = known.find(numbers)
+                results[member.number].add(windows.values, windows.expected, *found.unbind(1))
     return results
 
 
@@ -263,11 +276,13 @@ def run(exact: Exact, windows: Windows, tell: Callable[[int], None]) -> Tensor:
     return torch.cat(found)
 
 
-def windows_a_second(proof: Proof) -> float:
-    """How fast windows are checked here, tried on a part of the largest case."""
-    number = max(range(len(proof.cases)), key=lambda n: len(proof.windows[n] or range(10**12)))
-    windows = next(w for w in proof.parts(number) if len(w))
-    few = windows.take(np.arange(len(windows)) < 4096)
+def minutes_needed(proof: Proof) -> float:
+    """How long ``check`` takes here, about: tried on windows of the largest group of cases."""
+    every = proof.groups
+    sizes = [group.size(proof.sizes) for group in every]
+    parts = every[int(np.argmax(sizes))].parts(PART)
+    windows = next(windows for part in parts for windows in part if len(windows))
+    few, exact = windows.take(np.arange(len(windows)) < TRIED), Exact(proof.model, proof.field)
     started = time.perf_counter()
-    check(replace(proof, cases=[proof.cases[number]], windows=[few]))
-    return len(few) / (time.perf_counter() - started)
+    run(exact, few, lambda _: None)
+    return sum(sizes) / len(few) * (time.perf_counter() - started) / 60

@@ -58,7 +58,7 @@ class Rounded(NamedTuple):
         return size(self.error) if self.error.shape[1] > 1 else self.error
 
     def take(self, index: Tensor) -> Rounded:
-        return Rounded(self.value[index], self.error[index])
+        return Rounded(self.value.index_select(0, index), self.error.index_select(0, index))
 
     def group(self, number: int) -> Rounded:
         """One group of columns."""
@@ -149,35 +149,42 @@ class Linear:
 
 
 def relu(x: Rounded) -> Rounded:
-    """No error is added or grows."""
-    return Rounded(x.value.relu(), x.error)
+    """No error is added or grows; in place."""
+    return Rounded(x.value.relu_(), x.error)
 
 
 def mixed(
-    query: Rounded, keys: Sequence[Rounded], values: Sequence[Rounded], bias: Sequence[float]
+    query: Rounded,
+    keys: Sequence[Rounded],
+    values: Sequence[Rounded],
+    bias: Sequence[Sequence[float]],
 ) -> Rounded:
-    """One head's attention over a few keys, ``(n, e)`` each, with a bias on each score."""
-    e = query.value.shape[1]
-    of_query = size(query.value) + query.error
+    """Attention over a few keys, ``(n, heads * e)`` each, with a bias on each head's scores."""
+    heads = query.error.shape[1]
+    e = query.value.shape[1] // heads
+    q = query.value.unflatten(1, (heads, e))
+    of_query = q.norm(dim=2) + query.error
     scores, errors = [], []
-    for key, added in zip(keys, bias, strict=True):
-        of_key = size(key.value)
-        score = (query.value * key.value).sum(1, keepdim=True) / math.sqrt(e) + added
+    for key, added in zip(keys, map(q.new_tensor, bias), strict=True):
+        k = key.value.unflatten(1, (heads, e))
+        of_key = k.norm(dim=2)
+        score = (q * k).sum(2) / math.sqrt(e) + added
         error = of_query * key.error + of_key * query.error
         error = error + gamma(e + 4) * of_query * (of_key + key.error)
         scores.append(score)
-        errors.append(error / math.sqrt(e) + gamma(4) * (score.abs() + abs(added)))
-    score, off = torch.cat(scores, 1), torch.cat(errors, 1)
-    extent = score.abs().amax(1, keepdim=True)
-    off = off.amax(1, keepdim=True) + 2 * UNIT * extent
-    weights = score.softmax(1)[:, :, None]
+        errors.append(error / math.sqrt(e) + gamma(4) * (score.abs() + added.abs()))
+    score = torch.stack(scores)
+    extent = score.abs().amax(0)
+    off = torch.stack(errors).amax(0) + 2 * UNIT * extent
+    weights = score.softmax(0)  # (keys, n, heads)
     relative = torch.expm1(2 * off) + EXPONENTIAL
-    value = (weights * torch.stack([v.value for v in values], 1)).sum(1)
+    each = [v.value.unflatten(1, (heads, e)) for v in values]
+    value = torch.stack([w[:, :, None] * v for w, v in zip(weights, each, strict=True)]).sum(0)
     error = torch.zeros_like(off)
-    for weight, v in zip(weights.unbind(1), values, strict=True):
-        error = error + weight * (relative * size(v.value - value) + (1 + relative) * v.error)
-    error = error + (EXPONENTIAL + gamma(len(keys) + 4)) * (size(value) + error)
-    return Rounded(value, unless(~(extent < FAR), error))
+    for weight, v, known in zip(weights, each, values, strict=True):
+        error = error + weight * (relative * (v - value).norm(dim=2) + (1 + relative) * known.error)
+    error = error + (EXPONENTIAL + gamma(len(keys) + 4)) * (value.norm(dim=2) + error)
+    return Rounded(value.flatten(1), unless(~(extent < FAR), error))
 
 
 class Head:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from abc_calib.certification import check as checker
-from abc_calib.certification.decide import every_problem, failing_sources
+from abc_calib.certification.decide import failing_sources
 from abc_calib.certification.places import Digit
 from abc_calib.certification.prove import Proof, Undecided, check, prepare
 from abc_calib.config import TrainOptions, TransformerOptions
@@ -112,7 +112,7 @@ def sources(proof: Proof) -> list[Any]:
     """Every source of each width, as long as there are not too many."""
     rule, found, width = proof.rule, [], 1
     while rule.base ** (len(rule.operands) * width + (rule.constant is not None)) <= MOST:
-        found.append(every_problem(proof, width))
+        found.append(proof.realiser.every(width))
         width += 1
     return found
 

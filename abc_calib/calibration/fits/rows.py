@@ -95,37 +95,45 @@ class Rows(Fit):
     def kept(self, threshold: float) -> dict[Site, list[Line]]:
         """The lines at each site, the heaviest first, at most one a head.
 
-        Of the shares in ``TRIED``, down to ``threshold``, the largest that leaves lines enough.
+        For each of the shares in ``TRIED``, down to ``threshold``, the lines that decide; of these
+        sets the smallest, which says least of the training sizes.
         """
         data: Any = self.evidence.data
         batch = data.training_of_few_digits(PROBLEMS)
+        heavy = self._heavy(threshold)
+        windows, written = self._windows(batch, [(site, line) for _, site, line, _ in heavy])
+        own, best = len(heavy), list[int]()
         for share in (*(share for share in TRIED if share > threshold), threshold):
-            heavy = self._heavy(share)
-            windows, written = self._windows(batch, [(site, line) for _, site, line in heavy])
-            self.contradictions = contradictions(windows, written)
+            columns = [k for k in range(own) if heavy[k][3] >= share] + [own]
+            seen = windows[:, columns]
+            self.contradictions = contradictions(seen, written)
             if not self.contradictions:
-                break
-        else:
+                rest = [columns[k] for k in needed(seen, written, range(len(columns) - 1))]
+                best = rest if not best or len(rest) < len(best) else best
+        if not best:
             raise AbcError(
                 f"no lines were found that decide what is written: {self.contradictions} windows "
                 "contradict each other, which must be followed by different tokens. Train longer, "
                 f"on more rows and columns than {data.size[0]}x{data.size[1]}, or give a smaller "
                 "--threshold; docs/rows.md says which outputs local windows can decide"
             )
-        rest = [heavy[k] for k in needed(windows, written, range(len(heavy))) if k < len(heavy)]
+        lines = [heavy[k] for k in best if k < own]
         return {
-            site: [line for _, s, line in reversed(rest) if s == site][: self.heads]
+            site: [line for _, s, line, _ in reversed(lines) if s == site][: self.heads]
             for site in self.lines
         }
 
-    def _heavy(self, share: float) -> list[tuple[float, Site, Line]]:
-        """Lines of at least a share of the heaviest at their site, the lightest first."""
-        heavy: list[tuple[float, Site, Line]] = []
+    def _heavy(self, least: float) -> list[tuple[float, Site, Line, float]]:
+        """Lines with their weight and its share of the heaviest at their site, lightest first."""
+        heavy: list[tuple[float, Site, Line, float]] = []
         for site, weights in self.weights.items():
-            open_ = [k for k, line in enumerate(self.lines[site]) if line != OWN]
-            least = share * max((weights[k] for k in open_), default=0.0)
-            lines = [(float(weights[k]), site, self.lines[site][k]) for k in open_]
-            heavy += [one for one in lines if one[0] >= least]
+            found = [
+                (float(weight), line)
+                for weight, line in zip(weights, self.lines[site], strict=True)
+                if line != OWN and weight > 0
+            ]
+            most = max((weight for weight, _ in found), default=1.0)
+            heavy += [(w, site, line, w / most) for w, line in found if w >= least * most]
         return sorted(heavy, key=lambda one: one[0])
 
     def _windows(

@@ -8,8 +8,8 @@ decoder; values transformed twice.
 with a learned first state; values with the embeddings as residual; dropout on the state that
 starts the decoder, and nowhere else.
 
-A backbone gives the *contribution* of each source place to the gates of the decoder's GRU: values
-and the input half of that GRU are linear, so both are applied once, before the steps.
+A backbone gives the values of the source places, and one map from a mixture of them to the gates
+of the decoder's GRU: what is linear behind the mixture is multiplied before the steps.
 
 Widths are options: ``embedding``, ``width`` of the decoder's state, ``value`` between two maps.
 
@@ -35,14 +35,16 @@ from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 @dataclass(frozen=True)
 class Encoded:
-    """A source that is ready: ``memory`` for the attender, ``gates (b, s, 3d)``, first states.
+    """A source that is ready: ``memory`` for the attender, values, and first states.
 
+    ``values (b, s, e)`` are what is mixed, and ``maps (3d, e)`` takes a mixture to the gates.
     ``states``, each ``(b, d)``, start the decoder's layers from the lowest to the top; ``query
     (b, d)`` is what the attender sees first.
     """
 
     memory: Memory
-    gates: Tensor
+    values: Tensor
+    maps: Tensor
     states: tuple[Tensor, ...]
     query: Tensor
 
@@ -51,6 +53,11 @@ def further_cells(options: RecurrentOptions) -> nn.ModuleList:
     """The decoder's layers above the first."""
     d = options.width
     return nn.ModuleList(nn.GRUCell(d, d) for _ in range(options.layers - 1))
+
+
+def looked_up(table: Tensor, ids: Tensor) -> Tensor:
+    """Rows of ``table (n, d)``: ``(..., d)``; its gradient is faster than that of an embedding."""
+    return table.index_select(0, ids.flatten()).view(*ids.shape, -1)
 
 
 class RayChowdhury(nn.Module):
@@ -89,27 +96,30 @@ class RayChowdhury(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
         """``source (b, s)``: ``$ ... &`` and padding, ``lengths (b,)`` with both."""
         places = torch.arange(source.shape[1], device=source.device)
-        x = self.embed(source)
-        last = (places == lengths[:, None] - 1)[:, :, None]
-        x = torch.where((places == 0)[:, None], self.start, torch.where(last, self.end, x))
-        states, final = run_gru(self.encoder, x, lengths)
+        words = len(self.embed.weight)
+        ids = torch.where(places == lengths[:, None] - 1, words + 1, source)
+        ids[:, 0] = words
+        table = torch.cat([self.embed.weight, self.start[None], self.end[None]])
+        states, final = run_gru(self.encoder, table, ids, lengths)
         summary = torch.cat([final[-2], final[-1]], 1)
         states = self.dropout(states)
         memory = Memory(states, lengths, summary)
         turned = attender.turned(states, memory)
         weight = self.cell.weight_ih[:, self.options.embedding :]
         maps = weight @ (self.combined.weight @ self.projected.weight)
-        gates = F.leaky_relu(self.value(turned)) @ maps.T
-        return Encoded(memory.with_states(turned), gates, (summary,) * self.options.layers, summary)
+        values, first = F.leaky_relu(self.value(turned)), (summary,) * self.options.layers
+        return Encoded(memory.with_states(turned), values, maps, first, summary)
 
-    def read(self, tokens: Tensor) -> Tensor:
-        """What ``tokens (b, t)``, just written, give to the gates: ``(b, t, 3d)``."""
+    def reads(self) -> Tensor:
+        """What each token, just written, gives to the gates: ``(v, 3d)``."""
         weight = self.cell.weight_ih[:, : self.options.embedding]
-        return F.linear(self.embed(tokens), weight, self.cell.bias_ih)
+        return F.linear(self.embed.weight, weight, self.cell.bias_ih)
 
     def logits(self, states: Tensor) -> Tensor:
         """``(..., d)`` to ``(..., v)``."""
-        return F.linear(self.output(states), self.embed.weight, self.bias)
+        words = self.embed.weight
+        bias = torch.addmv(self.bias, words, self.output.bias)
+        return F.linear(states, words @ self.output.weight, bias)
 
 
 class Dubois(nn.Module):
@@ -144,19 +154,19 @@ class Dubois(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
         """As in the other backbone; START and END are cut off."""
         lengths = lengths - 2
-        x = self.embed(source[:, 1:-1])
-        first = self.first.expand(-1, len(source), -1).contiguous()
-        states, final = run_gru(self.encoder, x, lengths, first)
+        source = source[:, 1:-1]
+        first = self.first.expand(-1, len(source), -1)
+        states, final = run_gru(self.encoder, self.embed.weight, source, lengths, first)
         memory = Memory(states, lengths, final[-1])
         turned = attender.turned(states, memory)
-        values = self.value(turned) + attender.turned(x, memory)
-        gates = values @ self.cell.weight_ih[:, : self.options.embedding].T
+        values = self.value(turned) + attender.turned(looked_up(self.embed.weight, source), memory)
+        maps = self.cell.weight_ih[:, : self.options.embedding]
         firsts = self.dropout(final).unbind()
-        return Encoded(memory.with_states(turned), gates, firsts, final[-1])
+        return Encoded(memory.with_states(turned), values, maps, firsts, final[-1])
 
-    def read(self, tokens: Tensor) -> Tensor:
+    def reads(self) -> Tensor:
         weight = self.cell.weight_ih[:, self.options.embedding :]
-        return F.linear(self.embed_target(tokens), weight, self.cell.bias_ih)
+        return F.linear(self.embed_target.weight, weight, self.cell.bias_ih)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output(states)

@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from abc_calib.nn.recurrent.gru import sigmoid_backward, tanh_backward
+
 
 class Deferred:
     """What several steps share: matrices, and the factors of their gradients."""
@@ -85,23 +87,25 @@ class _Multiply(Function):
 class GruSteps(Deferred):
     """Steps of a GRU (Cho et al. 2014, as in PyTorch) that reads a mixture of source places.
 
-    ``read (b, t, 3d)``: what the token of each step gives to the gates; ``gates (b, s, 3d)``:
-    what each source place gives; ``weight (3d, d)`` and ``bias (3d,)``: the recurrent half.
-    Gates are in the order reset, update, new.
+    ``values (b, s, e)`` of the places, which ``maps (3d, e)`` takes to the gates; ``weight
+    (3d, d)`` and ``bias (3d,)``: the recurrent half. Gates are in the order reset, update, new.
     """
 
-    def __init__(self, gates: Tensor, weight: Tensor, bias: Tensor):
-        self.gates, self.weight, self.bias = (x.detach() for x in (gates, weight, bias))
-        super().__init__(gates, weight, bias)
+    def __init__(self, values: Tensor, maps: Tensor, weight: Tensor, bias: Tensor):
+        shared = (values, maps, weight, bias)
+        self.values, self.maps, self.weight, self.bias = (x.detach() for x in shared)
+        super().__init__(*shared)
 
     def __call__(self, weights: Tensor, read: Tensor, state: Tensor) -> Tensor:
-        """The next state ``(b, d)`` from attention weights ``(b, s)`` and ``read (b, 3d)``."""
+        """The next state ``(b, d)`` from attention weights ``(b, s)``, and from ``read (b, 3d)``,
+        what the token gives to the gates."""
         return _Step.apply(weights, read, state, self.anchor, self)
 
     def gradients(self) -> tuple[Tensor | None, ...]:
-        to_given, weights, to_recurrent, states = self.collected()
-        flat = to_recurrent.flatten(0, 1)
-        return weights.transpose(1, 2) @ to_given, flat.T @ states.flatten(0, 1), flat.sum(0)
+        to_mixed, weights, *rest = self.collected()
+        to_given, mixed, to_recurrent, states = (x.flatten(0, 1) for x in rest)
+        to_values = weights.transpose(1, 2) @ to_mixed
+        return to_values, to_given.T @ mixed, to_recurrent.T @ states, to_recurrent.sum(0)
 
 
 class _Step(Function):
@@ -109,20 +113,22 @@ class _Step(Function):
     def forward(
         ctx: Any, weights: Tensor, read: Tensor, state: Tensor, anchor: Tensor, owner: GruSteps
     ) -> Tensor:
-        given = torch.baddbmm(read[:, None], weights[:, None], owner.gates)[:, 0]
+        mixed = torch.bmm(weights[:, None], owner.values)[:, 0]
+        given = torch.addmm(read, mixed, owner.maps.T)
         after, *kept = _gated(given, torch.addmm(owner.bias, state, owner.weight.T), state)
         ctx.owner = owner
-        ctx.save_for_backward(weights, anchor, state, *kept)
+        ctx.save_for_backward(weights, mixed, anchor, state, *kept)
         return after
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, anchor, state, *kept = ctx.saved_tensors
+        weights, mixed, anchor, state, *kept = ctx.saved_tensors
         owner = ctx.owner
         to_given, to_recurrent, held = _to_gates(grad, state, *kept)
-        owner.factors.append((to_given, weights, to_recurrent, state))
-        to_weights = (owner.gates * to_given[:, None]).sum(2)
+        to_mixed = to_given @ owner.maps
+        owner.factors.append((to_mixed, weights, to_given, mixed, to_recurrent, state))
+        to_weights = (owner.values * to_mixed[:, None]).sum(2)
         to_state = torch.addmm(held, to_recurrent, owner.weight)
         return to_weights, to_given, to_state, torch.zeros_like(anchor), None
 
@@ -171,7 +177,7 @@ def _gated(given: Tensor, recurrent: Tensor, state: Tensor) -> tuple[Tensor, ...
     """The next state ``(b, d)`` from both halves of the gates ``(b, 3d)``, and what its gradient
     needs: reset and update gate ``(b, 2d)``, what the new gate remembers, the new gate."""
     width = state.shape[1]
-    gates = torch.sigmoid(given[:, : 2 * width] + recurrent[:, : 2 * width])
+    gates = (given[:, : 2 * width] + recurrent[:, : 2 * width]).sigmoid_()
     reset, update = gates[:, :width], gates[:, width:]
     remembered = recurrent[:, 2 * width :]
     new = torch.addcmul(given[:, 2 * width :], reset, remembered).tanh_()
@@ -184,9 +190,10 @@ def _to_gates(
     """From the gradient ``(b, d)`` of the next state: those of both halves of the gates
     ``(b, 3d)``, and the part of the state's own that does not go through the gates."""
     width = state.shape[1]
-    reset, update = gates[:, :width], gates[:, width:]
-    to_new = grad * (1 - update) * (1 - new * new)
-    to_both = torch.cat([to_new * remembered, grad * (state - new)], 1) * gates * (1 - gates)
+    held = grad * gates[:, width:]
+    to_new = tanh_backward(grad - held, new)
+    to_both = torch.cat([to_new * remembered, grad * (state - new)], 1)
+    to_both = sigmoid_backward(to_both, gates)
     to_given = torch.cat([to_both, to_new], 1)
-    to_recurrent = torch.cat([to_both, to_new * reset], 1)
-    return to_given, to_recurrent, grad * update
+    to_recurrent = torch.cat([to_both, to_new * gates[:, :width]], 1)
+    return to_given, to_recurrent, held

@@ -19,7 +19,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
-from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury
+from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury, looked_up
 from abc_calib.nn.recurrent.deferred import CellSteps, GruSteps
 
 SAME_NAMES = ("backbone", "attender", "d_head", "layers", "dropout", "legacy_normalisation")
@@ -80,15 +80,13 @@ class Recurrent(Model):
         given = self.shifted(target)
         steps = given.shape[1]
         loop = Loop(self, self.encode(source), steps)
-        read = self.backbone.read(given).unbind(1) if teacher_forcing else None
-        states = []
-        tokens = given[:, 0]
+        reads, tokens, states = self.backbone.reads(), given[:, 0], []
+        read = looked_up(reads, given.T).unbind() if teacher_forcing else None
         for t in range(steps):
-            token = read[t] if read is not None else self.backbone.read(tokens[:, None])[:, 0]
-            states.append(loop.step(token, t))
+            states.append(loop.step(reads[tokens] if read is None else read[t], t))
             if read is None:
                 tokens = self.backbone.logits(states[-1].detach()).argmax(-1)
-        return self.backbone.logits(torch.stack(states, 1))
+        return self.backbone.logits(torch.stack(states)).transpose(0, 1)
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
@@ -96,9 +94,10 @@ class Recurrent(Model):
         loop = Loop(self, encoded, steps)
         tokens = source.new_full((len(source),), self.sos)
         ended = torch.zeros_like(tokens, dtype=torch.bool)
+        reads = self.backbone.reads()
         ids, weights, carried = [], [], []
         for t in range(steps):
-            state = loop.step(self.backbone.read(tokens[:, None])[:, 0], t)
+            state = loop.step(reads[tokens], t)
             tokens = self.backbone.logits(state).argmax(-1).masked_fill(ended, self.pad)
             ids.append(tokens)
             if attention:
@@ -115,7 +114,7 @@ class Recurrent(Model):
         encoded, given = self.encode(source), self.shifted(target)
         loop = Loop(self, encoded, given.shape[1])
         weights = []
-        for t, read in enumerate(self.backbone.read(given).unbind(1)):
+        for t, read in enumerate(looked_up(self.backbone.reads(), given.T)):
             loop.step(read, t)
             weights.append(loop.weights)
         over = self._over_tokens(weights, encoded, source)
@@ -177,12 +176,12 @@ class Loop:
     def __init__(self, model: Recurrent, encoded: Encoded, steps: int):
         self.attender = model.attender
         cell = model.backbone.cell
-        self.gru = GruSteps(encoded.gates, cell.weight_hh, cell.bias_hh)
+        self.gru = GruSteps(encoded.values, encoded.maps, cell.weight_hh, cell.bias_hh)
         self.further = [CellSteps(*cell.parameters()) for cell in model.backbone.further]
         self.prepared = self.attender.prepare(encoded.memory, steps)
         self.carry = self.attender.begin(encoded.memory)
         self.states, self.query = list(encoded.states), encoded.query
-        self.weights = encoded.gates.new_zeros(())
+        self.weights = encoded.values.new_zeros(())
 
     def step(self, read: Tensor, t: int) -> Tensor:
         """The top layer's state ``(b, d)`` after step ``t``, in which ``read (b, 3d)`` was read."""
