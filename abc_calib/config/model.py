@@ -20,6 +20,11 @@ class ModelOptions(Options):
         """What tells models of the kind apart, for names and tables."""
         return ""
 
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The position schemes that it names, with their options."""
+        return ()
+
 
 class TransformerOptions(ModelOptions):
     """The shape of the Transformer.
@@ -67,6 +72,10 @@ class TransformerOptions(ModelOptions):
     @property
     def label(self) -> str:
         return self.scheme
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return (self.scheme, *self.own_schemes.values())
 
     @property
     def own_schemes(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
 from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import TokenData
+from abc_calib.errors import UsageError
 from tasks import Task
 
 __all__ = ["DATA", "Batch", "Data", "DigitData", "RowData", "TokenData", "make_data"]
@@ -21,4 +22,9 @@ DATA: dict[str, type[Data]] = {
 
 def make_data(task: Task, options: TrainOptions) -> Data:
     """The data of a task, as ``options`` draw it; ``UsageError`` for what it cannot have."""
-    return DATA[task.notation](task, options)
+    notation = getattr(task, "notation", None)
+    if notation not in DATA:
+        raise UsageError(
+            f"the task {task.name} has the notation {notation!r}: choose {' or '.join(DATA)}"
+        )
+    return DATA[notation](task, options)

@@ -52,7 +52,8 @@ class StrictConfig(PreTrainedConfig):
 class AbcConfig(StrictConfig):
     """Everything that shapes the Transformer, the calibrated lines included (``line_bias``).
 
-    ``own_schemes``: the schemes of the sites that do not have ``scheme``.
+    ``own_schemes``: the schemes of the sites that do not have ``scheme``; ``plugins``: where those
+    are from that are a user's own.
     """
 
     model_type = "abc_transformer"
@@ -71,6 +72,7 @@ class AbcConfig(StrictConfig):
     cyclic: int | None = None
     delimiter_ids: list[int] | None = None
     line_bias: dict[str, Any] | None = None
+    plugins: dict[str, Any] | None = None
     pad_token_id: int | None = 14
     bos_token_id: int | None = 12
     eos_token_id: int | None = 13

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import torch
 
+from abc_calib import plugins
 from abc_calib.config import Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry.lines import SITES, Site
@@ -49,6 +50,8 @@ SCHEMES: dict[str, type[Scheme]] = {
     "xl": TransformerXL,
     "coupled": Coupled,
 }
+
+plugins.KINDS["scheme"] = plugins.Kind("scheme", Scheme, SCHEMES)
 
 
 def check_scheme(text: str, width: int, heads: int) -> Scheme:
@@ -92,9 +95,7 @@ def check_positions(options: TransformerOptions) -> None:
 def build_scheme(text: str, width: int, heads: int, sites: tuple[Site, ...] = SITES) -> Scheme:
     """The scheme of that name and options for a model's width, heads and sites with layers."""
     name, colon, rest = text.partition(":")
-    if name not in SCHEMES:
-        raise UsageError(f"unknown scheme {name!r}: choose one of {', '.join(SCHEMES)}")
-    kind = SCHEMES[name]
+    kind = plugins.find("scheme", name)
     options = _options(text, kind.options_type, rest.split(",") if colon else [])
     return kind(Shape(width, heads, sites), options)
 

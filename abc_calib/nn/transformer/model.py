@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from abc_calib import plugins
 from abc_calib.config import TransformerOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
@@ -313,10 +314,12 @@ class Transformer(Model):
             "delimiter_ids": list(tokens.delimiters),
             **({} if tokens.row is None else {"row_id": tokens.row}),
             "line_bias": self.lines.to_dict() if self.lines else None,
+            **plugins.of_model(options.schemes),
         }
 
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any]) -> Transformer:
+        plugins.check_model(config)
         own = config["own_schemes"] or {}
         options = TransformerOptions(
             width=config["d_model"],
