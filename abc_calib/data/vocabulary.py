@@ -30,6 +30,11 @@ class TokenIds:
     delimiters: tuple[int, ...] = ()
     row: int | None = None
 
+    @property
+    def words(self) -> bool:
+        """Is a source one part that is counted from its first token, as words are?"""
+        return len(self.delimiters) <= 2
+
 
 class Vocabulary:
     """The token ids of one task's symbols, followed by SOS, EOS and PAD."""

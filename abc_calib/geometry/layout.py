@@ -8,11 +8,12 @@ figures, predictions, fits and certificates all come from here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Coordinate(NamedTuple):
@@ -82,8 +83,7 @@ class Layout:
 
     def coordinate(self, position: int) -> Coordinate:
         """Where the token at a position of the source stands."""
-        number = next(i for i, close in enumerate(self.closes) if position <= close)
-        behind = self.closes[number] - 1 - position
+        number, behind = placed(self.closes, position)
         if behind < 0:
             return Coordinate(number, None, -1)
         operands = self.parts[number - 1].operands
@@ -102,6 +102,18 @@ class Layout:
     def labels(self) -> list[str]:
         """One label a token, such as ``$ a1 a0 + b1 b0 &``."""
         return [self.label(position) for position in range(self.keys)]
+
+
+def placed(closes: Sequence[Any], position: Any) -> tuple[Any, Any]:
+    """The part that a token belongs to, and how many tokens of it are behind; -1 for its delimiter.
+
+    From the positions of the delimiters: plain integers, or arrays or tensors of one shape.
+    """
+    part, close = 0, closes[0]
+    for before, after in pairwise(closes):
+        later = position > before
+        part, close = part + later, close + later * (after - before)
+    return part, close - 1 - position
 
 
 def digit_name(operand: int, column: int | str) -> str:
