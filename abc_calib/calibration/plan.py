@@ -63,7 +63,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     asked = {name: value for name, value in named.items() if value is not None}
     options = build(CalibrationOptions, **asked)
     settled(options)
-    shape = made.settled(retrained_shape(config.model, scheme))
+    shape = made.settled(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     given = kept | {name: value for name, value in given.items() if value is not None}

@@ -46,8 +46,8 @@ class TransformerOptions(ModelOptions):
     dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
     scheme: Word = option(
         "sinusoidal",
-        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; options "
-        "behind a colon, such as rpe:clip=8 or alibi:cross=end.",
+        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
+        "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end.",
         panel=POSITIONS,
     )
     encoder_scheme: Word | None = option(

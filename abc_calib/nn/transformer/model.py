@@ -87,7 +87,7 @@ class Transformer(Model):
         if data is not None and options.scheme == "coupled" and data.coupling != "none":
             scheme = f"coupled:rows={data.coupling}"
             options = options.model_copy(update={"scheme": scheme})
-        check_positions(options)
+        check_positions(options, data.layout_at(1) if data is not None else None)
         if options.attention_window and data is not None:
             data.check_window(options.attention_window)
         return options
