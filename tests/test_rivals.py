@@ -7,6 +7,7 @@ The expected ids and biases were printed by that code: github.com/HanseulJo/posi
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
+from abc_calib.calibration import pipeline, trial
 from abc_calib.calibration.plan import plan_calibration
+from abc_calib.data import Batch, HintData
 from abc_calib.errors import UsageError
+from abc_calib.evaluation.exact import greedy_matches
+from abc_calib.nn.base import Decoded
 from abc_calib.nn.positions import Coordinates, Places, build_scheme
 from abc_calib.nn.transformer.encoder import coordinates, delimiter_positions
 from tasks import get_task
@@ -225,3 +230,154 @@ def test_coordinates_are_those_of_the_layout(widths, padding):
     for position in range(layout.keys):
         part, _, column = layout.coordinate(position)
         assert (int(at.part[0, position]), int(at.column[0, position])) == (part, column)
+
+
+# Index hints
+
+
+def hinted(problem: str, format: str = "hints", task: str = "addition") -> tuple[Any, list[str]]:
+    data: Any = digit_data(task, format=format)
+    batch = data.lay_out(data.task.parse(problem))
+    symbols = data.vocabulary.symbols
+    return data, [
+        " ".join(symbols[i] for i in row[0].tolist()) for row in (batch.source, batch.target)
+    ]
+
+
+def test_hints_stand_before_the_digits():
+    data, texts = hinted("42+39")
+    assert texts == ["$ #1 4 #0 2 + #1 3 #0 9 &", "#0 1 #1 8 &"]
+    assert data.layout_at(2).labels() == [
+        "$",
+        "#a1",
+        "a1",
+        "#a0",
+        "a0",
+        "+",
+        "#b1",
+        "b1",
+        "#b0",
+        "b0",
+        "&",
+    ]
+    assert data.read(["#0", "1", "#1", "8"]) == "81" and data.read(["1", "#7", "8"]) == "81"
+    assert hinted("199", task="successor")[1] == ["$ #2 1 #1 9 #0 9 &", "#0 0 #1 0 #2 2 &"]
+    assert hinted("123*4", task="multiplication")[1][0] == "$ #2 1 #1 2 #0 3 * #0 4 &"
+    assert hinted("1234+1", "hints:2")[1][0] == "$ #1 1 #1 2 #1 3 #0 4 + #1 0 #1 0 #1 0 #0 1 &"
+
+
+def test_hints_pair_what_the_public_code_pairs():
+    """There hints are counted up to the last digit, and a zero is added at the left."""
+    theirs = [
+        "10",
+        "0",
+        "11",
+        "0",
+        "12",
+        "0",
+        "13",
+        "8",
+        "14",
+        "0",
+        "+",
+        "10",
+        "0",
+        "11",
+        "7",
+        "12",
+        "6",
+        "13",
+        "4",
+        "14",
+        "3",
+    ]
+    answer = ["14", "3", "13", "2", "12", "7", "11", "7", "10", "0"]
+    _, (source, target) = hinted("80+7643")
+
+    def pairs(words: list[str], first: int) -> list[tuple[int, str]]:
+        even = [w for w in words if w not in "$+&"]
+        return [
+            (abs(int(h.strip("#")) - first), d) for h, d in zip(even[::2], even[1::2], strict=True)
+        ]
+
+    ours = pairs(source.split(), 0)
+    assert ours == [p for p in pairs(theirs, 14) if p[0] < 4]
+    assert pairs(target.split(), 0) == pairs(answer, 14)[:4]
+
+
+def test_hints_begin_anywhere_in_training_and_first_else():
+    data: Any = digit_data(format="hints:20", length=3)
+    batch = data.training(0, 400)
+    first = data.vocabulary.ids["#0"]
+    begins = (batch.target[:, 0] - first).tolist()
+    assert min(begins) == 0 and 16 <= max(begins) < 20 and len(set(begins)) > 12
+    assert torch.equal(batch.source, data.training(0, 400).source)
+    for source, target in zip(batch.source.tolist(), batch.target.tolist(), strict=True):
+        last = source[source.index(data.vocabulary.eos) - 2]
+        assert last == target[0], "the last digits of operand and answer share their hint"
+        hints = target[: target.index(data.vocabulary.eos) : 2]
+        assert hints == list(range(hints[0], hints[0] + len(hints)))
+    assert set((data.test(3, 50).target[:, 0] - first).tolist()) == {0}
+    assert set((data.validation(50).target[:, 0] - first).tolist()) == {0}
+
+
+@pytest.mark.parametrize("format", ["hints:1", "hints:", "hints:x", "hints:99999", "hints:0x3"])
+def test_hints_that_cannot_be_are_refused(format):
+    with pytest.raises(UsageError, match=r"give hints:N, N from 2 to 10,000"):
+        stages.train("addition", format=format, **TINY)
+    with pytest.raises(UsageError, match=r"only the format free"):
+        stages.train("copy", format="hints", **TINY)
+    with pytest.raises(UsageError, match="do not stand together"):
+        stages.train("addition", format="hints", scheme="abacus", **TINY)
+    with pytest.raises(UsageError, match="hints stand between them"):
+        stages.train("addition", format="hints", attention_window=1, **TINY)
+
+
+class Scripted(torch.nn.Module):
+    """Writes what it is told, in place of a model."""
+
+    pad = 99
+
+    def __init__(self, ids: list[list[int]]):
+        super().__init__()
+        self.ids = torch.tensor(ids)
+        self.device = torch.device("cpu")
+
+    def chunks(self, rows: torch.Tensor, tokens: int) -> Any:
+        yield rows
+
+    def decode(self, source: torch.Tensor, steps: int) -> Decoded:
+        return Decoded(self.ids)
+
+
+def test_exact_match_leaves_hints_out():
+    """Digits 1 2, hints 7 8, end 5: a wrong, a missing or one more hint is no wrong digit."""
+    right = [[7, 1, 8, 2, 5], [8, 1, 8, 2, 5], [1, 8, 2, 5, 99], [1, 2, 5, 99, 99]]
+    wrong = [[7, 2, 8, 1, 5], [7, 1, 8, 2, 1], [7, 1, 5, 99, 99], [7, 1, 1, 2, 5]]
+    target = torch.tensor([[7, 1, 8, 2, 5]] * 8)
+    model: Any = Scripted([*right, *wrong])
+    batch = Batch(target, target, range(8))
+    hints: Any = SimpleNamespace(
+        vocabulary=SimpleNamespace(ids={"#0": 7}, pad=99), hints=["#0", "#1"]
+    )
+    found = greedy_matches(model, batch, lambda ids: HintData.bare(hints, ids))
+    assert found.tolist() == [True] * 4 + [False] * 4
+    assert greedy_matches(model, batch).tolist() == [True] + [False] * 7
+
+
+def test_hints_from_training_to_a_heatmap(abc, monkeypatch):
+    monkeypatch.setattr(pipeline, "REFUSED_BELOW", -1.0)
+    monkeypatch.setattr(trial, "STEPS", 1)
+    run = stages.train(
+        "successor", base=2, length=2, format="hints:12", steps=300, batch=32,
+        learning_rate=0.01, warmup=0, **TINY,
+    )  # fmt: skip
+    assert (run.result or {})["validation_accuracy"] > 50
+    assert stages.evaluate(run, [2, 30], samples=4)["n"].tolist() == [4, 4]
+    calibrated = stages.calibrate(run, steps=2, batch=8)
+    assert calibrated.data.layout_at(2).hints and calibrated.lines()
+    verdict = abc("certify", "--json").json()
+    assert verdict["outcome"] in ("unknown", "refuted") and "index hints" in verdict["reason"]
+    assert abc("predict", "1011", "--run", run.path).code in (0, 1)
+    assert abc("heatmap", "--format", "png", "--digits", 3).code == 0
+    assert abc("stress", "--lengths", 3, "--samples", 2, "--search", 2).code == 0

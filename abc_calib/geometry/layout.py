@@ -44,7 +44,8 @@ class Layout:
     """One source: the ``widths`` of its operands, between ``delimiters``, SOS first and EOS last.
 
     ``aligned``: the operator first, then the digits of all operands column by column. ``words``:
-    one operand that is counted from its first word, as a person counts words.
+    one operand that is counted from its first word, as a person counts words. ``hints``: before
+    each digit a token that says its column.
     Widths are plain integers of any size: nothing here is as long as a source.
     """
 
@@ -52,6 +53,7 @@ class Layout:
     delimiters: tuple[str, ...]
     aligned: bool = False
     words: bool = False
+    hints: bool = False
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -59,12 +61,15 @@ class Layout:
         operands = range(len(self.widths))
         if self.aligned:
             return Part((), 0), Part(tuple(operands)[::-1], self.widths[0])
-        return tuple(Part((k,), self.widths[k]) for k in operands)
+        return tuple(Part((k, k) if self.hints else (k,), self.widths[k]) for k in operands)
 
     @property
     def stride(self) -> int:
-        """Tokens of one column in the part with the digits: more than 1 if they are aligned."""
-        return len(self.parts[-1].operands)
+        """Tokens that lines go on by in a row of the output: more than 1 if digits are aligned.
+
+        Hints stand before the digits of an output as well.
+        """
+        return 1 if self.hints else len(self.parts[-1].operands)
 
     @cached_property
     def closes(self) -> tuple[int, ...]:
@@ -97,7 +102,8 @@ class Layout:
             return self.delimiters[part]
         if self.words:
             return str(position - 1)
-        return digit_name(operand, column)
+        hint = self.hints and placed(self.closes, position)[1] % 2
+        return ("#" if hint else "") + digit_name(operand, column)
 
     def labels(self) -> list[str]:
         """One label a token, such as ``$ a1 a0 + b1 b0 &``."""
