@@ -22,6 +22,7 @@ from abc_calib.calibration.plan import plan_calibration
 from abc_calib.data import Batch, HintData
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import greedy_matches
+from abc_calib.nn import hub
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.positions import Coordinates, Places, build_scheme
 from abc_calib.nn.transformer.encoder import coordinates, delimiter_positions
@@ -180,6 +181,23 @@ def test_they_train_and_go_on_beyond_their_tables(name, task):
         again = model(batch.source, decoded).argmax(-1)
     ended = (decoded == model.eos).cumsum(1) - (decoded == model.eos).long() > 0
     assert ((again == decoded) | ended).all(), "cached decoding is one pass over what was written"
+
+
+@pytest.mark.parametrize("own", [{}, {"encoder_scheme": "none"}, {"decoder_scheme": "none"}])
+def test_what_is_drawn_for_a_source_holds_for_its_output(model_for, own):
+    """Whichever of them has the scheme, and behind the ``transformers`` face too."""
+    data = digit_data()
+    model = model_for(data, scheme="coupled", cross_scheme="none", **own).train()
+    source = data.training(0, 30).source
+    drawn = model.encode(source).drawn
+    assert (drawn is None) == ("decoder_scheme" in own)
+    if drawn is not None:
+        assert len(drawn) == 30 and len(drawn.unique()) > 1
+        face = hub.wrapped(model)
+        assert len(face.get_encoder()(source).drawn.unique()) > 1
+        assert model.eval().encode(source).drawn is None
+    target = data.training(0, 30).target
+    assert torch.isfinite(hub.wrapped(model)(source, labels=target).loss)
 
 
 @pytest.mark.parametrize("name", [*BY_COLUMNS, "fire"])

@@ -166,12 +166,13 @@ class HubModel(PreTrainedModel):
 class EncoderOutput(BaseModelOutput):
     """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
 
-    ``start``: from where cyclic positions count.
+    ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output.
     """
 
     lengths: Tensor | None = None
     delimiters: Tensor | None = None
     start: int | None = None
+    drawn: Tensor | None = None
 
 
 class EncoderFace:
@@ -198,6 +199,7 @@ class EncoderFace:
             lengths=found.lengths,
             delimiters=found.delimiters,
             start=found.start,
+            drawn=found.drawn,
         )
 
     __call__ = forward
@@ -296,7 +298,8 @@ def _encoded(output: EncoderOutput) -> Encoded:
     memory, lengths, delimiters = output.last_hidden_state, output.lengths, output.delimiters
     known = memory is not None and lengths is not None and delimiters is not None
     assert known, "encoder_outputs have to come from this model's encoder"
-    return Encoded(memory, lengths, delimiters, output.start or 0)  # type: ignore[arg-type]
+    start, drawn = output.start or 0, output.drawn
+    return Encoded(memory, lengths, delimiters, start, drawn=drawn)  # type: ignore[arg-type]
 
 
 class AbcRecurrent(HubModel):

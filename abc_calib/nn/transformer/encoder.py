@@ -20,7 +20,7 @@ class Encoded:
     """An encoded source ``memory (b, s, d)``, and where its tokens stand.
 
     ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
-    positions count, and ``drawn``, what a scheme drew for the source; ``attention``: of each layer,
+    positions count, and ``drawn``, what a scheme drew for the output; ``attention``: of each layer,
     if asked for.
     """
 
@@ -56,7 +56,9 @@ class Encoder(nn.Module):
         biases: list[LayerBias | None],
         path: str,
         weights: bool,
+        output: Scheme,
     ) -> Encoded:
+        """``output``: the scheme of what is written, where it is another one."""
         lengths = mask.long().sum(1)
         delimiters = delimiter_positions(source, self.tokens.delimiters)
         rows = torch.arange(source.shape[1], device=source.device)
@@ -64,8 +66,8 @@ class Encoder(nn.Module):
         frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
         positions = self.scheme.renumber(frame.row_positions, lengths)
         at = coordinates(source, delimiters, self.tokens.words)
-        drawn = self.scheme.starts(at)
-        at = replace(at, start=drawn)
+        at = replace(at, start=self.scheme.starts(at))
+        drawn = at.start if output is self.scheme else output.starts(at)
         x = self.dropout(self.scheme.embed(embed(source), positions, at))
         seen = []
         for layer, bias in zip(self.layers, biases, strict=True):

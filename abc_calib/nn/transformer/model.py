@@ -171,7 +171,8 @@ class Transformer(Model):
     def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
         """The source ``(b, s)``, read."""
         mask = source.ne(self.pad) if mask is None else mask
-        return self.encoder(source, mask, self.embed, self.biases["encoder"], self.path, weights)
+        how = self.embed, self.biases["encoder"], self.path, weights, self.scheme_of("self")
+        return self.encoder(source, mask, *how)
 
     def run(
         self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
