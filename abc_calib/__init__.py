@@ -31,6 +31,7 @@ _HOMES = {
     "export": "stages",
     "extend_bias": "calibration",
     "heatmap": "reporting",
+    "load_plugin": "stages",
     "predict": "stages",
     "repair": "stages",
     "resume": "stages",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -29,18 +30,31 @@ LONGEST_LINE = 650
 """Characters of an error at most."""
 NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A file of Python with tasks or schemes of your own; may be given several times.",
+        metavar="<FILE.py>",
+    ),
+]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def command(function: F) -> F:
-    """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure."""
+    """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure.
+
+    And give it ``--plugin``: files that are executed before anything else is done.
+    """
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, plugin: list[str] | None = None, **kwargs: Any) -> Any:
         from tasks import TaskError
 
         try:
             with like_interrupts():
+                load_plugins(plugin or [])
                 return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
             fail(str(error), 2)
@@ -52,20 +66,46 @@ def command(function: F) -> F:
             fail(terminal.unwritten(error), 1)
         except UnicodeError as error:
             fail(f"{error}: a file or a name in it is not UTF-8", 1)
-        except (MemoryError, RuntimeError) as error:
-            if not is_memory(error):
-                raise
-            fail(NO_MEMORY, 1)
+        except Exception as error:
+            if is_memory(error):
+                fail(NO_MEMORY, 1)
+            if place := in_plugin(error):
+                fail(place, 1)
+            raise
         except KeyboardInterrupt:
             fail("stopped", 130)
 
+    hints = get_type_hints(function, include_extras=True)
+    mine = [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    mine.append(inspect.Parameter("plugin", KEYWORD_ONLY, default=None, annotation=Plugin))
+    wrapped.__signature__ = inspect.Signature(mine)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in mine}
     return wrapped  # type: ignore[return-value]
+
+
+def load_plugins(files: list[str]) -> None:
+    """Execute the files that ``--plugin`` names."""
+    if files:
+        from abc_calib.stages import load_plugin
+
+        for file in files:
+            load_plugin(file)
+
+
+def in_plugin(error: Exception) -> str:
+    """Where in a plugin it was raised, if any is loaded."""
+    plugins = sys.modules.get("abc_calib.plugins")
+    return plugins.blamed(error) if plugins else ""
 
 
 def is_memory(error: Exception) -> bool:
     """Did the memory run out, in the words of Python or torch?"""
     words = ("out of memory", "allocate memory")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+    told = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return isinstance(error, MemoryError) or told
 
 
 class OneLine(TyperGroup):

@@ -50,8 +50,15 @@ def tasks(as_json: AsJson = False) -> None:
 
     Example: **abc tasks --json**
     """
+    from abc_calib.errors import UsageError
+    from abc_calib.plugins import KINDS, find
     from tasks import examples
 
+    for name in KINDS["task"].installed:
+        try:
+            find("task", name)
+        except UsageError as error:
+            console.say(str(error))
     rows = examples()
     if as_json:
         console.print_json(rows)

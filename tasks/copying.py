@@ -14,19 +14,16 @@ from itertools import groupby
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.tokens import EOS, Pairs, Tokens, TokenTask, from_flat
+from tasks.tokens import EOS, Pairs, Tokens, from_flat
+from tasks.words import SMALL, WordTask
 
 REPEATS = np.array([1, 1, 1, 1, 3, 3, 3, 5, 5, 5])
 """How often each digit stands where digits are repeated."""
 RUNS = np.array([1, 3, 5])
 """Lengths of a run in ``dedupe``."""
-TRAINING, SMALL = 10_001, 2_001
-"""Pairs of the training set and of the others, as in the public code."""
-DATA_SEED = 20230
-"""The published sets have no seed; ours are always the same."""
 
 
-class Copying(TokenTask):
+class Copying(WordTask):
     """What the tasks of the family share: drawing digits, sets of distinct sources."""
 
     symbols = tuple("0123456789")
@@ -50,14 +47,6 @@ class Copying(TokenTask):
 
     # The sets of the paper
 
-    def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
-        """``n`` pairs without a source twice, or as many as a few draws give."""
-        rng = np.random.default_rng([DATA_SEED, kind, low, high])
-        drawn = self.sample_between(rng, n + n // 4 + 64, low, high)
-        inside = np.where(drawn.source.inside, drawn.source.values, -1)
-        _, first = np.unique(inside, axis=0, return_index=True)
-        return drawn.take(np.sort(first)[:n])
-
     def split(self, name: str) -> Pairs:
         length = self.train_length
         if name == "train":
@@ -70,20 +59,6 @@ class Copying(TokenTask):
         if number is None:
             raise self.no_split(name)
         return self.test_set(int(number[1]), SMALL, 0)
-
-    def training_set(self, length: int) -> Pairs:
-        return self._distinct(0, TRAINING, min(self.shortest, length), length)
-
-    def held_out_set(self, length: int) -> Pairs:
-        """Of the training lengths; as in the paper, not checked against the training set."""
-        return self._distinct(1, SMALL, min(self.shortest, length), length)
-
-    def longer_set(self, length: int) -> Pairs:
-        return self._distinct(2, SMALL, length, length + 5)
-
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
-        rng = np.random.default_rng([seed, 3, length])
-        return self.sample(rng, n, length, exact=True)
 
     @property
     def usage(self) -> str:

@@ -149,7 +149,7 @@ def of_parameter(command: str, parameter: Any, option: Named | None) -> Iterator
             if legal and command in LONG:
                 continue
             words = (*base(command, *spelled, *others), *kind, f"{flag}={value}")
-            yield Case(command, what, words, legal, value)
+            yield Case(command, what, words, legal, "" if what == "path" else value)
         alone = flag in NO_VALUE
         yield Case(command, "no value", (*base(command, *spelled), flag), alone, flag)
     else:
@@ -198,9 +198,10 @@ def values(option: Named) -> Iterator[tuple[str, str, bool]]:
             if not legal or is_quick(option, inner, value):
                 yield ("number", value, legal)
     else:
+        path = inner.get("maxLength") == 4096  # any word may be a folder's name
         for value in ODD_WORDS:
             if value not in inner.get("enum", ()):
-                yield ("word", value, False)
+                yield ("path" if path else "word", value, path)
     if several:
         for shape in LISTS:
             value = shape.format(example)

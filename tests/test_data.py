@@ -105,7 +105,7 @@ def test_the_vocabulary_of_base_ten_is_the_papers():
     ],
 )
 def test_unknown_formats_are_refused(layout):
-    with pytest.raises(UsageError, match="choose free, aligned or fixed:N, as in fixed:60"):
+    with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed:60"):
         Format(layout)
 
 

@@ -339,7 +339,7 @@ def test_fresh_parameters_are_filled_in(make_model):
             parameter.data.fill_(torch.nan)
         model.apply(draw)
         for parameter in model.scheme.parameters():
-            assert 0 < parameter.std() < 2
+            assert parameter.isfinite().all() and parameter.abs().sum() > 0
 
 
 # Cyclic positions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from abc_calib import plugins
 from abc_calib.calibration.fits import fit_type
 from abc_calib.config import (
     CalibrationOptions,
@@ -21,6 +22,7 @@ from abc_calib.evaluation.memory import check_samples
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.memory import check_training
+from abc_calib.training.own import check_own
 from abc_calib.version import __version__
 
 
@@ -61,7 +63,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     asked = {name: value for name, value in named.items() if value is not None}
     options = build(CalibrationOptions, **asked)
     settled(options)
-    shape = made.settled(retrained_shape(config.model, scheme))
+    shape = made.settled(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     given = kept | {name: value for name, value in given.items() if value is not None}
@@ -76,9 +78,11 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
             "model": shape,
             "train": training,
             "calibration": options,
+            "plugins": plugins.origins(shape.schemes, config.task),
         }
     )
     check_samples(3 * options.samples, training.length)
+    check_own(planned, Run.draft(planned).data)
     if training.batch > retraining.batch:
         check_training(planned, Run.draft(planned).data, ["batch"])
     return planned

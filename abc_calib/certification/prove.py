@@ -89,6 +89,8 @@ class Checked:
 
 def rule_of(data: Data) -> ColumnRule | RowRule:
     """The task's automaton, or ``Undecided``."""
+    if data.hints:
+        raise Undecided("its format has index hints, which stand for no digit of the rule")
     rule = data.task.column_rule() or data.task.row_rule()
     if rule is None:
         raise Undecided(f"{data.task.name} is not a rule on columns of digits")

@@ -21,7 +21,7 @@ from abc_calib.config.model import (
     TransformerOptions,
 )
 from abc_calib.config.options import Options, build, changed, refuse_unknown, taken
-from abc_calib.config.run import FORMAT_VERSION, RunConfig, load_config
+from abc_calib.config.run import FORMAT_VERSION, Origin, RunConfig, load_config
 from abc_calib.config.signature import documented, named
 from abc_calib.config.training import PRESETS, RETRAIN, TrainOptions, preset
 
@@ -38,6 +38,7 @@ __all__ = [
     "MachineOptions",
     "ModelOptions",
     "Options",
+    "Origin",
     "RecipeOptions",
     "RecurrentOptions",
     "ReproduceOptions",

@@ -20,6 +20,11 @@ class ModelOptions(Options):
         """What tells models of the kind apart, for names and tables."""
         return ""
 
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The position schemes that it names, with their options."""
+        return ()
+
 
 class TransformerOptions(ModelOptions):
     """The shape of the Transformer.
@@ -41,8 +46,8 @@ class TransformerOptions(ModelOptions):
     dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
     scheme: Word = option(
         "sinusoidal",
-        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5 or xl; options "
-        "behind a colon, such as rpe:clip=8 or alibi:cross=end.",
+        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
+        "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end.",
         panel=POSITIONS,
     )
     encoder_scheme: Word | None = option(
@@ -67,6 +72,10 @@ class TransformerOptions(ModelOptions):
     @property
     def label(self) -> str:
         return self.scheme
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return (self.scheme, *self.own_schemes.values())
 
     @property
     def own_schemes(self) -> dict[str, str]:

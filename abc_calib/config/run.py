@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from abc_calib.config.calibration import CalibrationOptions
 from abc_calib.config.model import MODEL_OPTIONS, ModelOptions
@@ -19,11 +27,24 @@ FORMAT_VERSION = 2
 """Version of the run folder. Folders of version 1 are read too."""
 
 
+class Origin(Options):
+    """Where a class is from that is not this program's own: ``abc_calib.plugins``.
+
+    The name of its ``file`` and what it holds; empty for a class that was typed into Python. The
+    ``package``, with its version, if one is installed that has it.
+    """
+
+    file: str = Field("", max_length=255)
+    sha256: str = Field("", max_length=64)
+    package: str = Field("", max_length=255)
+
+
 class RunConfig(Options):
     """Everything that is needed to repeat a run: saved as ``config.json`` in its folder.
 
     ``kind`` of model, and ``model``, its options. ``versions``: of Python, torch and numpy;
-    ``threads``: of torch. Both decide about the last bits of weights.
+    ``threads``: of torch. Both decide about the last bits of weights. ``plugins``: where a task or
+    a scheme is from that is a user's own, as ``{"task subtraction2": ...}``.
     """
 
     format_version: int = FORMAT_VERSION
@@ -41,6 +62,15 @@ class RunConfig(Options):
     calibration: CalibrationOptions | None = None
     parent: str | None = None
     data_hash: str = ""
+    plugins: dict[str, Origin] = {}
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it was before there were plugins, where there are none."""
+        found = dict(write(self))
+        if not found.get("plugins"):
+            found.pop("plugins", None)
+        return found
 
     @model_validator(mode="before")
     @classmethod

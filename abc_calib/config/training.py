@@ -51,7 +51,11 @@ class TrainOptions(Options):
         ge=1,
         le=10**6,
     )
-    format: Word = option("free", "free, aligned (in columns) or fixed:N.", panel=TASK)
+    format: Word = option(
+        "free",
+        "free, aligned (in columns), fixed:N, or hints: an index before each digit.",
+        panel=TASK,
+    )
     seed: int = option(
         0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1, panel=""
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
+from abc_calib.data.hints import HintData
 from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import TokenData
+from abc_calib.errors import UsageError
 from tasks import Task
 
-__all__ = ["DATA", "Batch", "Data", "DigitData", "RowData", "TokenData", "make_data"]
+__all__ = ["DATA", "Batch", "Data", "DigitData", "HintData", "RowData", "TokenData", "make_data"]
 
 DATA: dict[str, type[Data]] = {
     "digits": DigitData,
@@ -17,8 +19,16 @@ DATA: dict[str, type[Data]] = {
     "tokens": TokenData,
 }
 """By the ``notation`` of a task."""
+FORMATS: dict[tuple[str, str], type[Data]] = {("digits", "hints"): HintData}
+"""Formats with data of their own, by the notation and the format."""
 
 
 def make_data(task: Task, options: TrainOptions) -> Data:
     """The data of a task, as ``options`` draw it; ``UsageError`` for what it cannot have."""
-    return DATA[task.notation](task, options)
+    notation = getattr(task, "notation", None)
+    if notation not in DATA:
+        raise UsageError(
+            f"the task {task.name} has the notation {notation!r}: choose {' or '.join(DATA)}"
+        )
+    own = FORMATS.get((notation, options.format.partition(":")[0]))
+    return (own or DATA[notation])(task, options)

@@ -62,6 +62,8 @@ class Data(ABC):
     fit: ClassVar[str] = "nnls"
     #: which of its tokens stand in rows, as ``nn.positions.coupled`` has it
     coupling: str = "none"
+    #: symbols that only say where a digit stands: exact match and reading leave them out
+    hints: tuple[str, ...] = ()
 
     def __init__(self, task: Task, options: TrainOptions):
         self.task = task
@@ -142,6 +144,10 @@ class Data(ABC):
     @abstractmethod
     def read(self, output: Sequence[str]) -> str:
         """What a person reads in the symbols that a model wrote, its end left out."""
+
+    def bare(self, ids: Tensor) -> Tensor:
+        """Outputs ``(b, t)`` without their ``hints``, filled up with padding."""
+        return ids
 
     def check_window(self, window: int) -> None:
         """``UsageError`` unless answers are read along one line, beside which a window lies."""

@@ -45,6 +45,7 @@ class Format:
 
     ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
     ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
+    ``hints``: see ``abc_calib.data.hints``.
     """
 
     def __init__(self, text: str = "free"):
@@ -53,7 +54,9 @@ class Format:
         number = width.isascii() and width.isdigit() and len(width) < 10
         fixed = kind == "fixed" and number and 0 < int(width) <= WIDEST
         if text not in ("free", "aligned") and not fixed:
-            raise OptionError("format", text, "choose free, aligned or fixed:N, as in fixed:60")
+            raise OptionError(
+                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60"
+            )
         self.width = int(width) if fixed else None
         self.aligned = text == "aligned"
 
@@ -64,14 +67,14 @@ def _interleaved(operands: tuple[Digits, ...]) -> Digits:
     return Digits(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
 
 
-def _left_to_right(number: Digits) -> np.ndarray:
+def left_to_right(number: Digits) -> np.ndarray:
     """The digits of each row from the last to the first, aligned at the right again."""
     columns = np.arange(number.width) - (number.width - number.lengths[:, None])
     columns = np.where(columns >= 0, number.width - 1 - columns, 0)
     return np.take_along_axis(number.values, columns, 1)
 
 
-def _join(parts: list[Digits | int], pad: int) -> np.ndarray:
+def join(parts: list[Digits | int], pad: int) -> np.ndarray:
     """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
     n = next(len(p) for p in parts if isinstance(p, Digits))
     lengths = [p.lengths if isinstance(p, Digits) else np.ones(n, int) for p in parts]
@@ -228,9 +231,9 @@ class DigitData(Data):
         else:
             for i, operand in enumerate(operands):
                 parts += [ids[task.operator or ""], operand] if i else [operand]
-        source = _join([*parts, self.vocabulary.eos], self.vocabulary.pad)
-        backwards = Digits(_left_to_right(answer), answer.lengths)
-        target = _join([backwards, self.vocabulary.eos], self.vocabulary.pad)
+        source = join([*parts, self.vocabulary.eos], self.vocabulary.pad)
+        backwards = Digits(left_to_right(answer), answer.lengths)
+        target = join([backwards, self.vocabulary.eos], self.vocabulary.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
     def layout(self, problems: Problems) -> Layout:

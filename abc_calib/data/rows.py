@@ -7,7 +7,7 @@ import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch
-from abc_calib.data.digits import DigitData, _join, _left_to_right
+from abc_calib.data.digits import DigitData, join, left_to_right
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from tasks import Digits, Problems, Size
@@ -94,9 +94,9 @@ class RowData(DigitData):
                 sign = np.full((len(problems), 1), operator, np.uint8)
                 parts.append(Digits(sign, there))
             parts.append(operand)
-        source = _join([*parts, self.vocabulary.eos], self.vocabulary.pad)
-        written = Digits(_left_to_right(problems.answer), problems.answer.lengths)
-        target = _join([written, self.vocabulary.eos], self.vocabulary.pad)
+        source = join([*parts, self.vocabulary.eos], self.vocabulary.pad)
+        written = Digits(left_to_right(problems.answer), problems.answer.lengths)
+        target = join([written, self.vocabulary.eos], self.vocabulary.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
     def layout(self, problems: Problems) -> Layout:

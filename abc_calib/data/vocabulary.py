@@ -30,12 +30,17 @@ class TokenIds:
     delimiters: tuple[int, ...] = ()
     row: int | None = None
 
+    @property
+    def words(self) -> bool:
+        """Is a source one part that is counted from its first token, as words are?"""
+        return len(self.delimiters) <= 2
+
 
 class Vocabulary:
-    """The token ids of one task's symbols, followed by SOS, EOS and PAD."""
+    """The token ids of one task's symbols and of a format's, followed by SOS, EOS and PAD."""
 
-    def __init__(self, task: Task):
-        self.symbols = (*task.symbols, SOS, EOS, PAD)
+    def __init__(self, task: Task, more: tuple[str, ...] = ()):
+        self.symbols = (*task.symbols, *more, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         self.sos, self.eos, self.pad = (self.ids[s] for s in (SOS, EOS, PAD))
         self.delimiters = (self.sos, *(self.ids[s] for s in task.delimiters), self.eos)

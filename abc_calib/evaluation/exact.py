@@ -119,7 +119,7 @@ def evaluate(
         if data.decoded:
             row: Row = sequence_row(model, data, batch, length, kind, seed)
         else:
-            right = (greedy_matches if greedy else exact_matches)(model, batch)
+            right = matches(model, data, batch, greedy)
             found = _counted(right, batch, length, kind, seed, started) | data.named(length)
             row = (GridRow if "rows" in found else Row)(**found)
         rows.append(row)
@@ -199,6 +199,13 @@ def written(model: Model, source: Tensor, steps: int) -> tuple[Tensor, Tensor | 
     return torch.cat(ids), torch.cat(looked) if looked else None
 
 
+def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Tensor:
+    """``(b,)`` bool: is the whole output right, but for hints? Those are always decoded."""
+    if greedy or data.hints:
+        return greedy_matches(model, batch, data.bare)
+    return exact_matches(model, batch)
+
+
 @torch.inference_mode()
 def exact_matches(model: Model, batch: Batch) -> Tensor:
     """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output.
@@ -239,14 +246,19 @@ def _right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
 
 
 @torch.inference_mode()
-def greedy_matches(model: Model, batch: Batch) -> Tensor:
-    """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?"""
+def greedy_matches(
+    model: Model, batch: Batch, bare: Callable[[Tensor], Tensor] = lambda ids: ids
+) -> Tensor:
+    """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?
+
+    ``bare``: what counts of an output.
+    """
     model.eval()
     steps = batch.target.shape[1]
 
     def right(rows: Tensor) -> Tensor:
         ids = model.decode(batch.source[rows].to(model.device), steps).ids.cpu()
-        target = batch.target[rows]
+        ids, target = bare(ids), bare(batch.target[rows])
         return ((ids == target) | (target == model.pad)).all(1)
 
     parts = model.chunks(torch.arange(len(batch)), batch.source.shape[1] + steps)

@@ -53,7 +53,7 @@ def failure(model: Model, data: Data, problem: str) -> Failure | None:
     output = model.decode(batch.source.to(model.device), steps).ids[0].cpu()
     target = batch.target[0]
     wrong = (output != target).nonzero()
-    if not len(wrong):
+    if torch.equal(data.bare(output[None]), data.bare(batch.target)):
         return None
     step = int(wrong[0])
     ids = output.tolist()

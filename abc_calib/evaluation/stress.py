@@ -10,7 +10,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.exact import exact_matches
+from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.nn.base import Model
@@ -73,7 +73,7 @@ def stress(
         rng = np.random.default_rng([seed, 5, length])
         for name, problems in data.task.families(rng, samples, length).items():
             batch = data.lay_out(problems)
-            wrong = (~exact_matches(model, batch)).nonzero()[:, 0].numpy()
+            wrong = (~matches(model, data, batch)).nonzero()[:, 0].numpy()
             found = look_closely(model, data, problems.take(wrong[:SHOWN]))
             keep(Stressed(name, length, len(batch), len(wrong), None, found))
         if search:

@@ -8,11 +8,12 @@ figures, predictions, fits and certificates all come from here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Coordinate(NamedTuple):
@@ -43,7 +44,8 @@ class Layout:
     """One source: the ``widths`` of its operands, between ``delimiters``, SOS first and EOS last.
 
     ``aligned``: the operator first, then the digits of all operands column by column. ``words``:
-    one operand that is counted from its first word, as a person counts words.
+    one operand that is counted from its first word, as a person counts words. ``hints``: before
+    each digit a token that says its column.
     Widths are plain integers of any size: nothing here is as long as a source.
     """
 
@@ -51,6 +53,7 @@ class Layout:
     delimiters: tuple[str, ...]
     aligned: bool = False
     words: bool = False
+    hints: bool = False
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -58,12 +61,15 @@ class Layout:
         operands = range(len(self.widths))
         if self.aligned:
             return Part((), 0), Part(tuple(operands)[::-1], self.widths[0])
-        return tuple(Part((k,), self.widths[k]) for k in operands)
+        return tuple(Part((k, k) if self.hints else (k,), self.widths[k]) for k in operands)
 
     @property
     def stride(self) -> int:
-        """Tokens of one column in the part with the digits: more than 1 if they are aligned."""
-        return len(self.parts[-1].operands)
+        """Tokens that lines go on by in a row of the output: more than 1 if digits are aligned.
+
+        Hints stand before the digits of an output as well.
+        """
+        return 1 if self.hints else len(self.parts[-1].operands)
 
     @cached_property
     def closes(self) -> tuple[int, ...]:
@@ -82,8 +88,7 @@ class Layout:
 
     def coordinate(self, position: int) -> Coordinate:
         """Where the token at a position of the source stands."""
-        number = next(i for i, close in enumerate(self.closes) if position <= close)
-        behind = self.closes[number] - 1 - position
+        number, behind = placed(self.closes, position)
         if behind < 0:
             return Coordinate(number, None, -1)
         operands = self.parts[number - 1].operands
@@ -97,11 +102,24 @@ class Layout:
             return self.delimiters[part]
         if self.words:
             return str(position - 1)
-        return digit_name(operand, column)
+        hint = self.hints and placed(self.closes, position)[1] % 2
+        return ("#" if hint else "") + digit_name(operand, column)
 
     def labels(self) -> list[str]:
         """One label a token, such as ``$ a1 a0 + b1 b0 &``."""
         return [self.label(position) for position in range(self.keys)]
+
+
+def placed(closes: Sequence[Any], position: Any) -> tuple[Any, Any]:
+    """The part that a token belongs to, and how many tokens of it are behind; -1 for its delimiter.
+
+    From the positions of the delimiters: plain integers, or arrays or tensors of one shape.
+    """
+    part, close = 0, closes[0]
+    for before, after in pairwise(closes):
+        later = position > before
+        part, close = part + later, close + later * (after - before)
+    return part, close - 1 - position
 
 
 def digit_name(operand: int, column: int | str) -> str:

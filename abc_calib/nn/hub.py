@@ -52,7 +52,8 @@ class StrictConfig(PreTrainedConfig):
 class AbcConfig(StrictConfig):
     """Everything that shapes the Transformer, the calibrated lines included (``line_bias``).
 
-    ``own_schemes``: the schemes of the sites that do not have ``scheme``.
+    ``own_schemes``: the schemes of the sites that do not have ``scheme``; ``plugins``: where those
+    are from that are a user's own.
     """
 
     model_type = "abc_transformer"
@@ -71,6 +72,7 @@ class AbcConfig(StrictConfig):
     cyclic: int | None = None
     delimiter_ids: list[int] | None = None
     line_bias: dict[str, Any] | None = None
+    plugins: dict[str, Any] | None = None
     pad_token_id: int | None = 14
     bos_token_id: int | None = 12
     eos_token_id: int | None = 13
@@ -164,12 +166,13 @@ class HubModel(PreTrainedModel):
 class EncoderOutput(BaseModelOutput):
     """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
 
-    ``start``: from where cyclic positions count.
+    ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output.
     """
 
     lengths: Tensor | None = None
     delimiters: Tensor | None = None
     start: int | None = None
+    drawn: Tensor | None = None
 
 
 class EncoderFace:
@@ -196,6 +199,7 @@ class EncoderFace:
             lengths=found.lengths,
             delimiters=found.delimiters,
             start=found.start,
+            drawn=found.drawn,
         )
 
     __call__ = forward
@@ -294,7 +298,8 @@ def _encoded(output: EncoderOutput) -> Encoded:
     memory, lengths, delimiters = output.last_hidden_state, output.lengths, output.delimiters
     known = memory is not None and lengths is not None and delimiters is not None
     assert known, "encoder_outputs have to come from this model's encoder"
-    return Encoded(memory, lengths, delimiters, output.start or 0)  # type: ignore[arg-type]
+    start, drawn = output.start or 0, output.drawn
+    return Encoded(memory, lengths, delimiters, start, drawn=drawn)  # type: ignore[arg-type]
 
 
 class AbcRecurrent(HubModel):

@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from abc_calib import plugins
 from abc_calib.config import RunConfig, load_config
 from abc_calib.data import Data, make_data
 from abc_calib.errors import AbcError, UsageError
@@ -50,7 +51,6 @@ from abc_calib.runs.records import (
     write_record,
 )
 from abc_calib.runs.weights import load_weights, save_weights
-from tasks import get_task
 
 
 class Run:
@@ -134,13 +134,15 @@ class Run:
     def open(cls, path: Path | str | None = None, force: bool = False) -> Run:
         """The run in ``path``, or of that name under ``runs``, or the latest.
 
-        ``AbcError`` names the file that is not what it was, unless ``force``.
+        ``AbcError`` names the file that is not what it was, unless ``force``; ``UsageError`` the
+        plugin that it needs.
         """
         path = folders.latest() if path is None else folders.found(Path(path))
         tidy(path)
         run = cls(path, force)
-        _ = run.config
+        plugins.check_there("this run", run.config.plugins)
         try:
+            plugins.check_same("this run", run.config.plugins)
             run.check()
         except AbcError as error:
             if not force:
@@ -180,7 +182,9 @@ class Run:
     @cached_property
     def task(self) -> Any:
         """The run's task, with the options that it was trained with."""
-        return get_task(self.config.task, base=self.config.base, **self.config.task_options)
+        return plugins.make_task(
+            self.config.task, base=self.config.base, **self.config.task_options
+        )
 
     @cached_property
     def data(self) -> Data:

@@ -7,6 +7,7 @@ what the commands call, and what a notebook calls too.
 from abc_calib.certification.export import export
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
+from abc_calib.plugins import load_plugin
 from abc_calib.stages.judging import certify, evaluate, predict, stress
 from abc_calib.stages.making import (
     calibrate,
@@ -28,6 +29,7 @@ __all__ = [
     "finished",
     "first_result",
     "held_out_loss",
+    "load_plugin",
     "predict",
     "repair",
     "resume",

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from abc_calib import plugins
 from abc_calib.calibration.pipeline import REFUSED_BELOW, Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
@@ -42,6 +43,7 @@ from abc_calib.files import locked, runs_root, write_text
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
+from abc_calib.nn.positions import Scheme
 from abc_calib.progress import bar
 from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
@@ -49,6 +51,7 @@ from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import AnyRun, certify, ignore, opened
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
+from tasks import Task
 
 
 @documented(
@@ -60,7 +63,7 @@ from abc_calib.training.trainer import Callback, Progress, Trainer
     without=("threads",),
 )
 def train(
-    task: str,
+    task: str | type[Task],
     *,
     base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
@@ -75,12 +78,14 @@ def train(
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
+    A ``task`` of one's own is given as its class, and so are the schemes of positions.
     ``task_options`` go to ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do.
     ``finetune``: start from the weights of this run,
     not from fresh ones. Raises ``UsageError`` for an unknown task, preset, device or option before
     anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
+    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
     start = None if finetune is None else opened(finetune)
     chosen = build(TaskOptions, **taken(TaskOptions, options)).of_the_task
     chosen |= task_options or {}
@@ -103,7 +108,7 @@ def train(
 def calibrate(
     run: AnyRun = None,
     *,
-    scheme: str = "none",
+    scheme: str | type[Scheme] = "none",
     force: bool = False,
     retrain: bool = True,
     out: Path | None = None,
@@ -122,6 +127,7 @@ def calibrate(
     """
     vanilla = _vanilla(run)
     vanilla.check()
+    scheme = plugins.by_name("scheme", scheme)
     config = plan_calibration(vanilla.config, scheme=scheme, **options)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
@@ -263,7 +269,7 @@ def held_out_loss(run: Run) -> str:
 
 @documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
 def certified(
-    task: str,
+    task: str | type[Task],
     seed: int = 0,
     *,
     folder: Path | None = None,
@@ -279,6 +285,7 @@ def certified(
     once; a certified one is verified by dense attention. The preset is ``quick`` unless told, and
     ``small`` where a first training does not interpolate with that.
     """
+    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
     _check_decidable(task, {"preset": "quick", **options})
     root = folder or runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)

@@ -23,7 +23,7 @@ from typing import Any
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder
 from abc_calib.sweeps.attempt import Ended, attempt
-from abc_calib.sweeps.jobs import Job
+from abc_calib.sweeps.jobs import Errand, Job
 from abc_calib.version import __version__
 
 CONNECT_SECONDS = 10
@@ -118,8 +118,9 @@ class Cluster:
             if job.parent is not None:
                 packed = pack(self.root / job.parent.key)
         parent = job.parent.key if job.parent else ""
+        errand = Errand.of(job).model_dump_json()
         inner = self.pool.submit(
-            work_there, job.model_dump_json(), str(where), job.key, self.device, self.name,
+            work_there, errand, str(where), job.key, self.device, self.name,
             self.own is not None, (parent, packed), __version__,
         )  # fmt: skip
         return inner if self.own is None else self._fetched(inner, self.root / job.key)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from abc_calib.sweeps.attempt import Ended, attempt
-from abc_calib.sweeps.jobs import Job
+from abc_calib.sweeps.jobs import Errand, Job
 
 
 class Crew(Protocol):
@@ -42,8 +42,9 @@ class Local:
         self.pool = ThreadPoolExecutor(self.size)
 
     def submit(self, job: Job) -> Future[Ended]:
+        errand = Errand.of(job).model_dump_json()
         return self.pool.submit(
-            attempt, job.model_dump_json(), self.root / job.key, self.device, self.stopped.is_set
+            attempt, errand, self.root / job.key, self.device, self.stopped.is_set
         )
 
     def tick(self) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from pydantic import Field
 
+from abc_calib import plugins
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import Options, RunConfig
 from abc_calib.config.commands import LONGEST, MOST_SAMPLES
@@ -189,6 +190,24 @@ class Job(Options):
         """Is the model trained and are all tests measured?"""
         run = self.run(root)
         return bool(run and run.result) and not self.missing_tests(root)
+
+
+class Errand(Options):
+    """A job as its process gets it, with the files that its classes are from, as they are here."""
+
+    job: Job
+    plugins: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, job: Job) -> Errand:
+        files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
+        return cls(job=job, plugins=files)
+
+    def unpacked(self) -> Job:
+        """The job, its classes registered in this process."""
+        for path, content in self.plugins.items():
+            plugins.load_content(Path(path), content.encode("latin-1"))
+        return self.job
 
 
 def with_parents(jobs: Iterable[Job]) -> list[Job]:

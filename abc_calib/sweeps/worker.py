@@ -1,8 +1,8 @@
-"""The process of one job: ``python -m abc_calib.sweeps.worker JOBS DEVICE``, the job on stdin.
+"""The process of one job: ``python -m abc_calib.sweeps.worker JOBS DEVICE``.
 
-Its stdin stays open as long as the sweep lives; where that ends, it saves and stops. Goes on where
-an earlier one stopped. Exit codes are those of the commands: 1 for what failed, 2 for what is not
-possible, 130 after an interruption.
+Its job, an ``Errand``, is on stdin, which stays open as long as the sweep lives; where that ends,
+it saves and stops. Goes on where an earlier one stopped. Exit codes are those of the commands: 1
+for what failed, 2 for what is not possible, 130 after an interruption.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from abc_calib.files import locked
 from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.attempt import PATIENCE_SECONDS
-from abc_calib.sweeps.jobs import Job
+from abc_calib.sweeps.jobs import Errand, Job
 from tasks import TaskError
 
 
@@ -104,10 +104,10 @@ def main() -> int:
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
-        job = Job.model_validate_json(sys.stdin.readline())
+        errand = Errand.model_validate_json(sys.stdin.readline())
         threading.Thread(target=_stop_with_parent, daemon=True).start()
         with like_interrupts():
-            work(job, root, device)
+            work(errand.unpacked(), root, device)
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from abc_calib import plugins
 from abc_calib.config import RunConfig, TrainOptions, changed, refuse_unknown
 from abc_calib.config.options import current_names
 from abc_calib.data import make_data
@@ -15,9 +16,10 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.memory import check_length, check_training
+from abc_calib.training.own import check_own
 from abc_calib.training.recipes import RECIPES, check_preset
 from abc_calib.version import __version__
-from tasks import get_task
+from tasks import Task
 
 
 def plan_training(
@@ -38,12 +40,28 @@ def plan_training(
     whose model and weights to start from. ``given``: options of the model and of the training.
     """
     kind = model or (finetune.config.kind if finetune else "transformer")
-    made = model_type(kind)
+    model_type(kind)
     if finetune is not None and kind != finetune.config.kind:
         raise UsageError(f"finetune {finetune}: its model is {finetune.config.kind}, not {kind}")
     options = {key: value for key, value in (task_options or {}).items() if value is not None}
-    problem = get_task(task, base=base, **options)
+    problem = plugins.make_task(task, base=base, **options)
     check_preset(preset)
+    with plugins.in_one_line(task):
+        return _planned(task, problem, options, preset, kind, epochs, finetune, given)
+
+
+def _planned(
+    task: str,
+    problem: Task,
+    options: dict[str, Any],
+    preset: str,
+    kind: str,
+    epochs: int | None,
+    finetune: Run | None,
+    given: dict[str, Any],
+) -> RunConfig:
+    """The same, of a task that is known."""
+    made = model_type(kind)
     given = {name: value for name, value in given.items() if value is not None}
     given = current_names(TrainOptions, current_names(made.options_type, given))
     check_length(given.get("length") or problem.train_length)
@@ -55,18 +73,21 @@ def plan_training(
     training = changed(training, given)
     refuse_unknown(given, made.options_type, TrainOptions)
     data = make_data(problem, training)
+    shape = made.settled(shape, data)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",
-        task=problem.name,
+        task=task,
         base=getattr(problem, "base", None),
         task_options=options,
         preset=preset,
         kind=kind,
-        model=made.settled(shape, data),
+        model=shape,
         train=training,
+        plugins=plugins.origins(shape.schemes, task),
     )
     check_training(config, data, asked)
+    check_own(config, data)
     return _starting_from(finetune, config)
 
 

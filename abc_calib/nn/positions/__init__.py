@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import torch
 
+from abc_calib import plugins
 from abc_calib.config import Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import Layout
 from abc_calib.geometry.lines import SITES, Site
+from abc_calib.nn.positions.abacus import Abacus
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
 from abc_calib.nn.positions.base import Coordinates, Places, Scheme, Shape
 from abc_calib.nn.positions.coupled import Coupled
+from abc_calib.nn.positions.fire import Fire
 from abc_calib.nn.positions.randomized import Randomized
 from abc_calib.nn.positions.rope import Rope
 from abc_calib.nn.positions.shaw import Rpe
@@ -48,7 +52,11 @@ SCHEMES: dict[str, type[Scheme]] = {
     "t5": T5,
     "xl": TransformerXL,
     "coupled": Coupled,
+    "abacus": Abacus,
+    "fire": Fire,
 }
+
+plugins.KINDS["scheme"] = plugins.Kind("scheme", Scheme, SCHEMES)
 
 
 def check_scheme(text: str, width: int, heads: int) -> Scheme:
@@ -57,12 +65,20 @@ def check_scheme(text: str, width: int, heads: int) -> Scheme:
         return build_scheme(text, width, heads)
 
 
-def check_positions(options: TransformerOptions) -> None:
-    """``UsageError`` unless the schemes exist, and act where they are asked to."""
+def check_positions(options: TransformerOptions, layout: Layout | None = None) -> None:
+    """``UsageError`` unless the schemes exist, and act where they are asked to.
+
+    ``layout``: of the sources, where it is known.
+    """
     check_scheme(options.scheme, options.width, options.heads)
     own = options.own_schemes
     names = {site: own.get(site, options.scheme) for site in SITES}
     found = {s: check_scheme(name, options.width, options.heads) for s, name in names.items()}
+    if layout is not None and len(layout.parts[-1].operands) > 1:
+        counting = [names[site] for site in SITES if found[site].by_columns]
+        if counting:
+            rule = "it counts the digits of a number, which do not stand together in this format"
+            raise OptionError("scheme", counting[0], f"{rule}; choose the format free")
     if "cross" in own and found["cross"].absolute:
         raise OptionError(
             "cross_scheme",
@@ -84,6 +100,9 @@ def check_positions(options: TransformerOptions) -> None:
     if all(type(scheme) is Scheme for scheme in found.values()):
         rule = "there are no positions to count; choose a scheme, not none"
         raise OptionError("cyclic", options.cyclic, rule)
+    if any(scheme.by_columns for scheme in found.values()):
+        rule = "a scheme that counts columns has no positions to count so; choose another scheme"
+        raise OptionError("cyclic", options.cyclic, rule)
     if any(isinstance(scheme, Alibi) and scheme.cross == "end" for scheme in found.values()):
         rule = "it counts the source from its end already; choose alibi without cross=end"
         raise OptionError("cyclic", options.cyclic, rule)
@@ -92,9 +111,7 @@ def check_positions(options: TransformerOptions) -> None:
 def build_scheme(text: str, width: int, heads: int, sites: tuple[Site, ...] = SITES) -> Scheme:
     """The scheme of that name and options for a model's width, heads and sites with layers."""
     name, colon, rest = text.partition(":")
-    if name not in SCHEMES:
-        raise UsageError(f"unknown scheme {name!r}: choose one of {', '.join(SCHEMES)}")
-    kind = SCHEMES[name]
+    kind = plugins.find("scheme", name)
     options = _options(text, kind.options_type, rest.split(",") if colon else [])
     return kind(Shape(width, heads, sites), options)
 

@@ -50,9 +50,10 @@ class Coordinates:
     """Where tokens stand in their part, ``(b, i)`` each; see ``abc_calib.geometry.layout``.
 
     ``part``: of a source from 1 on, a delimiter belonging to what it closes; of an output 0.
-    ``column``: of a source counted from the last token of its part, -1 for a delimiter; of an
-    output the column that is written next. ``row``: of the output, 0 in a source. ``start``: what
-    ``Scheme.starts`` drew for the source.
+    ``column``: of a source counted from the last token of its part (of words from the first), -1
+    for a delimiter; of an output the column that is written next, so that what is read there stands
+    in the one before it. ``row``: of the output, 0 in a source. ``start``: what ``Scheme.starts``
+    drew for the source.
     """
 
     part: Tensor
@@ -74,6 +75,8 @@ class Scheme(nn.Module):
     options_type: type[Options] = Options
     #: whether an attention score may depend on an absolute position, without bound
     absolute = False
+    #: whether it counts columns, by the coordinates that ``embed`` gets, and not positions
+    by_columns = False
     #: whether ``score_bias`` returns anything
     has_score_bias = False
     #: whether ``value_term`` does
@@ -93,8 +96,8 @@ class Scheme(nn.Module):
         """
         return positions
 
-    def starts(self, samples: int, device: torch.device) -> Tensor | None:
-        """What is drawn anew for each source, ``(b, ...)``, and holds for its output too."""
+    def starts(self, at: Coordinates) -> Tensor | None:
+        """What is drawn for each source, ``(b, ...)``, and holds for its output too."""
         return None
 
     def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:

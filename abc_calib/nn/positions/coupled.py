@@ -27,13 +27,17 @@ class Coupled(Scheme):
     """A learned vector for each column, and one for each row, added to the embeddings.
 
     Position coupling (Cho et al. 2024, arXiv 2405.20671; of several levels: arXiv 2410.15787):
-    digits of one significance share an id in source and output, delimiters have id 0. In
-    training ids begin anywhere in the table, drawn for every sample; else at 1. Beyond the table
-    they are those of its last row.
+    digits of one significance share an id in source and output. In training ids begin anywhere in
+    the table, drawn for every sample; else at 1. Beyond the table they are those of its last row.
+
+    With ``rows=none`` ids are those of the authors' code: the operator, and what precedes the
+    answer, have the first id, the last digit of a number the second one, what begins the source
+    0. With rows, delimiters have id 0, and an output the ids of what it writes next.
     """
 
     options_type = CoupledOptions
     absolute = True
+    by_columns = True
 
     def __init__(self, shape: Shape, options: CoupledOptions):
         super().__init__(shape, options)
@@ -45,11 +49,16 @@ class Coupled(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def starts(self, samples: int, device: torch.device) -> Tensor | None:
-        """Where ids begin, as shares of the room that there is: ``(b, levels)``."""
+    def starts(self, at: Coordinates) -> Tensor | None:
+        """By how much ids are moved on, ``(b, levels)``; an answer may have one digit more."""
         if not self.training:
             return None
-        return torch.rand(samples, len(self.table), device=device)
+        most = self.table.shape[1] - 1
+        samples, levels = len(at.column), len(self.table)
+        room = torch.full((samples, levels), most // 2, device=at.column.device)
+        if self.rows == "none":
+            room = (most - 3 - at.column.amax(1, keepdim=True)).clamp(min=0) + 1
+        return (torch.rand(samples, levels, device=room.device) * room).long()
 
     def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
         if at is None:  # one part, as an output has
@@ -59,7 +68,7 @@ class Coupled(Scheme):
             most = len(table) - 1
             ids = 1 + number
             if at.start is not None:
-                ids = ids + (at.start[:, level] * (most // 2)).long()[:, None]
+                ids = ids + at.start[:, level, None]
             ids = torch.where(number < 0, 0, ids.clamp(max=most))
             x = x + table[ids]
         return x
@@ -74,4 +83,4 @@ class Coupled(Scheme):
             second = at.part == 2
             row = torch.where(second, at.column, torch.where(at.part == 0, at.row, none))
             return torch.where(second, none, at.column), row
-        return at.column, none
+        return at.column + (at.part > 0), none

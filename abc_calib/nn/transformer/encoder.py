@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from abc_calib.config import TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
+from abc_calib.geometry.layout import placed
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Coordinates, Scheme
 from abc_calib.nn.transformer.layers import EncoderLayer
@@ -19,7 +20,7 @@ class Encoded:
     """An encoded source ``memory (b, s, d)``, and where its tokens stand.
 
     ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
-    positions count, and ``drawn``, what a scheme drew for the source; ``attention``: of each layer,
+    positions count, and ``drawn``, what a scheme drew for the output; ``attention``: of each layer,
     if asked for.
     """
 
@@ -55,15 +56,18 @@ class Encoder(nn.Module):
         biases: list[LayerBias | None],
         path: str,
         weights: bool,
+        output: Scheme,
     ) -> Encoded:
+        """``output``: the scheme of what is written, where it is another one."""
         lengths = mask.long().sum(1)
         delimiters = delimiter_positions(source, self.tokens.delimiters)
         rows = torch.arange(source.shape[1], device=source.device)
         start = int(torch.randint(self.period, ())) if self.training and self.period else 0
         frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
         positions = self.scheme.renumber(frame.row_positions, lengths)
-        drawn = self.scheme.starts(len(source), source.device)
-        at = coordinates(source, delimiters, drawn)
+        at = coordinates(source, delimiters, self.tokens.words)
+        at = replace(at, start=self.scheme.starts(at))
+        drawn = at.start if output is self.scheme else output.starts(at)
         x = self.dropout(self.scheme.embed(embed(source), positions, at))
         seen = []
         for layer, bias in zip(self.layers, biases, strict=True):
@@ -73,12 +77,16 @@ class Encoder(nn.Module):
         return Encoded(self.norm(x), lengths, delimiters, start, attention, drawn)
 
 
-def coordinates(source: Tensor, delimiters: Tensor, drawn: Tensor | None) -> Coordinates:
-    """Where the tokens of a source stand, from the positions of its delimiters ``(b, c)``."""
-    places = torch.arange(source.shape[1], device=source.device).expand(source.shape).contiguous()
-    part = torch.searchsorted(delimiters.contiguous(), places).clamp(max=delimiters.shape[1] - 1)
-    column = delimiters.gather(1, part) - 1 - places
-    return Coordinates(part, column.clamp(min=-1), torch.zeros_like(part), drawn)
+def coordinates(source: Tensor, delimiters: Tensor, words: bool = False) -> Coordinates:
+    """Where the tokens of a source stand, from the positions of its delimiters ``(b, c)``.
+
+    ``words``: columns are counted from the first token.
+    """
+    places = torch.arange(source.shape[1], device=source.device).expand(source.shape)
+    part, behind = placed(delimiters[..., None].unbind(1) or [places], places)
+    column = torch.where(behind < 0, behind.clamp(min=-1), places - 1) if words else behind
+    part = torch.zeros_like(places) + part
+    return Coordinates(part, column.clamp(min=-1), torch.zeros_like(part))
 
 
 def delimiter_positions(ids: Tensor, delimiters: tuple[int, ...]) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from abc_calib import plugins
 from abc_calib.config import TransformerOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
@@ -86,7 +87,7 @@ class Transformer(Model):
         if data is not None and options.scheme == "coupled" and data.coupling != "none":
             scheme = f"coupled:rows={data.coupling}"
             options = options.model_copy(update={"scheme": scheme})
-        check_positions(options)
+        check_positions(options, data.layout_at(1) if data is not None else None)
         if options.attention_window and data is not None:
             data.check_window(options.attention_window)
         return options
@@ -170,7 +171,8 @@ class Transformer(Model):
     def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
         """The source ``(b, s)``, read."""
         mask = source.ne(self.pad) if mask is None else mask
-        return self.encoder(source, mask, self.embed, self.biases["encoder"], self.path, weights)
+        how = self.embed, self.biases["encoder"], self.path, weights, self.scheme_of("self")
+        return self.encoder(source, mask, *how)
 
     def run(
         self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
@@ -313,10 +315,12 @@ class Transformer(Model):
             "delimiter_ids": list(tokens.delimiters),
             **({} if tokens.row is None else {"row_id": tokens.row}),
             "line_bias": self.lines.to_dict() if self.lines else None,
+            **plugins.of_model(options.schemes),
         }
 
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any]) -> Transformer:
+        plugins.check_model(config)
         own = config["own_schemes"] or {}
         options = TransformerOptions(
             width=config["d_model"],

@@ -1,0 +1,40 @@
+"""Tasks and schemes of a user's own: from a file, an installed package, or a class in Python.
+
+A file is executed only where somebody names it (``--plugin``, ``load_plugin``), a package only
+where the name of its entry point is asked for (group ``abc_calib.tasks`` or ``abc_calib.schemes``).
+Runs record where their classes are from; whoever opens one elsewhere is told which file to pass.
+"""
+
+from abc_calib.plugins.files import blamed, load_content, load_plugin, loaded, said
+from abc_calib.plugins.kinds import KINDS, Kind, by_name, find, options_by_name
+from abc_calib.plugins.origins import (
+    check_model,
+    check_same,
+    check_there,
+    in_one_line,
+    make_task,
+    of_model,
+    origin,
+    origins,
+)
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "blamed",
+    "by_name",
+    "check_model",
+    "check_same",
+    "check_there",
+    "find",
+    "in_one_line",
+    "load_content",
+    "load_plugin",
+    "loaded",
+    "make_task",
+    "of_model",
+    "options_by_name",
+    "origin",
+    "origins",
+    "said",
+]

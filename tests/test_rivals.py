@@ -1,0 +1,401 @@
+"""Schemes of others for longer numbers, beside the numbers of their public code.
+
+The expected ids and biases were printed by that code: github.com/HanseulJo/position-coupling
+(``AdditionDatasetWithCoupledPositions``) and github.com/mcleish7/arithmetic (``Abacus``, ``FIRE``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import digit_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_calib import stages
+from abc_calib.calibration import pipeline, trial
+from abc_calib.calibration.plan import plan_calibration
+from abc_calib.data import Batch, HintData
+from abc_calib.errors import UsageError
+from abc_calib.evaluation.exact import greedy_matches
+from abc_calib.nn import hub
+from abc_calib.nn.base import Decoded
+from abc_calib.nn.positions import Coordinates, Places, build_scheme
+from abc_calib.nn.transformer.encoder import coordinates, delimiter_positions
+from tasks import get_task
+
+TINY: dict[str, Any] = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16}
+BY_COLUMNS = ["coupled", "abacus"]
+
+
+def scheme_of_ids(name: str, training: bool = False) -> Any:
+    """A scheme that adds the number of its row of the table."""
+    scheme: Any = build_scheme(name, 1, 1)
+    scheme.table.data = (
+        torch.arange(scheme.table.shape[-2]).float()[:, None].expand_as(scheme.table)
+    )
+    return scheme.train(training)
+
+
+def standing(problem: str, task: str = "addition") -> Coordinates:
+    data = digit_data(task)
+    source = data.lay_out(data.task.parse(problem)).source
+    return coordinates(source, delimiter_positions(source, data.vocabulary.delimiters))
+
+
+def written(steps: int, start: Any = None) -> Coordinates:
+    none = torch.zeros(1, steps, dtype=torch.long)
+    return Coordinates(none, torch.arange(steps)[None], none, start)
+
+
+def ids(scheme: Any, at: Coordinates) -> list[int]:
+    x = torch.zeros(*at.column.shape, 1)
+    return scheme.embed(x, torch.arange(x.shape[1]), at)[0, :, 0].long().tolist()
+
+
+# Numbers
+
+
+def test_coupled_ids_are_those_of_the_public_code():
+    """``0183+2119`` there: 5 4 3 2, 1, 5 4 3 2, then 1 for ``=`` and 2 3 4 5 6 for ``20320``."""
+    scheme, at = scheme_of_ids("coupled"), standing("183+2119")
+    operands = [5, 4, 3, 2, 1, 5, 4, 3, 2]
+    assert ids(scheme, at) == [0, *operands, 1]
+    assert ids(scheme, written(6)) == [1, 2, 3, 4, 5, 6]
+    moved = replace(at, start=torch.tensor([[5]]))  # another sample of theirs, which starts at 6
+    assert ids(scheme, moved) == [0, *(i + 5 for i in operands), 6]
+    assert ids(scheme, written(6, moved.start)) == [6, 7, 8, 9, 10, 11]
+
+
+def test_coupled_ids_start_anywhere_but_within_the_table():
+    """The public code draws from 1 to ``max_position`` less the answer's digits, all alike."""
+    scheme, at = scheme_of_ids("coupled:size=12", training=True), standing("183+2119")
+    drawn = {int(scheme.starts(at)) for _ in range(400)}
+    assert drawn == set(range(7))  # ids 1 to 6 become at most 7 to 12
+    assert scheme.eval().starts(at) is None
+    tight = scheme_of_ids("coupled:size=4", training=True)
+    assert {int(tight.starts(at)) for _ in range(20)} == {0}
+    assert max(ids(tight, at)) == 4, "beyond the table it is the last row"
+
+
+def test_coupled_samples_start_each_for_itself():
+    scheme, at = scheme_of_ids("coupled:size=99", training=True), standing("183+2119")
+    many = Coordinates(*(x.expand(50, -1) for x in (at.part, at.column, at.row)))
+    assert len(set(scheme.starts(many)[:, 0].tolist())) > 10
+
+
+def test_words_are_coupled_in_the_order_of_reading():
+    """In the public code of copying, word k and output k + 1 share an id."""
+    source = torch.tensor([[8, 1, 2, 3, 9]])
+    at = coordinates(source, delimiter_positions(source, (8, 9)), words=True)
+    scheme = scheme_of_ids("coupled")
+    assert ids(scheme, at) == [0, 2, 3, 4, 1]
+    assert ids(scheme, written(4)) == [1, 2, 3, 4]
+
+
+def test_abacus_places_are_those_of_the_public_code():
+    """``305+720=035`` there, numbers backwards: 1 2 3, 0, 1 2 3, 0, 1 2 3; moved on by 3: 4 5 6."""
+    scheme, at = scheme_of_ids("abacus:size=32,offset=9"), standing("503+27")
+    assert ids(scheme, at) == [0, 3, 2, 1, 0, 3, 2, 1, 0]
+    assert ids(scheme, written(4)) == [0, 1, 2, 3]
+    moved = replace(at, start=torch.tensor([[3]]))
+    assert ids(scheme, moved) == [0, 6, 5, 4, 0, 6, 5, 4, 0]
+    assert ids(scheme, written(4, moved.start)) == [0, 4, 5, 6]
+
+
+def test_abacus_moves_a_batch_by_one_number():
+    scheme, at = scheme_of_ids("abacus:size=32,offset=9", training=True), standing("503+27")
+    many = Coordinates(*(x.expand(7, -1) for x in (at.part, at.column, at.row)))
+    draws = [scheme.starts(many) for _ in range(200)]
+    assert all(len(draw) == 7 and len(draw.unique()) == 1 for draw in draws)
+    assert {int(draw[0]) for draw in draws} == set(range(10))
+    assert scheme.eval().starts(many) is None
+
+
+# fmt: off
+FIRE = [
+    [-0.55, 0.15519, 0.649319, 1.044136, 1.409681, 1.749995, 2.068337],
+    [0.15519, -0.55, 0.15519, 0.649319, 1.044136, 1.409681, 1.749995],
+    [0.649319, 0.15519, -0.55, 0.15519, 0.649319, 1.044136, 1.409681],
+    [1.044136, 0.649319, 0.15519, -0.55, 0.15519, 0.649319, 1.044136],
+    [1.409681, 1.044136, 0.649319, 0.15519, -0.55, 0.15519, 0.649319],
+    [1.749995, 1.409681, 1.044136, 0.649319, 0.15519, -0.55, 0.15519],
+    [1.749996, 1.475366, 1.181782, 0.866432, 0.537914, 0.058357, -0.55],
+]
+# fmt: on
+"""Of the first head, as the public ``FIRE`` gives it for the weights below."""
+
+
+def test_fire_biases_are_those_of_the_public_code():
+    scheme: Any = build_scheme("fire:hidden=3,threshold=4", 4, 2, ("self", "cross"))
+    with torch.no_grad():
+        scheme.stretch.fill_(1.25)
+        scheme.into[:] = torch.tensor([[1.0, -2.0, 0.5], [0.1, 0.7, -0.2]])
+        scheme.out[:] = torch.tensor([[1.0, -1.0, 2.0], [0.3, 0.4, -0.5]])
+        scheme.out_bias[:] = torch.tensor([0.05, -0.1])
+        at, q = torch.arange(7), torch.zeros(1, 2, 7, 2)
+        found = scheme.score_bias(q, q, Places("self", at, at, torch.tensor([7])))
+        across = scheme.score_bias(q, q, Places("cross", at, at, torch.tensor([7])))
+    torch.testing.assert_close(found[0, 0], torch.tensor(FIRE), rtol=0, atol=2e-6)
+    second = [0.08, 0.073134, 0.065795, 0.057911, 0.046374, 0.108607, 0.21]
+    torch.testing.assert_close(found[0, 1, 6], torch.tensor(second), rtol=0, atol=2e-6)
+    below = torch.ones(7, 7).tril().bool()
+    assert torch.equal(across[0, :, below], found[0, :, below]), "keys before a row are as there"
+    assert not torch.isclose(across[0, 0, 0, 3], found[0, 0, 0, 3]), "those behind have a sign"
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(1.0, 10**6))
+def test_fire_follows_the_formula_anywhere(row, key, threshold):
+    scheme: Any = build_scheme(f"fire:hidden=1,threshold={threshold:.3f}", 2, 1).double()
+    with torch.no_grad():
+        scheme.into[:] = torch.tensor([[1.0], [1.5]])  # so that its value is the ratio + 1.5
+        scheme.out.fill_(1.0)
+        scheme.out_bias.zero_()
+        one = torch.zeros(1, 1, 1, 2, dtype=torch.float64)
+        at = Places("self", torch.tensor([row]), torch.tensor([key]), torch.tensor([1]))
+        found = float(scheme.score_bias(one, one, at)) - 1.5
+    most = max(row, round(threshold, 3))
+    c, high = torch.tensor([0.1 * abs(row - key), 0.1 * most], dtype=torch.float64).log1p()
+    assert abs(found - float(c / (high + 1e-6))) < 1e-4
+
+
+# Use
+
+
+@pytest.mark.parametrize("name", [*BY_COLUMNS, "fire", "coupled:size=4", "abacus:size=8,offset=2"])
+@pytest.mark.parametrize("task", ["addition", "copy"])
+def test_they_train_and_go_on_beyond_their_tables(name, task):
+    short = {"length": 3} if task == "addition" else {}
+    run = stages.train(task, scheme=name, steps=3, batch=8, **TINY, **short)
+    rows = stages.evaluate(run, [20, 60], samples=3)
+    assert rows["n"].tolist() == [3, 3]
+    model, data = run.load_model(), run.data
+    batch = data.test(60, 2)
+    with torch.inference_mode():
+        steps = batch.target.shape[1]
+        decoded = model.decode(batch.source, steps).ids
+        again = model(batch.source, decoded).argmax(-1)
+    ended = (decoded == model.eos).cumsum(1) - (decoded == model.eos).long() > 0
+    assert ((again == decoded) | ended).all(), "cached decoding is one pass over what was written"
+
+
+@pytest.mark.parametrize("own", [{}, {"encoder_scheme": "none"}, {"decoder_scheme": "none"}])
+def test_what_is_drawn_for_a_source_holds_for_its_output(model_for, own):
+    """Whichever of them has the scheme, and behind the ``transformers`` face too."""
+    data = digit_data()
+    model = model_for(data, scheme="coupled", cross_scheme="none", **own).train()
+    source = data.training(0, 30).source
+    drawn = model.encode(source).drawn
+    assert (drawn is None) == ("decoder_scheme" in own)
+    if drawn is not None:
+        assert len(drawn) == 30 and len(drawn.unique()) > 1
+        face = hub.wrapped(model)
+        assert len(face.get_encoder()(source).drawn.unique()) > 1
+        assert model.eval().encode(source).drawn is None
+    target = data.training(0, 30).target
+    assert torch.isfinite(hub.wrapped(model)(source, labels=target).loss)
+
+
+@pytest.mark.parametrize("name", [*BY_COLUMNS, "fire"])
+def test_calibration_takes_the_positions_away_or_keeps_them(name):
+    first = stages.train("addition", scheme=name, steps=1, batch=4, length=3, **TINY).config
+    assert plan_calibration(first).model.schemes == ("none",)
+    assert plan_calibration(first, scheme=name).model.schemes == (name,)
+
+
+@pytest.mark.parametrize("name", BY_COLUMNS)
+def test_what_counts_columns_takes_no_other_order(name):
+    with pytest.raises(UsageError, match="digits of a number, which do not stand together"):
+        stages.train("addition", scheme=name, format="aligned", **TINY)
+    with pytest.raises(UsageError, match="cyclic = 3: a scheme that counts columns"):
+        stages.train("addition", scheme=name, cyclic=3, **TINY)
+    with pytest.raises(UsageError, match="cross-attention has none of its own"):
+        stages.train("addition", cross_scheme=name, **TINY)
+    stages.train("successor", scheme=name, format="aligned", steps=1, **TINY)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("abacus:size=5,offset=4", "moves places beyond size = 5"),
+        ("abacus:size=2", "give a whole number of 3 or more"),
+        ("abacus:offset=-1", "give a whole number of 0 or more"),
+        ("fire:threshold=0", "give a number above 0"),
+        ("fire:threshold=nan", "give a number"),
+        ("fire:hidden=0", "from 1 to 4,096"),
+        ("coupled:size=1", "2 or more"),
+        ("coupled:rows=three", "choose none, operands or second"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(name, reason):
+    with pytest.raises(UsageError, match=reason):
+        build_scheme(name, 8, 2)
+
+
+@given(st.lists(st.integers(1, 5), min_size=2, max_size=2), st.integers(0, 3))
+def test_coordinates_are_those_of_the_layout(widths, padding):
+    """Of every token of a source, however much padding stands behind it."""
+    data = digit_data("multiplication")
+    problem = f"{'7' * widths[0]}*7" if widths[1] % 2 else f"{'7' * widths[0]}*1"
+    problems = get_task("multiplication").parse(problem)
+    layout, source = data.layout(problems), data.lay_out(problems).source
+    source = torch.nn.functional.pad(source, (0, padding), value=data.vocabulary.pad)
+    at = coordinates(source, delimiter_positions(source, data.vocabulary.delimiters))
+    for position in range(layout.keys):
+        part, _, column = layout.coordinate(position)
+        assert (int(at.part[0, position]), int(at.column[0, position])) == (part, column)
+
+
+# Index hints
+
+
+def hinted(problem: str, format: str = "hints", task: str = "addition") -> tuple[Any, list[str]]:
+    data: Any = digit_data(task, format=format)
+    batch = data.lay_out(data.task.parse(problem))
+    symbols = data.vocabulary.symbols
+    return data, [
+        " ".join(symbols[i] for i in row[0].tolist()) for row in (batch.source, batch.target)
+    ]
+
+
+def test_hints_stand_before_the_digits():
+    data, texts = hinted("42+39")
+    assert texts == ["$ #1 4 #0 2 + #1 3 #0 9 &", "#0 1 #1 8 &"]
+    assert data.layout_at(2).labels() == [
+        "$",
+        "#a1",
+        "a1",
+        "#a0",
+        "a0",
+        "+",
+        "#b1",
+        "b1",
+        "#b0",
+        "b0",
+        "&",
+    ]
+    assert data.read(["#0", "1", "#1", "8"]) == "81" and data.read(["1", "#7", "8"]) == "81"
+    assert hinted("199", task="successor")[1] == ["$ #2 1 #1 9 #0 9 &", "#0 0 #1 0 #2 2 &"]
+    assert hinted("123*4", task="multiplication")[1][0] == "$ #2 1 #1 2 #0 3 * #0 4 &"
+    assert hinted("1234+1", "hints:2")[1][0] == "$ #1 1 #1 2 #1 3 #0 4 + #1 0 #1 0 #1 0 #0 1 &"
+
+
+def test_hints_pair_what_the_public_code_pairs():
+    """There hints are counted up to the last digit, and a zero is added at the left."""
+    theirs = [
+        "10",
+        "0",
+        "11",
+        "0",
+        "12",
+        "0",
+        "13",
+        "8",
+        "14",
+        "0",
+        "+",
+        "10",
+        "0",
+        "11",
+        "7",
+        "12",
+        "6",
+        "13",
+        "4",
+        "14",
+        "3",
+    ]
+    answer = ["14", "3", "13", "2", "12", "7", "11", "7", "10", "0"]
+    _, (source, target) = hinted("80+7643")
+
+    def pairs(words: list[str], first: int) -> list[tuple[int, str]]:
+        even = [w for w in words if w not in "$+&"]
+        return [
+            (abs(int(h.strip("#")) - first), d) for h, d in zip(even[::2], even[1::2], strict=True)
+        ]
+
+    ours = pairs(source.split(), 0)
+    assert ours == [p for p in pairs(theirs, 14) if p[0] < 4]
+    assert pairs(target.split(), 0) == pairs(answer, 14)[:4]
+
+
+def test_hints_begin_anywhere_in_training_and_first_else():
+    data: Any = digit_data(format="hints:20", length=3)
+    batch = data.training(0, 400)
+    first = data.vocabulary.ids["#0"]
+    begins = (batch.target[:, 0] - first).tolist()
+    assert min(begins) == 0 and 16 <= max(begins) < 20 and len(set(begins)) > 12
+    assert torch.equal(batch.source, data.training(0, 400).source)
+    for source, target in zip(batch.source.tolist(), batch.target.tolist(), strict=True):
+        last = source[source.index(data.vocabulary.eos) - 2]
+        assert last == target[0], "the last digits of operand and answer share their hint"
+        hints = target[: target.index(data.vocabulary.eos) : 2]
+        assert hints == list(range(hints[0], hints[0] + len(hints)))
+    assert set((data.test(3, 50).target[:, 0] - first).tolist()) == {0}
+    assert set((data.validation(50).target[:, 0] - first).tolist()) == {0}
+
+
+@pytest.mark.parametrize("format", ["hints:1", "hints:", "hints:x", "hints:99999", "hints:0x3"])
+def test_hints_that_cannot_be_are_refused(format):
+    with pytest.raises(UsageError, match=r"give hints:N, N from 2 to 10,000"):
+        stages.train("addition", format=format, **TINY)
+    with pytest.raises(UsageError, match=r"only the format free"):
+        stages.train("copy", format="hints", **TINY)
+    with pytest.raises(UsageError, match="do not stand together"):
+        stages.train("addition", format="hints", scheme="abacus", **TINY)
+    with pytest.raises(UsageError, match="hints stand between them"):
+        stages.train("addition", format="hints", attention_window=1, **TINY)
+
+
+class Scripted(torch.nn.Module):
+    """Writes what it is told, in place of a model."""
+
+    pad = 99
+
+    def __init__(self, ids: list[list[int]]):
+        super().__init__()
+        self.ids = torch.tensor(ids)
+        self.device = torch.device("cpu")
+
+    def chunks(self, rows: torch.Tensor, tokens: int) -> Any:
+        yield rows
+
+    def decode(self, source: torch.Tensor, steps: int) -> Decoded:
+        return Decoded(self.ids)
+
+
+def test_exact_match_leaves_hints_out():
+    """Digits 1 2, hints 7 8, end 5: a wrong, a missing or one more hint is no wrong digit."""
+    right = [[7, 1, 8, 2, 5], [8, 1, 8, 2, 5], [1, 8, 2, 5, 99], [1, 2, 5, 99, 99]]
+    wrong = [[7, 2, 8, 1, 5], [7, 1, 8, 2, 1], [7, 1, 5, 99, 99], [7, 1, 1, 2, 5]]
+    target = torch.tensor([[7, 1, 8, 2, 5]] * 8)
+    model: Any = Scripted([*right, *wrong])
+    batch = Batch(target, target, range(8))
+    hints: Any = SimpleNamespace(
+        vocabulary=SimpleNamespace(ids={"#0": 7}, pad=99), hints=["#0", "#1"]
+    )
+    found = greedy_matches(model, batch, lambda ids: HintData.bare(hints, ids))
+    assert found.tolist() == [True] * 4 + [False] * 4
+    assert greedy_matches(model, batch).tolist() == [True] + [False] * 7
+
+
+def test_hints_from_training_to_a_heatmap(abc, monkeypatch):
+    monkeypatch.setattr(pipeline, "REFUSED_BELOW", -1.0)
+    monkeypatch.setattr(trial, "STEPS", 1)
+    run = stages.train(
+        "successor", base=2, length=2, format="hints:12", steps=300, batch=32,
+        learning_rate=0.01, warmup=0, **TINY,
+    )  # fmt: skip
+    assert (run.result or {})["validation_accuracy"] > 50
+    assert stages.evaluate(run, [2, 30], samples=4)["n"].tolist() == [4, 4]
+    calibrated = stages.calibrate(run, steps=2, batch=8)
+    assert calibrated.data.layout_at(2).hints and calibrated.lines()
+    verdict = abc("certify", "--json").json()
+    assert verdict["outcome"] in ("unknown", "refuted") and "index hints" in verdict["reason"]
+    assert abc("predict", "1011", "--run", run.path).code in (0, 1)
+    assert abc("heatmap", "--format", "png", "--digits", 3).code == 0
+    assert abc("stress", "--lengths", 3, "--samples", 2, "--search", 2).code == 0
