@@ -49,10 +49,10 @@ def reproduce(
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
-    writes Markdown, CSV, LaTeX and figures. With **--results** it leaves out what a folder of
-    results has already, for whichever table, and adds to it. With **--from-results** it shows what
-    reports/reproduction holds (of the checkout that the program runs from), and writes files
-    only where **--out** names a folder.
+    writes Markdown, CSV, LaTeX, figures and a page of all. With **--results** it leaves out what a
+    folder of results has already, for whichever table, and adds to it. With **--from-results** it
+    shows what reports/reproduction holds (of the checkout that the program runs from), and writes
+    files only where **--out** names a folder.
 
     Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
     --from-results --json**

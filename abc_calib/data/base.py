@@ -143,6 +143,13 @@ class Data(ABC):
     def read(self, output: Sequence[str]) -> str:
         """What a person reads in the symbols that a model wrote, its end left out."""
 
+    def spelling(self) -> dict[str, Any] | None:
+        """How a source becomes tokens, as plain data for programs in other languages.
+
+        None where this class alone knows.
+        """
+        return None
+
     def check_window(self, window: int) -> None:
         """``UsageError`` unless answers are read along one line, beside which a window lies."""
         rule = "a window follows an answer that is read from the last digit, and"
