@@ -40,7 +40,7 @@ class Player {
     if (this.model && spelling?.notation === "digits") {
       for (const length of [this.run.length, 20, 100, 500])
         buttons.push(chip(`random, ${length} ${this.run.unit}`, () => this.ask(invented(spelling, length, false))));
-      buttons.push(chip("all carries, 50", () => this.ask(invented(spelling, 50, true))));
+      buttons.push(chip(`${spelling.digits.at(-1).repeat(3)}…, 50 ${this.run.unit}`, () => this.ask(invented(spelling, 50, true))));
     } else {
       for (const example of this.run.examples) {
         const right = example.written.join(" ") === example.right.join(" ");
@@ -89,7 +89,7 @@ class Player {
       }
       if (token === this.run.model.eos) break;
     }
-    this.finish(1);
+    this.finish();
   }
 
   // An example whose output and attention were computed when the page was made.
@@ -100,8 +100,7 @@ class Player {
     this.set(again.error || !again.places ? {...problem, words: true, places: example.source.map((_, column) => ({operand: 0, column}))} : again, example.right);
     this.written = [...example.written];
     this.seen = example.seen.map((keys) => keys.map(([key, weight]) => ({site: "cross", key, weight})));
-    const wrong = this.wrong();
-    this.finish(wrong < 0 ? 1 : wrong);
+    this.finish();
   }
 
   set(problem, right) {
@@ -123,13 +122,13 @@ class Player {
     return at < 0 && written.length > right.length ? right.length : at;
   }
 
-  finish(row) {
+  finish() {
     const wrong = this.wrong(), count = `${this.written.length.toLocaleString("en")} tokens`;
     if (!this.right) this.say("open", `${count} written. The page has no rule for this task and does not judge them.`);
     else if (wrong < 0) this.say("right", `Right: all ${count}.`);
     else this.say("wrong", `Wrong: the first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`);
     this.draw();
-    this.look(Math.min(row, this.written.length - 1));
+    this.look(Math.min(wrong < 0 ? 1 : wrong, this.written.length - 1));
   }
 
   say(kind, text) {

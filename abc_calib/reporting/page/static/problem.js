@@ -80,7 +80,7 @@ function rightOutput(run, problem) {
   return [...written.map((digit) => run.symbols[digit]), "&"];
 }
 
-// A problem of some length: random digits, or the longest carry chain that a person thinks of.
+// A problem of some length: random digits, or the highest digit over and over (and one).
 function invented(spelling, length, nines) {
   const top = spelling.digits.at(-1), any = () => spelling.digits[Math.floor(Math.random() * spelling.digits.length)];
   const first = () => spelling.digits[1 + Math.floor(Math.random() * (spelling.digits.length - 1))];
