@@ -31,6 +31,7 @@ _HOMES = {
     "export": "stages",
     "extend_bias": "calibration",
     "heatmap": "reporting",
+    "heatmap_figures": "reporting",
     "predict": "stages",
     "repair": "stages",
     "resume": "stages",

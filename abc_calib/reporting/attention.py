@@ -103,7 +103,7 @@ def note_of(kept: Iterable[Kept]) -> str:
         return f"{len(lines)} lines"
     if not lines:
         return "no line"
-    return f"{lines[0].line}\n{lines[0].note}".replace("-", "−")
+    return f"{lines[0].line}\n{lines[0].note}".replace("-", "−").replace("segment", "seg.")
 
 
 # Files
