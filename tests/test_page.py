@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +152,7 @@ def test_slider_and_tabs_move_by_mouse_and_by_keyboard(chromium, page, width):
 
 def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
     """The calibrated run's data with another task and model."""
-    rule = data.task.column_rule()
+    rule = data.task.column_rule() or data.task.row_rule()
     return {
         **both[1],
         "task": task,
@@ -174,7 +176,29 @@ CASES: tuple[tuple[str, dict[str, int], str, dict[str, Any] | None], ...] = (
     ("subtraction", {}, "free", {"single": True}),
     ("addition3", {}, "free", {"empty": 0.3}),
     ("addition", {}, "free", None),
+    ("long_multiplication", {}, "free", {"single": True}),
+    ("long_multiplication", {"encoder_layers": 1}, "free", {"empty": 0.2}),
 )
+"""Task, shape, format, and lines (None: none at all); the last two are drawn on a grid."""
+
+
+def on_grid(lines: LineBias, seed: int) -> LineBias:
+    """The same lines, going on from row to row of an output."""
+    rng = random.Random(seed)
+
+    def moved(line: Line, site: str) -> Line:
+        if line.segment == CORNER or site == "encoder" or line.direction == "anti":
+            return line
+        if site == "self":
+            return replace(line, segment=rng.randint(0, 2))
+        return replace(line, beta=rng.randint(-1, 2), part_step=rng.randint(0, 1))
+
+    return LineBias(
+        {
+            site: tuple(tuple(tuple(moved(x, site) for x in h) for h in k) for k in layers)
+            for site, layers in lines.sites.items()
+        }
+    )
 
 
 @needs_browser
@@ -191,17 +215,20 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
             parts = len(data.layout_at(1).parts)
             heads = model.options.heads
             model.set_lines(random_bias(model.attention_layers, heads, seed, segments=parts, **how))
+            if task == "long_multiplication":
+                model.set_lines(on_grid(model.lines, seed))
             if seed == 1:
                 model.set_lines(LineBias(model.lines.sites, -3.0))
         made.append((data, model.double().eval(), variant(both, task, model, data)))
     path = tmp_path / "many.html"
     path.write_text(rendered([one for *_, one in made]), "utf-8")
     chromium.open(path)
+    assert chromium.complaints() == []
     compared = 0
     for i, (data, model, _) in enumerate(made):
         rng = np.random.default_rng(i)
         problems = data.task.sample(rng, 20, 9, "balanced")
-        for row in range(20):
+        for row in range(len(problems)):
             text = data.task.write(problems, row)
             batch = data.lay_out(data.task.parse(text))
             found = chromium.ask(f"[abcPage.lay({i}, '{text}').ids, abcPage.logits({i}, '{text}')]")
@@ -210,21 +237,25 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
                 expected = model(batch.source, batch.target)[0].numpy()
             np.testing.assert_allclose(found[1], expected, atol=1e-4, rtol=0)
             compared += 1
-    assert compared == 200
+    assert compared == 20 * len(CASES) >= 200
     assert chromium.complaints() == []
+
+
+def rule_of(data: Any) -> Any:
+    return data.task.column_rule() or data.task.row_rule()
 
 
 @needs_browser
 def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both, tmp_path):
-    named = [n for n, task in TASKS.items() if task.notation == "digits"]
+    named = [n for n, task in TASKS.items() if task.notation in ("digits", "rows")]
     datas = [make_data(get_task(n), plan_training(n).train) for n in named]
-    known = [data for data in datas if data.task.column_rule() is not None]
+    known = [d for d in datas if d.task.column_rule() or d.task.row_rule()]
     page = tmp_path / "tasks.html"
     runs = [
         {
             **both[0],
             **{"heads": None, "examples": [], "spelling": data.spelling()},
-            **{"symbols": list(data.vocabulary.symbols), "rule": data.task.column_rule().as_dict()},
+            **{"symbols": list(data.vocabulary.symbols), "rule": rule_of(data).as_dict()},
         }
         for data in known
     ]

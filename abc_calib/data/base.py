@@ -67,6 +67,8 @@ class Data(ABC):
         self.task = task
         self.options = options
         self.seed, self.length = options.seed, options.length
+        #: the largest training problem: its length, and of outputs of several rows their number
+        self.size: Any = options.length
         self.vocabulary = Vocabulary(task)
 
     @abstractmethod

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +16,15 @@ from safetensors import SafetensorError, safe_open
 from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
+from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_text
 from abc_calib.geometry import SITES, Heads, Layout, Site
 from abc_calib.geometry.layout import read_labels, written_labels
-from abc_calib.nn.biases import MASKED, Frame, LayerBias
+from abc_calib.nn.biases import MASKED, Frame, Grid, LayerBias
+from abc_calib.nn.transformer.rows import Opened
 from abc_calib.runs import Run
+from tasks.rows import ROW
 
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
@@ -41,10 +45,14 @@ KeptLines = dict[tuple[str, int, int], list[Kept]]
 
 @dataclass(frozen=True)
 class Problem:
-    """The shape of one problem: its source, and how many tokens are written."""
+    """The shape of one problem: its source, and how many tokens are written.
+
+    ``closes``: where the output has several rows, the positions of what closes them.
+    """
 
     source: Layout
     steps: int
+    closes: tuple[int, ...] = ()
 
     @property
     def digits(self) -> int:
@@ -58,13 +66,28 @@ class Problem:
             return source, source
         start, end = self.source.delimiters[0], self.source.delimiters[-1]
         keys = read_labels(self.steps, start) if site == "self" else source
-        return written_labels(self.steps, end), keys
+        rows = written_labels(self.steps, end)
+        for close in self.closes:
+            rows[close] = ROW
+            if site == "self":
+                keys[close + 1] = ROW
+        return rows, keys
 
     def frame(self, site: Site) -> Frame:
         """Where the rows and keys of a site stand."""
         rows, keys = (len(labels) for labels in self.labels(site))
         places = None if site == "self" else torch.tensor([self.source.closes])
-        return Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places)
+        grid = self.grid if site != "encoder" else None
+        return Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places, grid=grid)
+
+    @property
+    def grid(self) -> Grid | None:
+        """Where the rows of an output stand, if it has several."""
+        if not self.closes:
+            return None
+        read = torch.zeros(1, self.steps, dtype=torch.long)
+        read[0, torch.tensor(self.closes) + 1] = 1
+        return Opened.none(1, read.device).read(read, 0, closes=1)
 
 
 # Lines as matrices
@@ -136,6 +159,9 @@ def problems(
     """The problem that was averaged over, and the one that the bias is drawn for."""
     steps, keys = attention["cross"].shape[-2:]
     shape = run.data.layout_at
+    if run.data.vocabulary.tokens.row is not None:
+        size = run.data.size
+        return in_rows(run.data, size, steps, run), in_rows(run.data, extend_to)
     near = shape(run.data.length)
     if near.words:
         near = shape(keys - 2)
@@ -147,6 +173,19 @@ def problems(
     far = shape(extend_to)
     more = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
     return Problem(near, steps), Problem(far, max(1, steps + more))
+
+
+def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = None) -> Problem:
+    """A problem of a size whose output has several rows, of so many ``steps`` if they are given."""
+    batch = data.test(size, 1 if steps is None else 200)
+    lengths = batch.target.ne(data.vocabulary.pad).sum(1)
+    found = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]
+    if not found:
+        raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
+    one = batch.take(torch.tensor(found[:1]))
+    target = one.target[0, : int(lengths[found[0]])]
+    closes = [i for i, token in enumerate(target.tolist()) if token == data.vocabulary.tokens.row]
+    return Problem(data.layout(one.problems), len(target), tuple(closes))
 
 
 def kept_table(path: Path) -> KeptLines:

@@ -17,11 +17,13 @@ def collected(run: Run) -> dict[str, Any]:
     """Everything about a run. Where the page cannot compute its model, ``why`` says why not."""
     model = run.load_model()
     config, result = run.config, run.result or {}
-    rule = run.task.column_rule()
-    try:
-        weights, why = embedded(model), ""
-    except UsageError as error:
-        weights, why = None, str(error)
+    rule = run.task.column_rule() or run.task.row_rule()
+    spelling, weights, why = run.data.spelling(), None, "it does not know how sources are written"
+    if spelling is not None:
+        try:
+            weights, why = embedded(model), ""
+        except UsageError as error:
+            why = str(error)
     return {
         "name": run.path.resolve().name,
         "summary": run.summary,
@@ -41,7 +43,7 @@ def collected(run: Run) -> dict[str, Any]:
         "certificate": judged.certificate(run),
         "examples": judged.examples(run, model),
         "heads": heads_of(run),
-        "spelling": run.data.spelling(),
+        "spelling": spelling,
         "symbols": list(run.data.vocabulary.symbols),
         "rule": rule.as_dict() if rule is not None else None,
         "model": weights,

@@ -17,6 +17,7 @@ from abc_calib.reporting.attention import (
     Kept,
     KeptLines,
     Problem,
+    in_rows,
     kept_table,
     measured,
     problems,
@@ -26,8 +27,8 @@ from abc_calib.reporting.page.weights import as_text
 from abc_calib.reporting.page.words import in_words
 from abc_calib.runs import Run
 
-LONGEST = 60
-"""Digits of the longest bias that the page draws."""
+LONGEST, MOST_ROWS = 60, 10
+"""Digits of the longest bias that the page draws, and both digits and rows of an output."""
 
 
 def heads_of(run: Run) -> dict[str, Any] | None:
@@ -61,6 +62,8 @@ def heads_of(run: Run) -> dict[str, Any] | None:
 
 def shapes(data: Data, near: Problem) -> list[dict[str, Any]]:
     """How problems of each length are laid out, from 1 to ``LONGEST``: for the slider."""
+    if data.vocabulary.tokens.row is not None:
+        return [_shape_in_rows(data, size) for size in range(1, MOST_ROWS + 1)]
     at_near = data.output_steps(near.digits)
     found = []
     for length in range(1, LONGEST + 1):
@@ -68,6 +71,13 @@ def shapes(data: Data, near: Problem) -> list[dict[str, Any]]:
         steps = max(1, near.steps + data.output_steps(layout.widths[0]) - at_near)
         found.append({**asdict(layout), "steps": steps})
     return found
+
+
+def _shape_in_rows(data: Data, size: int) -> dict[str, Any]:
+    """The same of an output with several rows, with the names of what is written."""
+    made = in_rows(data, size)
+    written = made.labels("cross")[0][:-1]
+    return {**asdict(made.source), "steps": made.steps, "written": written}
 
 
 def _head(

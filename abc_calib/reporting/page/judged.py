@@ -23,6 +23,8 @@ from tasks import TaskError
 
 SAMPLES, HARD = 200, 20
 """Problems of a length, and of each hard family, that are measured for a page."""
+ROWS_FAR = 20
+"""The longest problems with an output of several rows."""
 SHOWN = 4
 """Keys of a row that an example shows at most, those of weight ``LEAST`` and more."""
 LEAST = 0.2
@@ -31,6 +33,7 @@ LEAST = 0.2
 def lengths_of(run: Run, far: int) -> list[int]:
     """The training length, the next one, twice it, and further ones up to ``far``."""
     short = run.config.train.length
+    far = min(far, ROWS_FAR) if run.data.vocabulary.tokens.row is not None else far
     return sorted({short, short + 1, *(n for n in (2 * short, 20, 50, 100) if short < n <= far)})
 
 
@@ -60,7 +63,7 @@ def hard(run: Run, model: Model) -> dict[str, Any] | None:
             raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
     short = run.config.train.length
     try:
-        rows = stress(model, run.data, (short, short + 1, 50), HARD, 0)
+        rows = stress(model, run.data, (short, short + 1, lengths_of(run, 50)[-1]), HARD, 0)
     except (UsageError, TaskError):
         return None
     least = smallest(rows)

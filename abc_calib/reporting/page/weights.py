@@ -37,7 +37,8 @@ def embedded(model: Model) -> dict[str, Any]:
     lines = model.lines.to_dict() if model.lines is not None else None
     return {
         **{name: config[name] for name in SHAPE},
-        **{"sos": tokens.sos, "eos": tokens.eos, "delimiters": list(tokens.delimiters)},
+        **{"sos": tokens.sos, "eos": tokens.eos, "row": tokens.row},
+        **{"delimiters": list(tokens.delimiters)},
         **{"lines": lines, "tensors": tensors},
     }
 

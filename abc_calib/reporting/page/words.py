@@ -30,6 +30,8 @@ def _from_corner(line: Line) -> str:
 
 def _own_row(line: Line) -> str:
     """A line over what was written: position ``i`` holds what was written in row ``i - 1``."""
+    if line.segment:
+        return _row_above(line)
     if line.direction == "vert":
         return f"always reads {_written(line.offset)}"
     if line.direction == "anti":
@@ -38,6 +40,15 @@ def _own_row(line: Line) -> str:
     if back == 0:
         return "reads its own row: the token written last"
     return f"reads {_count(back, 'row')} back: the token written {back + 1} steps ago"
+
+
+def _row_above(line: Line) -> str:
+    """A line over a row above the query's own."""
+    where = "the row above" if line.segment == 1 else f"{line.segment} rows above"
+    if line.direction == "vert":
+        return f"always reads token {line.offset} of {where}"
+    side = f", {_count(abs(line.offset), 'column')} {'on' if line.offset > 0 else 'back'}"
+    return f"reads {where} beside its own column{side if line.offset else ''}"
 
 
 def _written(position: int) -> str:
@@ -73,7 +84,7 @@ def _of_source(line: Line, layout: Layout) -> str:
         start += f", {line.offset} ahead"
     if line.offset < 0:
         start += f", {_count(-line.offset, 'row')} late"
-    return f"reads {part} {start}, {onwards}"
+    return f"reads {part} {start}, {onwards}{_moves(line)}"
 
 
 def _one_key(line: Line, layout: Layout, part: str, unit: str) -> str:
@@ -83,7 +94,16 @@ def _one_key(line: Line, layout: Layout, part: str, unit: str) -> str:
     if layout.words or not operands:
         return f"always reads {unit} {line.offset} from the end of {part}"
     column, which = divmod(line.offset - 1, len(operands))
+    if line.beta or line.part_step:
+        return f"reads {digit_name(operands[which], column)} in the first row{_moves(line)}"
     return f"always reads {digit_name(operands[which], column)}, {unit} {column} of {part}"
+
+
+def _moves(line: Line) -> str:
+    """How it goes on from one row of an output to the next."""
+    said = f"; {_count(abs(line.beta), 'column')} further in each row of the output"
+    part = "; the next operand in each row of the output"
+    return (said if line.beta else "") + (part if line.part_step else "")
 
 
 def _part(number: int, layout: Layout) -> str:

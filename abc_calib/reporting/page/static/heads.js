@@ -16,10 +16,17 @@ function shapeAt(heads, length, site) {
     closes.push(source.length);
     source.push(shape.delimiters[number + 1]);
   });
-  const written = Array.from({length: shape.steps - 1}, (_, i) => `y${i}`);
+  const written = shape.written ?? Array.from({length: shape.steps - 1}, (_, i) => `y${i}`);
   const rows = site === "encoder" ? source : [...written, shape.delimiters.at(-1)];
   const keys = site === "self" ? [shape.delimiters[0], ...written] : source;
-  return {rows, keys, closes};
+  const places = shape.written && site !== "encoder" ? placesOf(keys.length ? ["$", ...shape.written] : []) : null;
+  return {rows, keys, closes, places};
+}
+
+// Where each row of an output of several rows stands, whose rows ``|`` closes.
+function placesOf(read) {
+  const grid = new Grid("|");
+  return read.map((token) => Object.assign(new Grid(), grid.read(token), {opens: [...grid.opens]}));
 }
 
 // An image of cells {row, key, value from 0 to 1}, with names of its first and last row and key.
@@ -46,9 +53,11 @@ function attentionCells(text, rows, keys) {
 
 function lineCells(lines, site, shape, valueOf) {
   return shape.rows.flatMap((_, row) => {
-    const anchors = anchorsOf(site, row, shape.keys.length, shape.closes), found = new Map();
+    const at = shape.places?.[row] ?? {column: row, row: 0}, found = new Map();
+    const above = Math.max(0, ...lines.map((line) => line.segment));
+    const anchors = site !== "self" ? sourceAnchors(shape.keys.length, shape.closes) : shape.places ? at.anchors(above) : [0, row];
     for (const line of lines) {
-      const key = keyOf(line, site, anchors, row);
+      const key = keyOf(line, site, anchors, at.column, at.row);
       if (key !== null) found.set(key, Math.max(found.get(key) ?? 0, valueOf(line)));
     }
     return [...found].map(([key, value]) => ({row, key, value}));
@@ -66,7 +75,7 @@ function headCard(heads, site, layer, number) {
   let drawBias = () => {};
   if (head.lines.length) {
     const near = shapeAt(heads, heads.digits, site);
-    const fit = lineCells(head.lines, site, {...near, rows, keys}, (line) => line.weight ?? 1);
+    const fit = lineCells(head.lines, site, {...near, rows, keys, places: rows.includes("|") ? placesOf(["$", ...rows.slice(0, -1)]) : null}, (line) => line.weight ?? 1);
     const bias = make("figure", {});
     drawBias = (length) => {
       const shape = shapeAt(heads, length, site);
@@ -92,9 +101,9 @@ function capital(text) {
 function headsSection(run) {
   const heads = run.heads, sites = Object.keys(SITES).filter((site) => heads.sites[site]);
   const cards = [], panel = make("div", {role: "tabpanel"});
-  const number = make("b", {}, String(20));
+  const number = make("b", {}, String(Math.min(20, heads.shapes.length)));
   const redraw = (length) => { number.textContent = length; cards.forEach((card) => card.drawBias(length)); };
-  const slider = make("input", {type: "range", min: 1, max: heads.shapes.length, value: 20, "aria-label": `Length of the bias in ${run.unit}`,
+  const slider = make("input", {type: "range", min: 1, max: heads.shapes.length, value: Math.min(20, heads.shapes.length), "aria-label": `Length of the bias in ${run.unit}`,
     oninput: (event) => redraw(Number(event.target.value))});
   const show = (chosen) => {
     cards.length = 0;

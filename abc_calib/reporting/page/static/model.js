@@ -10,6 +10,8 @@ class Transformer {
   constructor(data) {
     Object.assign(this, data);
     this.width = data.d_model;
+    // how many rows of an output the lines of self-attention reach up
+    this.above = Math.max(0, ...(data.lines?.self ?? []).flat(2).map((line) => line.segment));
     this.weights = new Map(
       Object.entries(data.tensors).map(([name, tensor]) => [name, floats(tensor.data)]));
   }
@@ -50,11 +52,11 @@ class Transformer {
   }
 
   // One row: what it gives, and for each head the keys that it read with their weights.
-  attend(name, site, layer, x, store, anchors, row) {
+  attend(name, site, layer, x, store, anchors, at) {
     const size = this.width / this.heads, mixed = new Float64Array(this.width), reads = [];
     const query = this.weights.has(name + ".query.weight") ? this.linear(name + ".query", x) : null;
     for (let head = 0; head < this.heads; head++) {
-      const open = this.open(site, layer, head, anchors, row, store.length);
+      const open = this.open(site, layer, head, anchors, at, store.length);
       const weights = weigh(open, query, store, head * size, size);
       for (const [key, weight] of weights)
         for (let e = head * size; e < (head + 1) * size; e++) mixed[e] += weight * store[key].value[e];
@@ -64,9 +66,9 @@ class Transformer {
   }
 
   // The keys that a head may look at in a row, each with its bias.
-  open(site, layer, head, anchors, row, keys) {
+  open(site, layer, head, anchors, at, keys) {
     const lines = this.lines?.[site]?.[layer]?.[head] ?? [];
-    const named = keysOf(lines, site, anchors, row), off = this.lines?.off_line_bias ?? null;
+    const named = keysOf(lines, site, anchors, at.column, at.row), off = this.lines?.off_line_bias ?? null;
     if (lines.length && off === null) return [...named];
     const elsewhere = lines.length ? off : 0;
     return Array.from({length: keys}, (_, key) => [key, Math.max(named.get(key) ?? elsewhere, elsewhere)]);
@@ -76,11 +78,11 @@ class Transformer {
     const delimiters = source.flatMap((id, at) => (this.delimiters.includes(id) ? [at] : []));
     let states = source.map((id) => this.embed(id));
     for (let layer = 0; layer < this.encoder_layers; layer++) {
-      const name = `encoder.layers.${layer}`, anchors = anchorsOf("encoder", 0, source.length, delimiters);
+      const name = `encoder.layers.${layer}`, anchors = sourceAnchors(source.length, delimiters);
       const store = states.map((x) => this.kept(name + ".attention", this.norm(name + ".norms.0", x)));
       states = states.map((x, row) => {
         const y = this.norm(name + ".norms.0", x);
-        const [seen] = this.attend(name + ".attention", "encoder", layer, y, store, anchors, row);
+        const [seen] = this.attend(name + ".attention", "encoder", layer, y, store, anchors, {column: row, row: 0});
         const z = add(x, seen);
         return add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z)));
       });
@@ -89,21 +91,21 @@ class Transformer {
     const layers = Array.from({length: this.decoder_layers}, (_, layer) => ({
       rows: [], source: states.map((x) => this.kept(`layers.${layer}.cross_attention`, x)),
     }));
-    return {layers, anchors: anchorsOf("cross", 0, source.length, delimiters), row: 0};
+    return {layers, anchors: sourceAnchors(source.length, delimiters), grid: new Grid(this.row)};
   }
 
   // The next row, which reads ``token``: its logits, and what each head of each layer read.
   step(state, token) {
     let x = this.embed(token);
-    const reads = [], row = state.row++;
+    const reads = [], at = state.grid.read(token), own_anchors = at.anchors(this.above);
     state.layers.forEach((store, layer) => {
       const name = `layers.${layer}`;
       let y = this.norm(name + ".norms.0", x), own, crossed;
       store.rows.push(this.kept(name + ".self_attention", y));
-      [y, own] = this.attend(name + ".self_attention", "self", layer, y, store.rows, [0, row], row);
+      [y, own] = this.attend(name + ".self_attention", "self", layer, y, store.rows, own_anchors, at);
       x = add(x, y);
       y = this.norm(name + ".norms.1", x);
-      [y, crossed] = this.attend(name + ".cross_attention", "cross", layer, y, store.source, state.anchors, row);
+      [y, crossed] = this.attend(name + ".cross_attention", "cross", layer, y, store.source, state.anchors, at);
       x = add(x, y);
       x = add(x, this.feedforward(name + ".feedforward", this.norm(name + ".norms.2", x)));
       reads.push({self: own, cross: crossed});

@@ -37,10 +37,11 @@ class Player {
   chips() {
     const chip = (text, action) => make("button", {type: "button", class: "chip", onclick: action}, text);
     const spelling = this.run.spelling, buttons = [];
-    if (this.model && spelling?.notation === "digits") {
-      for (const length of [this.run.length, 20, 100, 500])
+    if (this.model && spelling.digits) {
+      for (const length of spelling.notation === "rows" ? [this.run.length, 10, 20, 40] : [this.run.length, 20, 100, 500])
         buttons.push(chip(`random, ${length} ${this.run.unit}`, () => this.ask(invented(spelling, length, false))));
-      buttons.push(chip(`${spelling.digits.at(-1).repeat(3)}…, 50 ${this.run.unit}`, () => this.ask(invented(spelling, 50, true))));
+      const nines = spelling.notation === "rows" ? 15 : 50;
+      buttons.push(chip(`${spelling.digits.at(-1).repeat(3)}…, ${nines} ${this.run.unit}`, () => this.ask(invented(spelling, nines, true))));
     } else {
       for (const example of this.run.examples) {
         const right = example.written.join(" ") === example.right.join(" ");
@@ -139,7 +140,7 @@ class Player {
   draw() {
     this.slider.max = Math.max(0, this.written.length - 1);
     this.cells = new Map();
-    this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.digitRows()));
+    this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.problem.rows ? this.tracedRows() : this.digitRows()));
   }
 
   cell(id, text, kind) {
@@ -169,6 +170,30 @@ class Player {
     if (this.right && wrong >= 0 && this.written.length >= wrong)
       rows.push(line("right", null, (column) => (column < this.right.length ? this.cell(null, this.right[column], this.right[column] === this.written[column] ? "fine" : "missing") : null)));
     return [make("div", {class: "sheet"}, rows)];
+  }
+
+  // The operands, then each row of the output, moved on as the rule has it, and what is wrong below.
+  tracedRows() {
+    const {tokens, places, operands} = this.problem, shift = this.run.rule?.shift ?? 0, lines = [[]];
+    this.written.forEach((token, position) => {
+      lines.at(-1).push(position);
+      if (token === "|") lines.push([]);
+    });
+    const columns = Math.max(...operands.map((operand) => operand.length), ...lines.map((line, row) => line.length + row * shift));
+    const key = new Map(places.map((place, at) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, at]));
+    const source = (id, kind) => (key.has(id) ? this.cell(`s${key.get(id)}`, tokens[key.get(id)], kind) : this.cell(null, "", "empty"));
+    const row = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label), first,
+      Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.cell(null, "", "empty")), last);
+    const empty = () => this.cell(null, "", "empty");
+    const above = operands.map((_, which) => row(String.fromCharCode(97 + (which % 26)), source(`d${which}`, "delimiter"),
+      (column) => (key.has(`${which},${column}`) ? source(`${which},${column}`, "source") : null), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : empty()));
+    const below = lines.map((line, number) => row(`row ${number}`, empty(), (column) => {
+      const position = line[column - number * shift];
+      return position === undefined ? null : this.output(position);
+    }, empty()));
+    const wrong = this.wrong();
+    const right = wrong < 0 ? [] : [make("p", {class: "note"}, `Right: ${this.right.slice(Math.max(0, wrong - 8), wrong + 8).join(" ")} …, around y${wrong}.`)];
+    return [make("div", {class: "sheet"}, above, below), ...right];
   }
 
   wordRows() {

@@ -7,7 +7,7 @@ const MOST = 2000;  // digits or words that are typed at most
 function parsed(run, text) {
   const spelling = run.spelling;
   if (text.length > 4 * MOST) return {error: `that is too long: type at most ${MOST} digits`};
-  return spelling.notation === "digits" ? digits(run, spelling, text) : words(run, spelling, text);
+  return {digits, words, rows}[spelling.notation === "tokens" ? "words" : spelling.notation](run, spelling, text);
 }
 
 function words(run, spelling, text) {
@@ -38,6 +38,16 @@ function digits(run, spelling, text) {
   return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands};
 }
 
+// Operands of any width, as many as are typed; the output has rows.
+function rows(run, spelling, text) {
+  const squeezed = text.replace(/\s+/g, "").toLowerCase(), parts = squeezed.split(spelling.operator);
+  const strange = parts.some((part) => !part || [...part].some((digit) => !spelling.digits.includes(digit)));
+  if (strange || (spelling.operands !== null && parts.length !== spelling.operands))
+    return {error: `“${shown(squeezed)}” is no problem of ${run.task}: write ${spelling.usage}`};
+  const operands = parts.map((part) => part.replace(/^0+(?=.)/, "")), [tokens, places] = oneByOne(operands, spelling.operator);
+  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows: true};
+}
+
 function oneByOne(operands, operator) {
   const tokens = ["$"], places = [{delimiter: 0}];
   operands.forEach((operand, which) => {
@@ -65,6 +75,7 @@ function interleaved(operands, operator) {
 // The right output, token by token with its end, by the task's automaton; null without one.
 function rightOutput(run, problem) {
   const rule = run.rule;
+  if (problem.rows && rule) return rightRows(run, problem, rule);
   if (!rule || problem.words) return null;
   const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)));
   const constant = rule.constant === null ? null : values[rule.constant].at(-1);
@@ -80,12 +91,34 @@ function rightOutput(run, problem) {
   return [...written.map((digit) => run.symbols[digit]), "&"];
 }
 
+// The same of several rows: each is that of an automaton which also reads the row above.
+function rightRows(run, problem, rule) {
+  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
+  const tokens = [];
+  let above = [];
+  values[rule.first.constant].forEach((digit, number) => {
+    const one = number ? rule.later : rule.first, row = [];
+    let state = one.start.find((at) => one.constants[at] === digit);
+    values[one.operands.find((which) => which >= 0)].forEach((_, column) => {
+      const read = one.operands.map((which) => (which < 0 ? above[column + rule.shift] ?? 0 : values[which][column]));
+      const at = (table) => read.reduce((part, value) => part[value], table[state]);
+      row.push(at(one.written));
+      state = at(one.next);
+    });
+    if (one.last[state] >= 0) row.push(one.last[state]);
+    tokens.push(...(number ? ["|"] : []), ...row.map((value) => run.symbols[value]));
+    above = row;
+  });
+  return [...tokens, "&"];
+}
+
 // A problem of some length: random digits, or the highest digit over and over (and one).
 function invented(spelling, length, nines) {
   const top = spelling.digits.at(-1), any = () => spelling.digits[Math.floor(Math.random() * spelling.digits.length)];
   const first = () => spelling.digits[1 + Math.floor(Math.random() * (spelling.digits.length - 1))];
   const number = (width) => first() + Array.from({length: width - 1}, any).join("");
-  const full = spelling.widths.map((width) => width ?? length);
+  const widths = spelling.widths ?? Array(spelling.operands ?? 3).fill(null);
+  const full = widths.map((width) => width ?? length);
   if (nines) return full.map((width, i) => (i ? (width === length ? spelling.digits[1] : top) : top.repeat(width))).join(spelling.operator ?? "");
   const numbers = full.map(number);
   if (spelling.operator === "-") numbers.sort((a, b) => (a < b ? 1 : -1));
