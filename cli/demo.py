@@ -12,6 +12,7 @@ from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOpti
 from abc_calib.progress import bar, training
 from cli import console
 from cli.calibrate import describe, show_lines, time_ratio
+from cli.completion import task_names
 from cli.options import AsJson, Quiet, options
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     only=("base", "seed", "lengths", "samples", "device", "threads"),
 )
 def demo(
-    task: Annotated[str, typer.Argument(help="The task: see abc tasks.")] = "addition",
+    task: Annotated[
+        str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
+    ] = "addition",
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,

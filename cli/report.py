@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from cli import console
+from cli.completion import run_names
 from cli.options import AsJson, Force, Quiet, opened
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(help="Run folders or their names; the latest run by default."),
+    typer.Argument(
+        help="Run folders or their names; the latest run by default.", autocompletion=run_names
+    ),
 ]
 Page = Annotated[
     Path | None,

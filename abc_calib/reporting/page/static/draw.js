@@ -59,7 +59,7 @@ function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, la
     make(":text", {x: 12, y: (top + height - bottom) / 2, class: "tick middle", transform: `rotate(-90 12 ${(top + height - bottom) / 2})`}, yLabel));
   if (mark) svg.append(
     make(":line", {x1: px(mark.x), x2: px(mark.x), y1: top, y2: height - bottom, class: "mark"}),
-    make(":text", {x: px(mark.x) + 5, y: top + 12 + 0.35 * (height - top - bottom), class: "tick"}, mark.text));
+    make(":text", {x: px(mark.x) + 5, y: top + 12 + 0.35 * (height - top - bottom), class: "tick halo"}, mark.text));
   series.forEach((one, i) => curve(svg, one, i, px, py));
   const told = make("output", {class: "told", "aria-live": "polite"}, "Point at the chart or use the arrow keys to read the numbers.");
   const cursor = make(":line", {class: "cursor", y1: top, y2: height - bottom, visibility: "hidden"});
