@@ -32,6 +32,7 @@ _HOMES = {
     "extend_bias": "calibration",
     "heatmap": "reporting",
     "load_plugin": "stages",
+    "heatmap_figures": "reporting",
     "predict": "stages",
     "repair": "stages",
     "resume": "stages",

@@ -8,19 +8,14 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
 from abc_calib.text import visible
 
 err = Console(stderr=True)
+BAR = 30
+"""Characters of a bar at most."""
 
 
 class Step(Protocol):
@@ -69,19 +64,47 @@ def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
     yield line
 
 
+class Line(ProgressColumn):
+    """All of a bar in one line that fits the terminal.
+
+    What is measured is never cut: the bar and then the title are shortened.
+    """
+
+    def __init__(self, unit: str):
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(fitted(task, self.unit, err.width - 1), no_wrap=True)
+
+
+def fitted(task: Task, unit: str, width: int) -> str:
+    """The line of a task, of at most ``width`` characters if that is possible."""
+    total = task.total or 0
+    count = f"{100 * task.completed / total:.0f} %" if unit == "%" and total else ""
+    count = count or f"{task.completed:.0f}/{total:.0f} {unit}".rstrip()
+    left = "" if task.time_remaining is None else f"{clock(task.time_remaining)} left"
+    parts = [count, task.fields["note"], clock(task.elapsed or 0), left]
+    rest = "  ".join(filter(None, parts))
+    room = width - len(rest) - 2
+    title = task.description if len(task.description) <= room else task.description[: max(room, 0)]
+    cells = min(room - len(title) - 2, BAR)
+    if cells < 4:
+        return "  ".join(filter(None, [title.rstrip(), rest]))[:width]
+    full = int(cells * min(task.completed / total, 1)) if total else 0
+    return f"{title}  {chr(0x2501) * full}{chr(0x2500) * (cells - full)}  {rest}"
+
+
+def clock(seconds: float) -> str:
+    """``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 @contextmanager
 def _drawn(title: str, unit: str) -> Iterator[Update]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as drawn:
+    with Progress(Line(unit), console=err) as drawn:
         task = drawn.add_task(visible(title), total=None, note="")
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
@@ -89,6 +112,16 @@ def _drawn(title: str, unit: str) -> Iterator[Update]:
             drawn.update(task, completed=done, total=total, **fields)  # type: ignore[arg-type]
 
         yield update
+
+
+@contextmanager
+def busy(title: str, show: bool | None) -> Iterator[None]:
+    """That something without steps is being done, in a terminal; nothing elsewhere."""
+    if show is False or not err.is_terminal:
+        yield
+        return
+    with err.status(Text(visible(title))):
+        yield
 
 
 @contextmanager

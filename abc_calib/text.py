@@ -26,13 +26,30 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: st
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, marks, *body))
 
 
-def as_latex(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right."""
-    sides = _sides(columns, rows)
+def as_latex(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    caption: str = "",
+    label: str = "",
+    sides: str = "",
+) -> str:
+    r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right.
+
+    With a ``caption`` inside of a ``table``. ``sides`` as ``lrr``.
+    """
+    sides = _sides(columns, rows, sides)
     cells = [[_text(value, _LATEX) for value in line] for line in (columns, *rows)]
     head, *body = [" & ".join(line) + r" \\" for line in cells]
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if caption:
+        said = [
+            rf"\caption{{{_text(caption, _LATEX)}}}",
+            *([rf"\label{{{label}}}"] if label else []),
+        ]
+        lines = [r"\begin{table}", r"\centering", *said, *lines, r"\end{table}"]
+    return "\n".join(lines) + "\n"
 
 
 def _sides(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:

@@ -12,6 +12,7 @@ from cli.options import AsJson, Out, Quiet, RunArgument, options
 from cli.train import report
 
 if TYPE_CHECKING:
+    from abc_calib.calibration.fits.base import LineRow
     from abc_calib.calibration.pipeline import Calibration
     from abc_calib.calibration.trial import Check
     from abc_calib.runs import Run
@@ -32,6 +33,9 @@ def calibrate(
     force: Annotated[
         bool, typer.Option("--force", help="Even if the model has not interpolated.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the lines of every head, one by one.")
+    ] = False,
     out: Out = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -51,7 +55,7 @@ def calibrate(
         retrain=not no_retrain,
         out=out,
         on_check=lambda check: console.say(describe(check), quiet),
-        on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
+        on_lines=lambda _, found: None if as_json or quiet else show_lines(found, everything),
         progress=not quiet,
         **given,
     )
@@ -91,14 +95,56 @@ def _report(run: Run, quiet: bool, as_json: bool) -> None:
 def describe(check: Check) -> str:
     """One line about a candidate that was tried."""
     return (
-        f"lines above {check.threshold:.0%} of a head's attention ({check.lines} different, about "
-        f"{check.windows:.2g} windows): {100 * check.accuracy:.1f} % on training lengths that "
-        "they were not trained on"
+        f"lines above {check.threshold:.0%} of a head's attention ({check.lines}, about "
+        f"{check.windows:.2g} windows): {100 * check.accuracy:.1f} % on lengths left out"
     )
 
 
-def show_lines(found: Calibration) -> None:
-    """The kept lines as a table."""
+SHORT = 18
+"""Lines that are told unless all are asked for."""
+
+
+def show_lines(found: Calibration, everything: bool = False) -> None:
+    """What was found: each different line with its heads, or the row of every head."""
+    if everything:
+        show_rows(found)
+        return
+    console.tell(f"lines, from {found.samples} right training samples")
+    groups: dict[tuple[str, int, str], list[LineRow]] = {}
+    for row in found.table:
+        if row.note not in HEADS_WITHOUT:
+            groups.setdefault((row.site, row.layer, row.line), []).append(row)
+    rows = [
+        (
+            *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in mine)),
+            f"{max(row.weight for row in mine):.2f}",
+            ", ".join(sorted({row.note for row in mine if row.note})),
+        )
+        for (site, layer, line), mine in groups.items()
+    ]
+    columns = ("site", "layer", "line", "heads", "weight", "note")
+    console.print_table(columns, rows[:SHORT], right=("weight",), whole=columns[:3])
+    for note, words in HEADS_WITHOUT.items():
+        if count := sum(row.note == note for row in found.table):
+            console.tell(f"{count} heads {note}: {words}")
+    if any(row.note == "assigned" for row in found.table):
+        console.tell("assigned: a head without a line of its own takes one of its layer")
+    if any("segment" in row.line for row in found.table):
+        console.tell("segment 1, 2: counted within the first, the second operand of the source")
+    if len(rows) > SHORT:
+        console.tell(f"and {len(rows) - SHORT} more lines")
+    console.tell("abc calibrate --all shows a row for every head; lines.csv holds them")
+
+
+HEADS_WITHOUT = {
+    "sink": "no line; closed onto a token that tells the row nothing new",
+    "transparent": "no line; may look at everything",
+}
+"""Notes of heads without a line, and what they mean."""
+
+
+def show_rows(found: Calibration) -> None:
+    """The kept lines as a table, a row for every head."""
     console.print_table(
         ("site", "layer", "head", "line", "weight", "value", "note"),
         (
@@ -109,7 +155,7 @@ def show_lines(found: Calibration) -> None:
             for row in found.table
         ),
         right=("weight", "value"),
-        title=f"lines, from {found.samples} correctly decoded training samples",
+        title=f"lines, from {found.samples} right training samples",
     )
 
 

@@ -181,15 +181,23 @@ def print_table(
     columns: Iterable[str],
     rows: Iterable[Iterable[object]],
     right: Collection[str] = (),
+    whole: Collection[str] | None = None,
     **look: Any,
 ) -> None:
-    """A table on stdout: None is an empty cell, columns of ``right`` are aligned there."""
+    """A table on stdout: None is an empty cell, columns of ``right`` are aligned there.
+
+    Where it is too wide, lines are broken but in columns that stay ``whole``, by default the first.
+    """
+    from rich import box
     from rich.table import Table
 
-    table = Table(**look)
-    for i, name in enumerate(columns):
+    names = list(columns)
+    kept = names[:1] if whole is None else whole
+    plain = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "title_justify": "left"}
+    table = Table(**{**plain, "collapse_padding": True, **look})
+    for name in names:
         justify: Any = "right" if name in right else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=i == 0)
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in kept)
     for row in rows:
         table.add_row(*("" if cell is None else Text(visible(str(cell))) for cell in row))
     out.print(table)

@@ -12,6 +12,7 @@ from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOpti
 from abc_calib.progress import bar, training
 from cli import console
 from cli.calibrate import describe, show_lines, time_ratio
+from cli.completion import task_names
 from cli.options import AsJson, Quiet, options
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     only=("base", "seed", "lengths", "samples", "device", "threads"),
 )
 def demo(
-    task: Annotated[str, typer.Argument(help="The task: see abc tasks.")] = "addition",
+    task: Annotated[
+        str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
+    ] = "addition",
     quiet: Quiet = False,
     as_json: AsJson = False,
     **given: Any,
@@ -57,13 +60,14 @@ def demo(
             on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
         )
     series = _compared({"vanilla": vanilla, "calibrated": calibrated}, asked, device, quiet)
-    console.say("4/4 figures and an example", quiet)
+    console.say("4/4 figures, an example and the page", quiet)
     example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)
     seconds = time.perf_counter() - started
     if as_json:
         rows = job.as_rows(series)
-        console.print_json({"run": str(calibrated), "task": task, "rows": rows})
+        page = str(folder / job.PAGE)
+        console.print_json({"run": str(calibrated), "task": task, "rows": rows, "page": page})
         return
     console.out.print(accuracy_table(series))
     verdict = "right" if example.correct else "WRONG"
@@ -71,6 +75,7 @@ def demo(
     console.say(time_ratio(calibrated), quiet)
     console.say(f"{seconds / 60:.1f} minutes in all", quiet)
     console.tell(f"table, curve and heatmaps: {folder}")
+    console.tell(f"the page, with the model in it: {folder / job.PAGE}")
 
 
 def _compared(runs: dict[str, Run], asked: DemoOptions, device: str, quiet: bool) -> Series:

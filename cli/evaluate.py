@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 from abc_calib.config import EvaluateOptions, MachineOptions, build
 from abc_calib.errors import OptionError
 from cli import console
-from cli.options import AsJson, Force, Quiet, RunArgument, opened, options
+from cli.options import AsJson, AsLatex, Force, Quiet, RunArgument, opened, options
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Row
@@ -33,6 +33,7 @@ def evaluate(
     force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    as_latex: AsLatex = False,
     **given: Any,
 ) -> None:
     """Exact match of whole outputs at each length, with 95 % intervals.
@@ -44,7 +45,7 @@ def evaluate(
     from abc_calib.evaluation import SequenceRow
     from abc_calib.evaluation.memory import dense_note
     from abc_calib.reporting import accuracy_table
-    from abc_calib.reporting.tables import token_table
+    from abc_calib.reporting.tables import accuracy_latex, token_table
 
     device = given.pop("device", "auto")
     asked = build(EvaluateOptions, **given)
@@ -73,10 +74,13 @@ def evaluate(
         rows = [row.as_dict() for row in done]
         console.print_json({"run": str(found), "task": found.config.task, "rows": rows})
         return
-    if words := [row for row in done if isinstance(row, SequenceRow)]:
+    sets = {kind: [row for row in done if row.set == kind] for kind in asked.sets}
+    if as_latex:
+        caption = f"Exact match in percent of {found.config.task} ({found.config.stage}), by length"
+        console.tell(accuracy_latex(sets, caption, f"tab:{found.config.task}").rstrip())
+    elif words := [row for row in done if isinstance(row, SequenceRow)]:
         console.out.print(token_table(words))
     else:
-        sets = {kind: [row for row in done if row.set == kind] for kind in asked.sets}
         console.out.print(accuracy_table(sets))
     console.say(dense_note(found), quiet)
     console.say(f"written to {found.path / 'eval.csv'}", quiet)

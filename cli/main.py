@@ -16,6 +16,7 @@ from cli import (
     heatmap,
     inspect,
     predict,
+    report,
     reproduce,
     runs,
     stress,
@@ -62,6 +63,7 @@ app.command("stress")(stress.stress)
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
+app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)

@@ -12,17 +12,24 @@ import typer
 
 from abc_calib.config.signature import Group, Named, named
 from abc_calib.errors import AbcError, OptionError, UsageError
-from cli import console
+from cli import completion, console
+from cli.completion import run_names
 from cli.console import typed
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 RunArgument = Annotated[
-    str | None, typer.Argument(help="A run folder or its name; the latest run by default.")
+    str | None,
+    typer.Argument(
+        help="A run folder or its name; the latest run by default.", autocompletion=run_names
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+AsLatex = Annotated[
+    bool, typer.Option("--latex", help="The result as a LaTeX table, with caption and label.")
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Look at a run whose files are not what they were.")
 ]
@@ -102,6 +109,7 @@ def flags(option: Named) -> Iterator[inspect.Parameter]:
             metavar=None if switch else f"<{option.what}>",
             rich_help_panel=option.panel,
             hidden=name != option.name,
+            autocompletion=completion.of(option.name),
             show_default=False,
         )
         yield inspect.Parameter(

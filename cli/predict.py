@@ -9,6 +9,7 @@ import typer
 
 from abc_calib.config import MachineOptions
 from cli import console
+from cli.completion import run_names
 from cli.options import AsJson, Force, opened, options
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 @options(MachineOptions)
 def predict(
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
-    run: Annotated[str | None, typer.Option(help="A run; the latest by default.")] = None,
+    run: Annotated[
+        str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
+    ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Also which input digits each output digit read.")
     ] = False,

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions, build, taken
 from abc_calib.errors import UsageError
-from cli import console
+from cli import completion, console
 from cli.jobs import jobs_progress
 from cli.options import AsJson, Jobs, Quiet, options
+
+if TYPE_CHECKING:
+    from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
     "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7, "
     "-table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
+TargetName = Annotated[
+    str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
+]
 Rows = Annotated[
     list[str] | None,
     typer.Option(help="Run only this row, as the results name it; may be repeated."),
@@ -37,7 +44,9 @@ Results = Annotated[
 @console.command
 @options(ReproduceOptions, WorkOptions, MachineOptions, without=("threads",))
 def reproduce(
-    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    target: Annotated[
+        str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
+    ],
     row: Rows = None,
     out: Tables = None,
     jobs: Jobs = None,
@@ -49,10 +58,10 @@ def reproduce(
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
-    writes Markdown, CSV, LaTeX and figures. With **--results** it leaves out what a folder of
-    results has already, for whichever table, and adds to it. With **--from-results** it shows what
-    reports/reproduction holds (of the checkout that the program runs from), and writes files
-    only where **--out** names a folder.
+    writes Markdown, CSV, LaTeX, figures and a page of all. With **--results** it leaves out what a
+    folder of results has already, for whichever table, and adds to it. With **--from-results** it
+    shows what reports/reproduction holds (of the checkout that the program runs from), and writes
+    files only where **--out** names a folder.
 
     Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
     --from-results --json**
@@ -88,6 +97,25 @@ def reproduce(
     if as_json:
         console.print_json({"rows": made.records})
     else:
-        console.tell(made.markdown)
+        show(made)
     if failed:
         raise typer.Exit(1)
+
+
+def show(made: Report) -> None:
+    """A report on the terminal: its tables, and how to read them."""
+    from abc_calib.reporting.tables import Fitting
+
+    console.tell(f"{made.title}\n")
+    for table in made.tables:
+        numbers = [name for name in table.columns if name not in ("task", made.name)]
+        console.out.print(
+            Fitting(table.columns, table.rows, keys=2, right=numbers[1:], title=table.heading)
+        )
+        console.tell("")
+    for note in made.notes:
+        console.tell("\n".join(textwrap.wrap(note, min(console.out.width, 100))) + "\n")
+    if made.incomplete:
+        console.tell("Not complete:")
+        for line in made.incomplete:
+            console.tell(f"- {line}")

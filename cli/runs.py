@@ -2,46 +2,138 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
+
+from abc_calib.errors import AbcError, UsageError
 from cli import console
-from cli.options import AsJson
+from cli.completion import run_names, task_names
+from cli.options import AsJson, AsLatex
+
+if TYPE_CHECKING:
+    from abc_calib.runs import Run
+
+Row = dict[str, Any]
+Action = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
+    ),
+]
+Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=task_names)]
+Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
+Sort = Annotated[
+    Literal["age", "run", "task", "held-out", "seconds"],
+    typer.Option(help="In this order; the best, the longest or the newest last."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
+SHOWN = ("run", "task", "stage", "seed", "held-out", "seconds")
 
 
 @console.command
-def runs(as_json: AsJson = False) -> None:
-    """List the runs, oldest first.
+def runs(
+    action: Action = None,
+    task: Task = None,
+    stage: Stage = None,
+    sort: Sort = "age",
+    everything: Everything = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    as_latex: AsLatex = False,
+) -> None:
+    """List the runs, oldest first, those in folders too; or remove some.
 
-    Example: **abc runs --json**
+    Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
     """
-    from abc_calib.errors import AbcError
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
 
-    rows: list[dict[str, Any]] = []
-    for run in list_runs():
-        row: dict[str, Any] = {"run": str(run)}
-        rows.append(row)
-        try:
-            config = run.config
-            row |= {"task": config.task, "base": config.base, "stage": config.stage}
-            row["seed"] = config.train.seed
-            run.check(contents=False)
-            result = run.result or {}
-            row["state"] = "trained" if result else "not finished"
-            row["held_out"] = result.get("validation_accuracy")
-            row["seconds"] = result.get("seconds")
-        except AbcError as error:
-            row["state"] = f"unreadable: {error}"
+    if action:
+        _remove(action, yes)
+        return
+    rows = [_row(run) for run in list_runs(everything)]
+    rows = [r for r in rows if task in (None, r.get("task")) and stage in (None, r.get("stage"))]
+    if sort != "age":
+        name = sort.replace("-", "_")
+        rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
     if as_json:
         console.print_json(rows)
         return
     if not rows:
-        console.say(f"there is no run in {runs_root()} yet: abc train successor")
+        which = "such " if task or stage else ""
+        console.say(f"there is no {which}run in {runs_root()} yet: abc train successor")
         return
-    names = ("run", "task", "base", "stage", "seed", "state", "held_out", "seconds")
-    heads = (name.replace("_", "-") for name in names)
-    console.print_table(heads, ([row.get(name) for name in names] for row in rows))
+    lines = [list(_cells(row)) for row in rows]
+    if as_latex:
+        from abc_calib.text import as_latex as table
+
+        console.tell(table(SHOWN, lines, caption="Runs", label="tab:runs", sides="lllrrr").rstrip())
+        return
+    console.print_table(SHOWN, lines, right=SHOWN[3:], whole=SHOWN[1:])
+
+
+def _row(run: Run) -> Row:
+    """A run as its JSON has it."""
+    row: Row = {"run": str(run)}
+    try:
+        config = run.config
+        row |= {"task": config.task, "base": config.base, "stage": config.stage}
+        row["seed"] = config.train.seed
+        run.check(contents=False)
+        result = run.result or {}
+        row["state"] = "trained" if result else "not finished"
+        row["held_out"] = result.get("validation_accuracy")
+        row["seconds"] = result.get("seconds")
+    except AbcError as error:
+        row["state"] = f"unreadable: {error}"
+    return row
+
+
+def _cells(row: Row) -> Iterator[object]:
+    """The same for people: where it lies under the root, and what is wrong with it."""
+    from abc_calib.files import runs_root
+
+    path, root = Path(row["run"]), runs_root()
+    name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    if row["state"].startswith("unreadable"):
+        name += f" ({row['state']})"
+    yield name
+    base = "" if row.get("base") in (None, 10) else f", base {row['base']}"
+    yield f"{row.get('task') or ''}{base}"
+    yield row.get("stage")
+    yield row.get("seed")
+    held_out = row.get("held_out")
+    yield row["state"].split(":")[0] if held_out is None else f"{held_out:.2f} %"
+    yield None if row.get("seconds") is None else f"{row['seconds']:.0f}"
+
+
+def _remove(words: list[str], yes: bool) -> None:
+    """Remove the named runs, all of them or none."""
+    from abc_calib.runs import folders
+
+    verb, *names = words
+    if verb != "rm" or not names:
+        raise UsageError(
+            f"abc runs {console.typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
+        )
+    paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
+    for path in paths:
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link: remove it yourself")
+    if not yes:
+        for path in paths:
+            console.say(str(path))
+        typer.confirm(
+            f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?", abort=True, err=True
+        )
+    for path in paths:
+        shutil.rmtree(path)
+        console.tell(f"removed {path}")
 
 
 @console.command

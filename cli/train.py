@@ -16,6 +16,7 @@ from abc_calib.config import (
 from abc_calib.config.training import TRAINING
 from abc_calib.errors import UsageError
 from cli import console
+from cli.completion import run_names, task_names
 from cli.options import AsJson, Out, Quiet, options
 
 if TYPE_CHECKING:
@@ -26,18 +27,25 @@ if TYPE_CHECKING:
 @options(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
 def train(
     task: Annotated[
-        str | None, typer.Argument(help="The task: see abc tasks. Not with --resume.")
+        str | None,
+        typer.Argument(
+            help="The task: see abc tasks. Not with --resume.", autocompletion=task_names
+        ),
     ] = None,
     finetune: Annotated[
         str | None,
         typer.Option(
-            help="Start from the weights of this run, with its model.", rich_help_panel=TRAINING
+            help="Start from the weights of this run, with its model.",
+            rich_help_panel=TRAINING,
+            autocompletion=run_names,
         ),
     ] = None,
     resume: Annotated[
         str | None,
         typer.Option(
-            help="Go on with this interrupted run; no other options.", rich_help_panel=TRAINING
+            help="Go on with this interrupted run; no other options.",
+            rich_help_panel=TRAINING,
+            autocompletion=run_names,
         ),
     ] = None,
     out: Out = None,

@@ -24,7 +24,7 @@ from matplotlib.ticker import NullLocator
 import abc_calib as abc
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.reporting import save_figure
-from abc_calib.reporting.style import COLUMN_WIDTH, new_figure, styled
+from abc_calib.reporting.style import COLUMN_WIDTH, PALETTE, new_figure, styled
 from abc_calib.text import as_markdown
 
 HERE = Path(__file__).parent
@@ -89,15 +89,17 @@ def peak(run: Path) -> str:
 def figure(table: pd.DataFrame) -> Any:
     drawn = new_figure(COLUMN_WIDTH, 2.4, layout=ConstrainedLayoutEngine())
     axes = drawn.add_subplot()
-    for kind, path, style in (
-        ("scoring", "lines", "C0o-"),
-        ("scoring", "dense", "C0s--"),
-        ("decoding", "lines", "C1o-"),
-        ("decoding", "dense", "C1s--"),
+    blue, red, *_ = PALETTE
+    for kind, path, colour, style in (
+        ("scoring", "lines", blue, "o-"),
+        ("scoring", "dense", blue, "s--"),
+        ("decoding", "lines", red, "o-"),
+        ("decoding", "dense", red, "s--"),
     ):
         part = table[(table.kind == kind) & (table.path == path)]
         points = part.groupby("length").microseconds_a_digit.median()
-        axes.plot(points.index, points, style, label=f"{kind}, {path}", markersize=3, linewidth=1)
+        look: Any = {"color": colour, "label": f"{kind}, {path}", "markersize": 3, "linewidth": 1}
+        axes.plot(points.index, points, style, **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis, ticks in (

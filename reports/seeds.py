@@ -9,8 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from abc_calib.reporting import accuracy_curve, save_figure
+from abc_calib.reporting.looks import looks
+from abc_calib.reporting.style import TEXT_WIDTH, new_figure, styled
 from abc_calib.text import as_markdown
 from tasks import get_task
 
@@ -62,17 +66,61 @@ def main() -> None:
     (HERE / "seeds.md").write_text(report(rows))
     (HERE / "figures").mkdir(exist_ok=True)
     for task, mine in rows.groupby("task"):
-        series = {
-            f"{stage}, {kind}": list(
-                part.groupby("length").accuracy.agg(["median", "min", "max"]).itertuples(name=None)
-            )
-            for (stage, kind), part in mine.groupby(["stage", "set"], sort=False)
-        }
+        series, single = curves(mine)
         longest = get_task(str(task)).train_length
-        title = f"{task}: median and range of {mine.seed.nunique()} seeds"
-        figure = accuracy_curve(series, title=title, train_length=longest)
+        seeds = mine.seed.nunique()
+        title = f"{task}: {f'medians and {seeds} seeds' if seeds > 1 else 'one seed'}"
+        top = [name for name in series if name.startswith("calibrated")]
+        figure = accuracy_curve(series, title=title, train_length=longest, single=single, top=top)
         for kind in ("png", "pdf"):
             save_figure(figure, HERE / "figures" / f"seeds-{task}.{kind}")
+    save_figure(headline(rows[rows.task == "addition"]), HERE / "figures" / "headline.png")
+
+
+def curves(rows: pd.DataFrame) -> tuple[dict[str, list], dict[str, list[list]]]:
+    """Medians with the lowest and the highest seed, and the curve of each seed, by series."""
+    medians, single = {}, {}
+    for (stage, kind), part in rows.groupby(["stage", "set"], sort=False):
+        found = part.groupby("length").accuracy.agg(["median", "min", "max"])
+        medians[f"{stage}, {kind}"] = list(found.itertuples(name=None))
+        single[f"{stage}, {kind}"] = [
+            list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
+        ]
+    return medians, single
+
+
+@styled
+def headline(rows: pd.DataFrame) -> Figure:
+    """What it is about, in five seconds: the worst seed, before and after calibration."""
+    figure = new_figure(TEXT_WIDTH, 2.4, layout="constrained")
+    axes = figure.add_subplot()
+    longest = get_task("addition").train_length
+    axes.axvspan(1, longest, color="0.9", linewidth=0)
+    axes.text(2.45, 50, "trained\non these", ha="center", va="center", fontsize=10, color="0.3")
+    look = looks(["calibrated", "vanilla"])
+    said = {"calibrated": ("after calibration: all right", 93), "vanilla": ("before: all wrong", 7)}
+    for stage, (text, height) in said.items():
+        worst = rows[rows.stage == stage].groupby("length").accuracy.min()
+        colour, marker, _ = look[stage]
+        axes.plot(
+            worst.index, worst, color=colour, marker=marker, linewidth=2.5, markersize=6,
+            clip_on=False, zorder=3,
+        )  # fmt: skip
+        where = 85 if stage == "calibrated" else 24
+        side = "top" if stage == "calibrated" else "bottom"
+        axes.text(where, height, text, color=colour, fontsize=12, ha="center", va=side)
+    axes.set_xscale("log")
+    ticks = [1, 6, 10, 20, 50, 100, 500, 1000]
+    axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlim=(1, 1000), ylim=(-3, 103), yticks=[0, 25, 50, 75, 100])
+    axes.set_xlabel("digits of each number", fontsize=10)
+    axes.set_ylabel("sums right (%)", fontsize=10)
+    axes.tick_params(labelsize=9)
+    seeds = rows.seed.nunique()
+    axes.set_title(f"Adding two numbers: the worst of {seeds} seeds", fontsize=11, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 if __name__ == "__main__":

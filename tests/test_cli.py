@@ -75,9 +75,12 @@ def test_training_reports_on_stderr_and_says_what_comes_next(trained):
 
 
 def test_calibration_shows_its_lines_its_checks_and_its_share_of_time(trained):
-    assert "correctly decoded training samples" in trained.calibrate.out
+    assert "right training samples" in trained.calibrate.out
     table = pd.read_csv(trained.root / CALIBRATED / "lines.csv")
-    assert trained.calibrate.out.count("cross") == (table.site == "cross").sum() == 16
+    found = table[~table.note.isin(["sink", "transparent"]) & (table.site == "cross")]
+    different = found[["layer", "line"]].drop_duplicates()
+    assert trained.calibrate.out.count("cross") == len(different) >= 1
+    assert len(trained.calibrate.out.splitlines()) <= 30
     remarks = trained.calibrate.err.splitlines()
     assert remarks[0].startswith("lines above 40% of a head's attention (")
     assert remarks[-2] == "next: abc eval --max-len 50"
@@ -104,7 +107,7 @@ def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(tiny, abc):
 
 def test_the_table_is_on_stdout_with_intervals_and_names_its_file(tiny, abc):
     said = abc("eval", "--lengths", "3", "--samples", 10, "--stress", "carry")
-    assert said.out.count("100.00 % [72.25, 100.00] of 10") == 2
+    assert said.out.count("100.00") == 4 and said.out.count("[72.2, 100.0]") == 2
     assert "random" in said.out and "carry" in said.out
     assert said.err.splitlines()[-1] == f"written to {tiny.calibrated / 'eval.csv'}"
 

@@ -288,7 +288,9 @@ def test_the_command_renders_committed_results(abc, tmp_path, runs_root):
     folder = tmp_path / "out"
     said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--out", folder)
     assert said.out.startswith("# Table 1")
-    assert sorted(p.name for p in folder.iterdir()) == ["table1.csv", "table1.md", "table1.tex"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        f"table1.{kind}" for kind in ("csv", "html", "md", "tex")
+    ]
 
 
 def test_figure_1_is_drawn_from_its_results(abc, tmp_path):

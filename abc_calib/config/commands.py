@@ -198,8 +198,36 @@ class FigureOptions(Options):
     format: Words = option(("pdf",), "pdf, svg or png; several with commas.", min_length=1)
     sites: Words = option(("self", "cross"), "self, cross, encoder, with commas.", min_length=1)
     digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
+    input: str | None = option(
+        None, "The attention on this source alone, as in 999+1.", min_length=1, max_length=2000
+    )
+    layer: int | None = option(None, "This layer alone, from 0.", ge=0, le=1000)
+    head: int | None = option(None, "This head alone, from 0.", ge=0, le=1000)
+    block: Literal["attention", "fit", "bias"] | None = option(
+        None, "Of a calibrated run these panels alone.", flag="panel"
+    )
+    width: Word = option(
+        "page", "Of the figure: column (3.25 inches), page (6.75), or inches from 1.5 to 30."
+    )
+    font: Literal["serif", "sans", "latex"] = option(
+        "serif", "Times, a sans serif, or the Computer Modern of LaTeX."
+    )
+    titled: bool = option(True, "A title over the figure.", flag="title")
 
     _several = listed("format", "sites")
+
+    @field_validator("width")
+    @classmethod
+    def _a_width(cls, given: str) -> str:
+        plain = re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,4})?", given)
+        if given not in ("column", "page") and not (plain and 1.5 <= float(given) <= 30):
+            raise ValueError("give column, page, or inches from 1.5 to 30")
+        return given
+
+    @property
+    def inches(self) -> float:
+        """The width as a number."""
+        return {"column": 3.25, "page": 6.75}.get(self.width) or float(self.width)
 
 
 class WorkOptions(Options):

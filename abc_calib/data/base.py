@@ -69,6 +69,8 @@ class Data(ABC):
         self.task = task
         self.options = options
         self.seed, self.length = options.seed, options.length
+        #: the largest training problem: its length, and of outputs of several rows their number
+        self.size: Any = options.length
         self.vocabulary = Vocabulary(task)
 
     @abstractmethod
@@ -148,6 +150,13 @@ class Data(ABC):
     def bare(self, ids: Tensor) -> Tensor:
         """Outputs ``(b, t)`` without their ``hints``, filled up with padding."""
         return ids
+
+    def spelling(self) -> dict[str, Any] | None:
+        """How a source becomes tokens, as plain data for programs in other languages.
+
+        None where this class alone knows.
+        """
+        return None
 
     def check_window(self, window: int) -> None:
         """``UsageError`` unless answers are read along one line, beside which a window lies."""

@@ -255,6 +255,22 @@ class DigitData(Data):
     def read(self, output: Sequence[str]) -> str:
         return self.task.read("".join(reversed(output)))
 
+    def spelling(self) -> dict[str, Any]:
+        """The digits, the operator, and which operands (None) are as wide as the widest of those.
+
+        ``usage``: for messages.
+        """
+        task, one, two = self.task, self.task.widths(1), self.task.widths(2)
+        return {
+            "notation": task.notation,
+            "digits": task.symbols[: task.base],
+            "operator": task.operator,
+            "widths": [None if a < b else a for a, b in zip(one, two, strict=True)],
+            "fixed": self.format.width,
+            "aligned": self.aligned,
+            "usage": task.usage,
+        }
+
     def check_window(self, window: int) -> None:
         """``UsageError`` for a window on operands that stand one after another."""
         if len(self.layout_at(1).parts) > 1 and not self.aligned:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -110,6 +112,17 @@ class RowData(DigitData):
 
     def output_steps(self, length: Size) -> int:
         return self.task.tokens(length) + 1
+
+    def spelling(self) -> dict[str, Any]:
+        """As of other digits, but that operands keep their widths, and there may be any number."""
+        task = self.task
+        return {
+            "notation": task.notation,
+            "digits": task.symbols[: task.base],
+            "operator": task.operator,
+            "operands": task.count if task.count > 1 else None,
+            "usage": task.usage,
+        }
 
     def check_window(self, window: int) -> None:
         raise OptionError(

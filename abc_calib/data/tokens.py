@@ -144,6 +144,15 @@ class TokenData(Data):
         longest = self.everything
         return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
+    def spelling(self) -> dict[str, Any]:
+        """The words, and how many ends close a source."""
+        return {
+            "notation": self.task.notation,
+            "words": self.task.symbols,
+            "closes": 2 if self.task.closes_source else 1,
+            "usage": "words with spaces between them",
+        }
+
     def read(self, output: Sequence[str]) -> str:
         return self.task.read(" ".join(output))
 

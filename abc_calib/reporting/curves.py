@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -12,11 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from abc_calib.errors import UsageError
+from abc_calib.reporting.looks import Look, lanes, looks
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     LABEL_SIZE,
-    MARKERS,
-    PALETTE,
     SMALL,
     TICK_SIZE,
     TITLE_SIZE,
@@ -41,11 +43,15 @@ def accuracy_curve(
     unit: str = "digits of an operand",
     measure: str = "exact match (%)",
     percent: bool = True,
+    single: Mapping[str, Sequence[Sequence[tuple[int, float]]]] | None = None,
+    top: Collection[str] = (),
 ) -> Figure:
     """Exact match, or another ``measure``, against length, one line a series, a column wide.
 
-    Lengths are on a logarithmic axis. Shaded: the 95 % intervals. Dashed: ``train_length``,
-    where interpolation ends.
+    Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
+    curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
+    series that matter, drawn last and thicker. Curves that run along each other are drawn beside
+    each other, a little towards the middle.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -53,15 +59,20 @@ def accuracy_curve(
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
     names = [*series, f"training length {train_length}"]
+    look, lane = looks(list(series)), _lanes(series, top, percent)
+    names += [SET_APART] if any(lane.values()) else []
     columns = 2 if max(map(text_width, names)) < 85 else 1
     margins = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
     figure = new_figure(COLUMN_WIDTH, 2.1 + 0.14 * -(-len(names) // columns), layout=margins)
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
-    lines = [
-        _line(axes, name, points, i, len(series), lengths)
-        for i, (name, points) in enumerate(series.items())
-    ]
+    largest = max(point[3] for points in series.values() for point in points)
+    lines = []
+    for name, points in series.items():
+        way = partial(_beside, lane=lane[name], middle=50.0 if percent else largest / 2)
+        drawn = Curve(name, look[name], way, name in top)
+        drawn.seeds(axes, (single or {}).get(name, ()))
+        lines.append(drawn.line(axes, points, lengths, band=single is None))
     axes.set_xlabel(unit, fontsize=LABEL_SIZE)
     axes.set_ylabel(measure, fontsize=LABEL_SIZE)
     _axes(axes, title, lengths, train_length)
@@ -70,28 +81,76 @@ def accuracy_curve(
         axes.set_yticks([0, 25, 50, 75, 100])
     else:
         axes.set_ylim(bottom=0)
+    handles: list[Artist] = [
+        *lines,
+        mark,
+        *([Line2D([], [], linewidth=0)] * (len(names) - len(lines) - 1)),
+    ]
     figure.legend(
-        [*lines, mark], names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
-        frameon=False, handlelength=2.2, columnspacing=1.2, labelspacing=0.25, borderpad=0.1,
+        handles, names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
+        frameon=False, handlelength=2.6, columnspacing=1.2, labelspacing=0.25, borderpad=0.1,
     )  # fmt: skip
     return figure
 
 
-def _line(
-    axes: Axes, name: str, points: Sequence[Point], i: int, count: int, within: Sequence[int]
-) -> Line2D:
-    """One series; the first ones have larger markers, so that equal curves all show."""
-    lengths, accuracies, low, high = zip(*sorted(points), strict=True)
-    colour = PALETTE[i % len(PALETTE)]
-    axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
-    axes.vlines(lengths, low, high, color=colour, alpha=0.5, linewidth=0.6)
-    (line,) = axes.plot(
-        lengths, accuracies, label=name, color=colour, linewidth=1.1,
-        marker=MARKERS[i % len(MARKERS)], markersize=3.0 + 1.2 * max(count - 1 - i, 0) / 2,
-        markeredgewidth=0.8, markerfacecolor="white" if i < count - 1 else colour,
-        clip_on=False, zorder=3 + i, markevery=_marked(lengths, within),
-    )  # fmt: skip
-    return line
+SET_APART = "(equal curves set apart)"
+APART = 0.04
+"""How far, of the way to the middle, one lane is from the next."""
+
+
+def _lanes(
+    series: Mapping[str, Sequence[Point]], top: Collection[str], percent: bool
+) -> dict[str, int]:
+    """The lane of each series: 0 is where its numbers are, which ``top`` has first."""
+    first = sorted(series, key=lambda name: name not in top)
+    near = 1.5 if percent else 0.0
+    found = lanes([[(p[0], p[1]) for p in series[name]] for name in first], near)
+    return dict(zip(first, found, strict=True))
+
+
+def _beside(value: float, lane: int, middle: float) -> float:
+    """A value in its lane: drawn towards the middle, so that the order of values stays."""
+    return middle + (value - middle) * (1 - APART * lane)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How one series is drawn: ``way`` puts a value into its lane."""
+
+    name: str
+    look: Look
+    way: Callable[[float], float]
+    is_top: bool
+
+    def seeds(self, axes: Axes, single: Sequence[Sequence[tuple[int, float]]]) -> None:
+        """The curves of single seeds, thin; one alone is the median."""
+        if len(single) < 2:
+            return
+        for points in single:
+            lengths, values = zip(*sorted(points), strict=True)
+            axes.plot(
+                lengths, [self.way(v) for v in values], color=self.look.colour, linewidth=0.5,
+                alpha=0.45, zorder=2.5, clip_on=False,
+            )  # fmt: skip
+
+    def line(
+        self, axes: Axes, points: Sequence[Point], within: Sequence[int], band: bool
+    ) -> Line2D:
+        """The curve itself, with its intervals if they are to be shown."""
+        lengths, *values = zip(*sorted(points), strict=True)
+        middle, low, high = ([self.way(v) for v in part] for part in values)
+        colour = self.look.colour
+        if band:
+            axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
+            axes.vlines(lengths, low, high, color=colour, alpha=0.5, linewidth=0.6)
+        (drawn,) = axes.plot(
+            lengths, middle, label=self.name, color=colour, linestyle=self.look.dash,
+            linewidth=1.9 if self.is_top else 1.1, marker=self.look.marker,
+            markersize=4.2 if self.is_top else 3.4, markeredgewidth=0.8,
+            markerfacecolor=colour if self.is_top else "white",
+            clip_on=False, zorder=4 if self.is_top else 3, markevery=_marked(lengths, within),
+        )  # fmt: skip
+        return drawn
 
 
 def _axes(axes: Axes, title: str, lengths: Sequence[int], train_length: int) -> None:

@@ -25,6 +25,10 @@ from abc_calib.reporting.style import (
 )
 from abc_calib.reporting.ticks import names_height, text_width, tick_keys, tick_rows
 
+SCALE = TITLE_SIZE / SMALL / 72
+"""Inches of a title for a point of small text."""
+LEAST = 0.69
+"""Inches: the narrowest panel whose note still fits over it."""
 LEFT, RIGHT, GAP, BETWEEN, LINE, AXIS_NAME = 0.40, 0.06, 0.10, 0.06, 0.105, 0.22
 """Inches: margins, space beside and under panels, a line over one, the name under a block."""
 TALLEST, LOWEST, NARROW = 2.2, 0.22, 1.2
@@ -37,7 +41,8 @@ class Panels:
 
     ``notes (h,)``: a line over each panel; what follows a newline goes behind the range.
     ``transparent (h,)``: which heads are marked so. ``named``: say which head it is.
-    ``heading``: over the block. ``additive``: 0 is open, not nothing.
+    ``heading``: over the block. ``additive``: 0 is open, not nothing. ``numbers``: of the heads,
+    where they are not all there are.
     """
 
     matrices: np.ndarray
@@ -48,29 +53,47 @@ class Panels:
     named: bool = True
     heading: str = ""
     additive: bool = True
+    numbers: Sequence[int] = ()
 
 
 class Page:
-    """Blocks of panels one under another, ``columns`` panels side by side."""
+    """Blocks of panels one under another, ``columns`` panels side by side, or as many as fit."""
 
-    def __init__(self, title: str, columns: int, blocks: Sequence[Panels]):
-        self.title, self.columns, self.blocks = title, columns, blocks
-        self.cell = (TEXT_WIDTH - LEFT - RIGHT - (columns - 1) * GAP) / columns
+    def __init__(
+        self, title: str, columns: int, blocks: Sequence[Panels], width: float = TEXT_WIDTH
+    ):
+        fitting = max(1, int((width - LEFT - RIGHT + GAP) / (LEAST + GAP)))
+        self.title, self.columns, self.blocks = title, min(columns, fitting), blocks
+        self.width = width
+        self.cell = (width - LEFT - RIGHT - (self.columns - 1) * GAP) / self.columns
         self.closed = any(not np.isfinite(block.matrices).all() for block in blocks)
 
     def draw(self) -> Figure:
         """The figure, as high as its blocks need."""
-        wide = text_width(self.title) * TITLE_SIZE / SMALL / 72 > TEXT_WIDTH - 2.7
-        header = 0.45 if wide else 0.29
+        title = self._title_lines()
+        beside = len(title) < 2 and text_width(self.title) * SCALE < self.width - 2.9
+        header = 0.29 if beside else 0.31 + 0.14 * len(title)
         self.height = header + sum(self._height(block) for block in self.blocks)
-        self.figure = new_figure(TEXT_WIDTH, self.height)
-        self._write(0.05, self.height - 0.05, self.title, TITLE_SIZE, va="top")
-        _legend(self.figure, self.height - header + 0.16, self.closed)
+        self.figure = new_figure(self.width, self.height)
+        text = "\n".join(title)
+        self._write(0.05, self.height - 0.05, text, TITLE_SIZE, va="top", linespacing=1.1)
+        _legend(self.figure, self.height - header + 0.16, self.closed and self.width > 2.9)
         top = self.height - header
         for block in self.blocks:
             self._block(block, top)
             top -= self._height(block)
         return self.figure
+
+    def _title_lines(self) -> list[str]:
+        """The title in lines that fit the page."""
+        lines: list[str] = []
+        for word in self.title.split():
+            longer = f"{lines[-1]} {word}" if lines else word
+            if lines and text_width(longer) * SCALE < self.width - 0.1:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return lines
 
     # Geometry, in inches
 
@@ -82,7 +105,8 @@ class Page:
 
     def _over(self, block: Panels) -> float:
         """Height of the lines over a panel."""
-        return LINE * (bool(block.notes) + 1 + (block.named and self.cell < NARROW)) + 0.05
+        heads = range(len(block.matrices))
+        return LINE * max(len(self._heading(block, head)) for head in heads) + 0.05
 
     def _lines(self, block: Panels) -> int:
         return -(-len(block.matrices) // self.columns)
@@ -99,7 +123,7 @@ class Page:
     # Drawing
 
     def _write(self, x: float, y: float, text: str, size: float, **options: Any) -> None:
-        self.figure.text(x / TEXT_WIDTH, y / self.height, text, fontsize=size, **options)
+        self.figure.text(x / self.width, y / self.height, text, fontsize=size, **options)
 
     def _block(self, block: Panels, top: float) -> None:
         bottom = top - self._height(block)
@@ -113,7 +137,7 @@ class Page:
             left = LEFT + column * (self.cell + GAP)
             low = top - line * self._pitch(block) - self._over(block) - high
             axes = self.figure.add_axes(
-                (left / TEXT_WIDTH, low / self.height, wide / TEXT_WIDTH, high / self.height)
+                (left / self.width, low / self.height, wide / self.width, high / self.height)
             )
             _image(axes, block, head, wide)
             tick_rows(axes, block.row_labels, high, column == 0)
@@ -129,18 +153,25 @@ class Page:
     def _heading(self, block: Panels, head: int) -> list[str]:
         """The lines over a panel: note, name and range."""
         note, _, mark = (block.notes[head] if block.notes else "").partition("\n")
-        span = f"{value_range(block.matrices[head])}  {mark}".rstrip()
-        lines = [f"head {head}", span] if block.named else [span]
-        if self.cell >= NARROW:
+        number = block.numbers[head] if block.numbers else head
+        mark = "" if _is_blank(block.matrices[head]) else mark  # it is written into the panel
+        span = f"{value_range(block.matrices[head])}  {mark}".strip()
+        lines = [*filter(None, [f"head {number}" if block.named else "", span])]
+        if self.cell >= NARROW and lines:
             lines = ["  ".join(lines)]
         return [note, *lines] if block.notes else lines
 
 
 def value_range(matrix: np.ndarray) -> str:
-    """The least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``."""
+    """The least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``.
+
+    Nothing where all of them are 0.
+    """
     finite = matrix[np.isfinite(matrix)]
     if not finite.size:
         return "closed"
+    if finite.min() == finite.max() == 0:  # open and closed cells alone
+        return ""
     low, high = (f"{x:.2f}" if abs(x) >= 0.005 else "0" for x in (finite.min(), finite.max()))
     return (low if low == high else f"[{low}, {high}]").replace("-", "−")
 
@@ -155,21 +186,28 @@ def _image(axes: Axes, block: Panels, head: int, width: float) -> None:
         low, high = (low - 1.0, high) if block.additive else (low, high + 1.0)
         if transparent:
             colours = ListedColormap([OPEN]).with_extremes(bad=CLOSED)
+    note = block.notes[head].partition("\n")[2] if block.notes else ""
+    said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
     norm = Normalize(low, high)
     axes.imshow(shown, cmap=colours, norm=norm, aspect="auto", interpolation="nearest")
     for spine in axes.spines.values():
         spine.set_linewidth(0.4)
-    if transparent:
+    if said:
         axes.text(
             0.5,
             0.5,
-            "transparent",
+            said,
             transform=axes.transAxes,
             ha="center",
             va="center",
             fontsize=LABEL_SIZE if width >= NARROW else SMALL,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
         )
+
+
+def _is_blank(matrix: np.ndarray) -> bool:
+    """Is nothing there but zeros?"""
+    return not matrix[np.isfinite(matrix)].any()
 
 
 def _legend(figure: Figure, y: float, closed: bool) -> None:

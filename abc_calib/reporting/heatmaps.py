@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from abc_calib.errors import UsageError
 from abc_calib.reporting.grid import Page, Panels
-from abc_calib.reporting.style import styled
+from abc_calib.reporting.style import SMALL, TEXT_WIDTH, styled
+from abc_calib.reporting.ticks import MOST_TOKENS
 
 ACROSS = 4
 """Heads in one line of ``head_heatmaps``."""
@@ -32,17 +33,23 @@ def head_heatmaps(
     transparent: Sequence[bool] | None = None,
     kept: Sequence[str] | None = None,
     named: bool = True,
+    numbers: Sequence[int] = (),
+    width: float = TEXT_WIDTH,
 ) -> Figure:
     """One image for each head of ``matrices (h, i, j)``, four side by side at text width.
 
     ``row_labels (i,)`` and ``key_labels (j,)`` name rows and keys; where there is no room for
     all of them, the axes show delimiters and every so many digits. ``transparent (h,)`` marks
     heads that the bias leaves alone; ``kept (h,)`` is a note over each head, such as the lines
-    kept for it, or stands for its number where they are not ``named``.
+    kept for it, or stands for its number where they are not ``named``. ``numbers (h,)``: of the
+    heads, where they are not all there are. ``width``: of the figure, in inches.
     """
     panels = _panels(matrices, row_labels, key_labels, transparent, kept)
-    panels = replace(panels, named=named)
-    return Page(title, min(ACROSS, len(panels.matrices)), [panels]).draw()
+    panels = replace(panels, named=named, numbers=numbers)
+    across = ACROSS
+    if len(key_labels) <= MOST_TOKENS:  # so few that there is to be room for all their names
+        across = max(1, min(ACROSS, int(72 * (width - 0.4) / ((SMALL + 1.5) * len(key_labels)))))
+    return Page(title, min(across, len(panels.matrices)), [panels], width).draw()
 
 
 @styled
@@ -59,28 +66,35 @@ def bias_report(
     headings: Sequence[str] = ("averaged attention", "sum of the kept lines", "extended bias"),
     kept: Sequence[str] | None = None,
     transparent: Sequence[bool] | None = None,
+    panel: str | None = None,
+    numbers: Sequence[int] = (),
+    width: float = TEXT_WIDTH,
 ) -> Figure:
     """How the bias of one site and layer came about: three rows of panels, a head a column.
 
     ``attention (h, i, j)``: averaged over samples. ``fit (h, i, j)``: the sum of the kept
     lines, each as high as its weight; ``kept (h,)`` names them. ``bias (h, I, J)``: the lines
     on a larger problem, -inf where closed. ``transparent (h,)`` marks heads without a line.
+    ``panel``: ``attention``, ``fit`` or ``bias`` alone. ``numbers`` and ``width`` as above.
     """
     if attention.shape != fit.shape or len(attention) != len(bias):
         raise UsageError(
             f"attention {attention.shape}, fit {fit.shape} and bias {bias.shape} do not belong "
             "together: give (heads, rows, keys), the first two alike"
         )
-    names = [f"({letter}) {text}" for letter, text in zip("abc", headings, strict=True)]
+    letters = ("", "", "") if panel else ("(a) ", "(b) ", "(c) ")
+    names = [letter + text for letter, text in zip(letters, headings, strict=True)]
     near = _panels(attention, row_labels, key_labels)
     lines = _panels(fit, row_labels, key_labels, transparent, kept)
     far = _panels(bias, bias_row_labels, bias_key_labels, transparent)
-    blocks = [
-        replace(near, heading=names[0], additive=False),
-        replace(lines, heading=names[1], additive=False, named=False),
-        replace(far, heading=names[2], named=False),
-    ]
-    return Page(title, min(MOST_ACROSS, len(attention)), blocks).draw()
+    alone = panel is not None
+    blocks = {
+        "attention": replace(near, heading=names[0], additive=False, numbers=numbers),
+        "fit": replace(lines, heading=names[1], additive=False, named=alone, numbers=numbers),
+        "bias": replace(far, heading=names[2], named=alone, numbers=numbers),
+    }
+    shown = [blocks[panel]] if panel else [*blocks.values()]
+    return Page(title, min(MOST_ACROSS, len(attention)), shown, width).draw()
 
 
 def _panels(

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from abc_calib.calibration.relative import RelativeTable
 from abc_calib.reporting.style import (
     CLOSED,
+    COLUMN_WIDTH,
     LABEL_SIZE,
     PALETTE,
     TEXT_WIDTH,
@@ -30,8 +31,8 @@ def relative_figure(tables: Sequence[RelativeTable]) -> Figure:
     Closed cells and offsets are dark.
     """
     shown = list({(t.clip, t.values): t for t in tables}.values())[:MOST]
-    figure = new_figure(TEXT_WIDTH, 3.1, layout="constrained")
-    figure.suptitle("Diagonal lines are clipped relative positions", fontsize=TITLE_SIZE)
+    figure = new_figure(COLUMN_WIDTH if len(shown) < 3 else TEXT_WIDTH, 2.6, layout="constrained")
+    figure.suptitle("Diagonals as clipped relative positions", fontsize=TITLE_SIZE)
     axes = figure.subplots(2, len(shown), squeeze=False, height_ratios=[1.6, 1])
     for column, table in enumerate(shown):
         above, below = axes[0, column], axes[1, column]
@@ -53,6 +54,8 @@ def relative_figure(tables: Sequence[RelativeTable]) -> Figure:
         names[0], names[-1] = f"\u2264{offsets[0]}", f"\u2265{offsets[-1]}"
         below.set_xticks(offsets if len(offsets) < 8 else offsets[:: len(offsets) - 1])
         below.set_xticklabels(names if len(offsets) < 8 else [names[0], names[-1]])
+        if len(set(values[open_])) == 1:
+            below.set_yticks(values[open_][:1])
         below.set_xlabel("offset j \u2212 i")
     axes[0, 0].set_ylabel("row i")
     axes[1, 0].set_ylabel("bias")

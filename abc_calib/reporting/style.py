@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -14,11 +17,13 @@ from matplotlib.figure import Figure
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 COLUMN_WIDTH = 3.25
 TEXT_WIDTH = 6.75
 """Widths of a paper's column and of its text, in inches."""
 
-TITLE_SIZE, LABEL_SIZE, TICK_SIZE, SMALL = 9.0, 8.0, 7.0, 6.5
+TITLE_SIZE, LABEL_SIZE, TICK_SIZE, SMALL = 9.0, 8.0, 7.0, 7.0
 """Font sizes in points."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -30,8 +35,15 @@ CLOSED = "#262626"
 OPEN = "#E4E4E4"
 """Cells of a transparent head."""
 
+FONTS: dict[str, list[str]] = {
+    "serif": ["STIXGeneral", "DejaVu Sans"],
+    "sans": ["DejaVu Sans"],
+    "latex": ["cmr10", "STIXGeneral", "DejaVu Sans"],
+}
+"""Families by name; all of them come with matplotlib. The next one has what the first lacks."""
+
 STYLE: Any = {
-    "font.family": ["STIXGeneral", "DejaVu Sans"],  # both come with matplotlib
+    "font.family": FONTS["serif"],
     "font.size": LABEL_SIZE,
     "text.parse_math": False,  # a lone $ is the token that opens a source
     "mathtext.fontset": "stix",
@@ -51,8 +63,31 @@ STYLE: Any = {
     "path.simplify": False,
 }
 
-styled = matplotlib.rc_context(STYLE)
-"""Decorates functions that make or write figures; the user's own settings stay as they are."""
+_font: ContextVar[str] = ContextVar("font", default="serif")
+
+
+@contextmanager
+def font(name: str) -> Iterator[None]:
+    """Figures that are made and written meanwhile have this font of ``FONTS``."""
+    token = _font.set(name)
+    try:
+        yield
+    finally:
+        _font.reset(token)
+
+
+def styled(function: F) -> F:
+    """Decorates functions that make or write figures; the user's own settings stay as they are."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        name = _font.get()
+        more: Any = {"font.family": FONTS[name], "axes.formatter.use_mathtext": name == "latex"}
+        with matplotlib.rc_context({**STYLE, **more}):
+            return function(*args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
 
 FORMATS: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None},

@@ -6,14 +6,16 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
 from abc_calib.reporting.style import SMALL
 
 MOST_TOKENS = 24
 """Up to this many keys are all named, their names turned if need be."""
-ROOM = 2.0
+ROOM = 3.5
 """Points between two names."""
 
 
@@ -42,10 +44,15 @@ def names_height(labels: Sequence[str], width: float) -> float:
     return (4.0 + (max(map(text_width, labels)) if turned else SMALL)) / 72
 
 
-@cache
 def text_width(text: str) -> float:
-    """Width of a small text in points."""
-    return float(TextPath((0, 0), text, size=SMALL).get_extents().width) if text else 0.0
+    """Width of a small text in points, in the font of now."""
+    return _width(text, tuple(matplotlib.rcParams["font.family"]))
+
+
+@cache
+def _width(text: str, family: tuple[str, ...]) -> float:
+    properties = FontProperties(family=list(family))
+    return float(TextPath((0, 0), text, SMALL, properties).get_extents().width) if text else 0.0
 
 
 def _turned(labels: Sequence[str], pitch: float) -> bool:

@@ -93,7 +93,7 @@ class Comparison(Target):
             records=self.records(found),
             notes=[*self.remarks(found, results), *self.notes],
             incomplete=[*self._missing(found, seeds), *failures(results)],
-            figures=dict(self._curves(found)),
+            figures=dict(self._curves(found, results)),
         )
 
     def cells(self, results: pd.DataFrame) -> list[Cell]:
@@ -181,27 +181,58 @@ class Comparison(Target):
             if (have := min(seen[task, row])) < wanted
         ]
 
-    def _curves(self, found: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
-        """Median and range over seeds against length, a figure for every drawn measure and task."""
+    def _curves(self, found: Sequence[Cell], results: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+        """Medians and single seeds against length, a figure for every drawn measure and task."""
+        models = self.models()
         labels = self._labels()
-        tasks = dict.fromkeys(task for task, _ in self.models())
-        for measure, task in product(self.drawn, tasks):
+        for measure, task in product(self.drawn, dict.fromkeys(task for task, _ in models)):
             series: dict[str, list[Any]] = {}
+            single: dict[str, list[list[tuple[int, float]]]] = {}
             for one in found:
                 if (one.measure, one.task) == (measure, task) and one.median is not None:
                     point = (one.length, one.median, one.min, one.max)
                     series.setdefault(labels[one.row], []).append(point)
-            if series:
-                name = f"{self.name}-{task}"
-                figure = accuracy_curve(
-                    series,
-                    title=f"{TITLES[task]}: median and range over seeds",
-                    train_length=get_task(task).train_length,
-                    unit=self.unit(task),
-                    measure=MEASURES[measure].axis,
-                    percent=MEASURES[measure].percent,
-                )
-                yield (name if measure == self.drawn[0] else f"{name}-{measure}"), figure
+                    single[labels[one.row]] = self._single(results, measure, task, one.row)
+            if not series:
+                continue
+            rows = {row: model for (of, row), model in models.items() if of == task}
+            calibrated = [row.label for row in rows.values() if row.calibrate is not None]
+            own = [row.label for row in rows.values() if row.own]
+            name = f"{self.name}-{task}"
+            figure = accuracy_curve(
+                series,
+                title=f"{TITLES[task]}: {seeds_in_words([len(one) for one in single.values()])}",
+                train_length=get_task(task).train_length,
+                unit=self.unit(task),
+                measure=MEASURES[measure].axis,
+                percent=MEASURES[measure].percent,
+                single=single,
+                top=calibrated or (own if len(own) < len(rows) else own[:1]),
+            )
+            yield (name if measure == self.drawn[0] else f"{name}-{measure}"), figure
+
+    def _single(
+        self, results: pd.DataFrame, measure: str, task: str, row: str
+    ) -> list[list[tuple[int, float]]]:
+        """The curve of each seed of a row."""
+        stage = self.models()[task, row].stage
+        lengths = [test.length for test in self.tests(task, row)]
+        mine = results[(results["task"] == task) & (results["row"] == row)]
+        mine = mine[(mine["stage"] == stage) & mine["length"].isin(lengths)].dropna(
+            subset=[measure]
+        )
+        return [
+            [(int(x), float(y)) for x, y in zip(part["length"], part[measure], strict=True)]
+            for _, part in mine.groupby("seed")
+        ]
+
+
+def seeds_in_words(counts: Sequence[int]) -> str:
+    """What the curves of rows with so many seeds are."""
+    least, most = min(counts), max(counts)
+    if most == 1:
+        return "one seed"
+    return f"medians and single seeds, {most if least == most else f'{least} to {most}'}"
 
 
 def failures(results: pd.DataFrame) -> list[str]:

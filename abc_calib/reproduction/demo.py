@@ -16,7 +16,7 @@ from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Row
 from abc_calib.files import make_folder, write_text
-from abc_calib.reporting import accuracy_curve, draw_heatmaps
+from abc_calib.reporting import accuracy_curve, draw_heatmaps, write_page
 from abc_calib.reporting.style import save_figures
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
@@ -26,6 +26,7 @@ SETS = ("random", "carry")
 LONG = 50
 LONG_SAMPLES = 1000
 EXAMPLE_DIGITS = 40
+PAGE = "report.html"
 
 Series = dict[str, list[Row]]
 
@@ -90,7 +91,7 @@ def as_rows(series: Series) -> list[dict[str, Any]]:
 
 
 def write_report(run: Run, series: Series, example: Example) -> Path:
-    """The table, the curve, the heatmaps and the example, in ``RUN/demo``."""
+    """The table, the curve, the heatmaps, the example and the page, in ``RUN/demo``."""
     folder = run.path / "demo"
     make_folder(folder)
     rows = pd.DataFrame(as_rows(series))
@@ -111,6 +112,7 @@ def write_report(run: Run, series: Series, example: Example) -> Path:
     )
     save_figures(figure, folder / "accuracy", ("pdf", "png"))
     draw_heatmaps(run, folder, ("pdf", "png"))
+    write_page([run, Run.open(run.config.parent)], folder / PAGE, f"{run.task.name}: the demo")
     return folder
 
 

@@ -1,6 +1,7 @@
 """Run what is missing, collect the results of every seed, write the report.
 
 OUT/table1.md, .tex, .csv   the table; in the CSV a row a cell
+    table1.html             the same with its figures as a page
     table1-seeds.csv        a row for each seed, test set and length: what the rest is made of
 """
 
@@ -121,6 +122,7 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
     make_folder(folder)
     write_text(folder / f"{made.name}.md", made.markdown)
     write_text(folder / f"{made.name}.tex", made.latex)
+    write_text(folder / f"{made.name}.html", made.html)
     write_text(folder / f"{made.name}.csv", pd.DataFrame(made.records).to_csv(index=False))
     if results is not None:
         write_text(folder / seeds_file(made.name), results.to_csv(index=False))

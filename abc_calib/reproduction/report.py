@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from abc_calib.reporting.page.tables import tables_page
 from abc_calib.text import as_latex, as_markdown
 
 
@@ -44,6 +45,12 @@ class Report:
         if self.incomplete:
             parts += ["Not complete:\n", "".join(f"- {line}\n" for line in self.incomplete)]
         return "\n".join(parts)
+
+    @property
+    def html(self) -> str:
+        """The tables, figures and notes as a page that needs no network."""
+        parts = [(table.heading, table.columns, table.rows) for table in self.tables]
+        return tables_page(self.title, parts, self.figures, [*self.notes, *self.incomplete])
 
     @property
     def latex(self) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import read_text, runs_root, write_text
 
 LATEST = "latest"
+JOBS = "jobs"
+"""The folder of the jobs of sweeps."""
+DEEPEST = 4
+"""Folders below the root in which runs are looked for."""
 LONGEST_NAME = 2**16
 """Bytes of the longest file that names a run."""
 SIGNS = ("config.json", "result.json", "model", "checkpoint.safetensors", "bias.safetensors")
@@ -53,14 +58,33 @@ def make_latest(path: Path) -> None:
     write_text(root / LATEST, name + "\n")
 
 
-def by_age() -> list[Path]:
-    """Every run folder under the root, the oldest first."""
-    root, found = runs_root(), []
-    for name in os.listdir(root) if root.is_dir() else ():
-        there = [root / name / sign for sign in SIGNS if os.path.lexists(root / name / sign)]
-        if there and not name.startswith("."):
-            found.append((there[0].lstat().st_mtime, root / name))
+def by_age(jobs: bool = False) -> list[Path]:
+    """Every run folder under the root, the oldest first.
+
+    Those in folders too, up to ``DEEPEST`` below it; of ``jobs``, which sweeps have by the
+    thousand, only where they are asked for.
+    """
+    root = runs_root()
+    found = [pair for name in _names(root) if jobs or name != JOBS for pair in _aged(root / name)]
     return [path for _, path in sorted(found)]
+
+
+def _aged(path: Path, depth: int = 1) -> Iterator[tuple[float, Path]]:
+    """The runs at and below a path, with their ages; links are not followed into folders."""
+    there = [path / sign for sign in SIGNS if os.path.lexists(path / sign)]
+    if there:
+        yield there[0].lstat().st_mtime, path
+    elif depth < DEEPEST and not path.is_symlink():
+        for name in _names(path):
+            yield from _aged(path / name, depth + 1)
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in a folder, hidden things aside; nothing where it cannot be read."""
+    try:
+        return [entry.name for entry in os.scandir(folder) if entry.name[0] != "."]
+    except OSError:
+        return []
 
 
 def free(stem: str) -> Path:

@@ -280,6 +280,6 @@ class Run:
         (self.path / checkpoint.NAME).unlink(missing_ok=True)
 
 
-def list_runs() -> Iterator[Run]:
-    """Every run under the root, by age, broken ones too."""
-    yield from map(Run, folders.by_age())
+def list_runs(jobs: bool = False) -> Iterator[Run]:
+    """Every run under the root, by age, broken ones too; ``jobs``: also those of sweeps."""
+    yield from map(Run, folders.by_age(jobs))

@@ -1,0 +1,203 @@
+"""The averaged attention and the lines of a run, as arrays: what figures and the page show."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+
+from abc_calib.calibration.capture import average_attention
+from abc_calib.calibration.pipeline import full_length
+from abc_calib.config import CalibrationOptions
+from abc_calib.data import Data
+from abc_calib.errors import AbcError
+from abc_calib.files import check_regular, read_text
+from abc_calib.geometry import SITES, Heads, Layout, Site
+from abc_calib.geometry.layout import read_labels, written_labels
+from abc_calib.nn.biases import MASKED, Frame, Grid, LayerBias
+from abc_calib.nn.transformer.rows import Opened
+from abc_calib.runs import Run
+from tasks.rows import ROW
+
+LAST = -1
+"""The layer of a table whose lines come from the last layer and serve all of them."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A kept line as the table of a run has it: ``weight`` is its share of the attention."""
+
+    line: str
+    weight: float
+    note: str
+
+
+KeptLines = dict[tuple[str, int, int], list[Kept]]
+"""The kept lines by site, layer and head."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shape of one problem: its source, and how many tokens are written.
+
+    ``closes``: where the output has several rows, the positions of what closes them.
+    """
+
+    source: Layout
+    steps: int
+    closes: tuple[int, ...] = ()
+
+    @property
+    def digits(self) -> int:
+        """How long the problem is: the width of its first operand."""
+        return self.source.widths[0]
+
+    def labels(self, site: Site) -> tuple[list[str], list[str]]:
+        """Names of the rows and of the keys at a site."""
+        source = self.source.labels()
+        if site == "encoder":
+            return source, source
+        start, end = self.source.delimiters[0], self.source.delimiters[-1]
+        keys = read_labels(self.steps, start) if site == "self" else source
+        rows = written_labels(self.steps, end)
+        for close in self.closes:
+            rows[close] = ROW
+            if site == "self":
+                keys[close + 1] = ROW
+        return rows, keys
+
+    def frame(self, site: Site) -> Frame:
+        """Where the rows and keys of a site stand."""
+        rows, keys = (len(labels) for labels in self.labels(site))
+        places = None if site == "self" else torch.tensor([self.source.closes])
+        grid = self.grid if site != "encoder" else None
+        return Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places, grid=grid)
+
+    @property
+    def grid(self) -> Grid | None:
+        """Where the rows of an output stand, if it has several."""
+        if not self.closes:
+            return None
+        read = torch.zeros(1, self.steps, dtype=torch.long)
+        read[0, torch.tensor(self.closes) + 1] = 1
+        return Opened.none(1, read.device).read(read, 0, closes=1)
+
+
+# Lines as matrices
+
+
+def dense(heads: Heads, site: Site, frame: Frame, off: float | None = None) -> np.ndarray:
+    """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
+    matrix = LayerBias(heads, site, off).dense(frame).masked_fill(~frame.mask(), MASKED)
+    values = matrix[0].double().numpy()
+    return np.where(values <= MASKED / 2, -np.inf, values)
+
+
+def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], site: Site, frame: Frame) -> np.ndarray:
+    """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
+    total = np.zeros((len(heads), len(frame.rows), frame.keys))
+    row = np.arange(len(frame.rows))
+    for head, lines in enumerate(heads):
+        weights = {entry.line: entry.weight for entry in kept[head]}
+        for line in lines:
+            name = line.label(site)
+            if name not in weights:
+                raise AbcError(
+                    f"lines.csv has no weight for {name} of {site} head {head}: calibrate again"
+                )
+            key, outside = LayerBias(((line,),), site).positions(frame)
+            inside = ~outside[0, 0, :, 0].expand(len(row)).numpy()
+            columns = key[0, 0, :, 0].expand(len(row)).numpy()
+            total[head, row[inside], columns[inside]] += weights[name]
+    return total
+
+
+def note_of(kept: Iterable[Kept]) -> str:
+    """What stands over a panel: its line, or how many there are."""
+    lines = [entry for entry in kept if entry.note != "transparent"]
+    if len(lines) > 1:
+        return f"{len(lines)} lines"
+    if not lines:
+        return "no line"
+    return f"{lines[0].line}\n{lines[0].note}".replace("-", "−").replace("segment", "seg.")
+
+
+# Files
+
+
+def stored(path: Path) -> dict[Site, np.ndarray]:
+    """The averaged attention that calibration left beside its lines."""
+    try:
+        check_regular(path)
+        with safe_open(path, "numpy") as file:
+            names = set(file.keys())
+            held: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
+            found = {site: file.get_tensor(a) for site, a in held.items() if a in names}
+    except (OSError, SafetensorError, ValueError) as error:
+        raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+    if not found:
+        raise AbcError(f"{path} holds no averaged attention: calibrate again")
+    return found
+
+
+def measured(run: Run) -> dict[Site, np.ndarray]:
+    """The averaged attention of a trained model on training samples."""
+    model = run.load_model()
+    return average_attention(model, full_length(run.data, CalibrationOptions().samples, model))
+
+
+def problems(
+    run: Run, attention: dict[Site, np.ndarray], extend_to: int
+) -> tuple[Problem, Problem]:
+    """The problem that was averaged over, and the one that the bias is drawn for."""
+    steps, keys = attention["cross"].shape[-2:]
+    shape = run.data.layout_at
+    if run.data.vocabulary.tokens.row is not None:
+        size = run.data.size
+        return in_rows(run.data, size, steps, run), in_rows(run.data, extend_to)
+    near = shape(run.data.length)
+    if near.words:
+        near = shape(keys - 2)
+    if near.keys != keys:
+        raise AbcError(
+            f"{run}: attention over {keys} source tokens, but {run.task.name} of "
+            f"{run.data.length} {run.task.unit} has {near.keys}: calibrate again"
+        )
+    far = shape(extend_to)
+    more = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
+    return Problem(near, steps), Problem(far, max(1, steps + more))
+
+
+def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = None) -> Problem:
+    """A problem of a size whose output has several rows, of so many ``steps`` if they are given."""
+    batch = data.test(size, 1 if steps is None else 200)
+    lengths = batch.target.ne(data.vocabulary.pad).sum(1)
+    found = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]
+    if not found:
+        raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
+    one = batch.take(torch.tensor(found[:1]))
+    target = one.target[0, : int(lengths[found[0]])]
+    closes = [i for i, token in enumerate(target.tolist()) if token == data.vocabulary.tokens.row]
+    return Problem(data.layout(one.problems), len(target), tuple(closes))
+
+
+def kept_table(path: Path) -> KeptLines:
+    """The table of kept lines; ``AbcError`` says what is wrong with it."""
+    found: KeptLines = {}
+    try:
+        for row in csv.DictReader(io.StringIO(read_text(path))):
+            at = row["site"], int(row["layer"]), int(row["head"])
+            kept = Kept(row["line"], float(row["weight"]), row["note"])
+            found.setdefault(at, []).append(kept)
+    except FileNotFoundError:
+        raise AbcError(f"there is no table of lines at {path}: run abc calibrate first") from None
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise AbcError(f"{path} cannot be read ({error!r}): calibrate again") from None
+    return found

@@ -1,0 +1,67 @@
+"""The page of runs: one HTML file with everything in it, which needs no network.
+
+A template, a style sheet and plain JavaScript, which lie here as files, are filled with what
+``collect`` makes of the runs. Models without positions are computed in the page itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from abc_calib.errors import UsageError
+from abc_calib.files import make_folder, write_text
+from abc_calib.reporting.page.collect import collected
+from abc_calib.reporting.page.filling import filled, text_of
+from abc_calib.runs import Run
+
+MOST_BYTES = 2_000_000
+"""Of the page; models are left out of a larger one, the last one first."""
+MOST_RUNS = 12
+SCRIPTS = ("geometry", "model", "problem", "draw", "heads", "play", "main")
+"""The files of JavaScript, in their order."""
+
+
+def write_page(
+    runs: Sequence[Run],
+    path: Path,
+    title: str = "",
+    on_run: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Write the page of some runs; ``UsageError`` for none or too many.
+
+    ``on_run`` hears how many runs of how many are read.
+    """
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
+    make_folder(path.parent)
+    found = []
+    for number, run in enumerate(runs):
+        on_run(number, len(runs))
+        found.append(collected(run))
+    write_text(path, rendered(found, title))
+    return path
+
+
+def rendered(runs: list[dict[str, Any]], title: str = "") -> str:
+    """The page of collected runs, no larger than ``MOST_BYTES`` if that is possible."""
+    name = title or ", ".join(run["name"] for run in runs)
+    page = _filled(runs, name)
+    for run in reversed(runs):
+        if len(page.encode()) <= MOST_BYTES:
+            break
+        run["model"], run["why"] = None, "the page would be too large: make one of this run alone"
+        page = _filled(runs, name)
+    return page
+
+
+def _filled(runs: list[dict[str, Any]], title: str) -> str:
+    return filled(
+        "page.html",
+        title=title,
+        runs=runs,
+        data=json.dumps({"runs": runs}, allow_nan=False),
+        script="\n".join(text_of(f"{name}.js") for name in SCRIPTS),
+    )

@@ -1,0 +1,84 @@
+"""A run as the plain data that its page shows."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from abc_calib.errors import UsageError
+from abc_calib.reporting.page import judged
+from abc_calib.reporting.page.commands import commands
+from abc_calib.reporting.page.heads import heads_of, line_count
+from abc_calib.reporting.page.weights import embedded
+from abc_calib.runs import Run
+
+
+def collected(run: Run) -> dict[str, Any]:
+    """Everything about a run. Where the page cannot compute its model, ``why`` says why not."""
+    model = run.load_model()
+    config, result = run.config, run.result or {}
+    rule = run.task.column_rule() or run.task.row_rule()
+    spelling, weights, why = run.data.spelling(), None, "it does not know how sources are written"
+    if spelling is not None:
+        try:
+            weights, why = embedded(model), ""
+        except UsageError as error:
+            why = str(error)
+    return {
+        "name": run.path.resolve().name,
+        "summary": run.summary,
+        "task": config.task,
+        "about": _plain((inspect.getdoc(type(run.task)) or "").split("\n\n")[0]),
+        "stage": config.stage,
+        "unit": run.task.unit,
+        "length": config.train.length,
+        "facts": facts(run, sum(weight.numel() for weight in model.parameters()), result),
+        "commands": commands(run),
+        "history": [
+            {k: entry.get(k) for k in ("step", "loss", "validation_accuracy", "seconds")}
+            for entry in run.history()
+        ],
+        "accuracy": judged.accuracy(run, model),
+        "hard": judged.hard(run, model),
+        "certificate": judged.certificate(run),
+        "examples": judged.examples(run, model),
+        "heads": heads_of(run),
+        "spelling": spelling,
+        "symbols": list(run.data.vocabulary.symbols),
+        "rule": rule.as_dict() if rule is not None else None,
+        "model": weights,
+        "why": why,
+        "doubt": run.doubt,
+    }
+
+
+def _plain(text: str) -> str:
+    """A docstring's first lines as a person reads them."""
+    return " ".join(text.replace("`", "").replace("->", "→").split())
+
+
+def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, str]]:
+    """What it is and how it was made, as names and values."""
+    config = run.config
+    model, train = config.model.model_dump(), config.train
+    base = "" if config.base is None else f", base {config.base}"
+    shape = [
+        f"{model[name]} {name.replace('_', ' ')}"
+        for name in ("encoder_layers", "decoder_layers", "layers", "heads", "width")
+        if model.get(name) is not None
+    ]
+    found = [
+        ("Task", f"{config.task}{base}"),
+        ("Trained on", f"at most {train.length} {run.task.unit}, {train.sampling} sampling"),
+        ("Model", ", ".join(shape)),
+        ("Positions" if "scheme" in model else "Attender", config.model.label),
+        ("Parameters", f"{parameters:,}"),
+        ("Steps", f"{result.get('steps', '?'):,} of {train.batch} problems"),
+        ("Time", f"{result.get('seconds', 0):.0f} s" if result else "unknown"),
+        ("Held out", f"{result.get('validation_accuracy', '?')} % of held-out problems right"),
+        ("Seed", str(train.seed)),
+    ]
+    if config.calibration is not None:
+        found.insert(1, ("Calibrated by", config.calibration.fit))
+        found.append(("Lines", line_count(run)))
+    return found

@@ -1,0 +1,81 @@
+"""The commands that make a run again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from abc_calib.calibration.plan import plan_calibration
+from abc_calib.config import CalibrationOptions, Options, RunConfig
+from abc_calib.config.signature import named, words
+from abc_calib.errors import AbcError
+from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
+from tasks import TaskError
+
+TASK_FLAGS = {"tables": "--tables", "seed": "--tables-seed", "data": "--data"}
+"""The options of a task as the command line has them."""
+
+
+def commands(run: Run) -> list[str]:
+    """What to type, one command a line, each working on the run that the one before made."""
+    config = run.config
+    try:
+        if config.stage == "vanilla":
+            return [_train(config)]
+        first = Run.open(config.parent).config if config.parent else config
+        return [_train(first), _calibrate(first, config)]
+    except (AbcError, TaskError):  # the first run is gone, or is of another version
+        return [f"abc train {config.task} --seed {config.train.seed}", "abc calibrate"]
+
+
+def _train(config: RunConfig) -> str:
+    usual = plan_training(
+        config.task,
+        task_options=config.task_options,
+        preset=config.preset,
+        model=config.kind,
+        seed=config.train.seed,
+    )
+    parts = ["abc train", config.task]
+    if config.base != usual.base:
+        parts.append(f"--base {config.base}")
+    parts += [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in config.task_options.items()]
+    if config.preset != "small":
+        parts.append(f"--preset {config.preset}")
+    if config.kind != "transformer":
+        parts.append(f"--model {config.kind}")
+    parts.append(f"--seed {config.train.seed}")
+    parts += _other(usual.model, config.model)
+    return " ".join([*parts, *_other(usual.train, config.train)])
+
+
+def _calibrate(first: RunConfig, config: RunConfig) -> str:
+    usual = plan_calibration(first)
+    parts = ["abc calibrate"]
+    if scheme := _scheme(config):
+        parts.append(f"--scheme {shlex.quote(scheme)}")
+    chosen = config.calibration or CalibrationOptions()
+    parts += _other(CalibrationOptions(), chosen)
+    return " ".join([*parts, *_other(usual.train, config.train)])
+
+
+def _scheme(config: RunConfig) -> str:
+    scheme = getattr(config.model, "scheme", "none")
+    return "" if scheme == "none" else scheme
+
+
+def _other(usual: Options, now: Options) -> list[str]:
+    """The flags of the options that are not as usual."""
+    flags = named(type(now))
+    return [
+        _flag(flags[name].flags[0], getattr(now, name))
+        for name in type(now).model_fields
+        if name in flags and getattr(now, name) != getattr(usual, name, None)
+    ]
+
+
+def _flag(flag: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return flag if value else f"--no-{flag.removeprefix('--')}"
+    return f"{flag} {shlex.quote(words(value))}"

@@ -1,0 +1,24 @@
+"""Templates of the page, filled."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from abc_calib.version import __version__
+
+STATIC = files("abc_calib.reporting.page") / "static"
+
+
+def text_of(name: str) -> str:
+    """A file of the page: the template, the style sheet or a script."""
+    return (STATIC / name).read_text("utf-8")
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template with values, which are escaped, and the style sheet."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = environment.from_string(text_of(template))
+    return made.render(version=__version__, style=text_of("style.css"), **values)

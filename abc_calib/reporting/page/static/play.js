@@ -1,0 +1,244 @@
+// The model itself: a typed problem is written digit by digit, and what each row reads lights up.
+"use strict";
+
+const NAMED = 40;  // rows that are written one after another for the eye
+
+class Player {
+  constructor(run, index) {
+    this.run = run;
+    this.model = run.model ? new Transformer(run.model) : null;
+    this.verdict = make("p", {class: "verdict", role: "status"});
+    this.board = make("div", {class: "board", tabindex: 0, role: "group", "aria-label": "The problem and what was written"});
+    this.reads = make("div", {class: "reads", "aria-live": "polite"});
+    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Row that is looked at", oninput: () => this.look(Number(this.slider.value))});
+    this.input = make("input", {type: "text", id: `problem-${index}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false", inputmode: "text"});
+    this.board.addEventListener("keydown", (event) => {
+      const step = {ArrowLeft: 1, ArrowRight: -1}[event.key];
+      if (step) { event.preventDefault(); this.look(this.row + (this.problem.words ? -step : step)); }
+    });
+    this.turn = 0;
+  }
+
+  elements() {
+    const rows = make("label", {class: "slider"}, make("span", {}, "Row"), this.slider);
+    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), this.verdict, this.board, rows, this.reads];
+  }
+
+  form() {
+    return make("form", {class: "ask", onsubmit: (event) => { event.preventDefault(); this.ask(this.input.value); }},
+      make("label", {for: this.input.id}, `A problem of ${this.run.task}`),
+      make("div", {class: "line"}, this.input, make("button", {type: "submit", class: "primary"}, "Write it")));
+  }
+
+  refusal() {
+    return make("p", {class: "note"}, `This model is not computed in the page: ${this.run.why}. These are problems that it was given when the page was made.`);
+  }
+
+  chips() {
+    const chip = (text, action) => make("button", {type: "button", class: "chip", onclick: action}, text);
+    const spelling = this.run.spelling, buttons = [];
+    if (this.model && spelling.digits) {
+      for (const length of spelling.notation === "rows" ? [this.run.length, 10, 20, 40] : [this.run.length, 20, 100, 500])
+        buttons.push(chip(`random, ${length} ${this.run.unit}`, () => this.ask(invented(spelling, length, false))));
+      const nines = spelling.notation === "rows" ? 15 : 50;
+      buttons.push(chip(`${spelling.digits.at(-1).repeat(3)}…, ${nines} ${this.run.unit}`, () => this.ask(invented(spelling, nines, true))));
+    } else {
+      for (const example of this.run.examples) {
+        const right = example.written.join(" ") === example.right.join(" ");
+        buttons.push(chip(`${example.length} ${this.run.unit} ${right ? "✓" : "✗"}`, () => this.model ? this.ask(example.problem) : this.replay(example)));
+      }
+    }
+    return make("div", {class: "chips", role: "group", "aria-label": "Problems to try"}, buttons);
+  }
+
+  // Something to look at before anything is typed.
+  begin() {
+    const examples = this.run.examples, spoiled = examples.find((one) => one.written.join(" ") !== one.right.join(" "));
+    const first = spoiled ?? examples.find((one) => one.length > this.run.length) ?? examples[0];
+    if (!first) this.verdict.textContent = "Type a problem.";
+    else if (this.model) this.ask(first.problem);
+    else this.replay(first);
+  }
+
+  async ask(text) {
+    const turn = ++this.turn;
+    this.input.value = text.trim();
+    const problem = parsed(this.run, text), right = problem.error ? null : rightOutput(this.run, problem);
+    if (problem.error || right === undefined) {
+      this.say("wrong", problem.error ?? `“${shown(text.trim())}” is no problem of ${this.run.task}: its answer is below 0`);
+      this.board.replaceChildren();
+      this.reads.replaceChildren();
+      return;
+    }
+    const known = this.run.examples.find((one) => one.problem === text.trim());
+    this.set(problem, right ?? known?.right ?? null);
+    const state = this.model.encode(problem.ids), most = (this.right?.length ?? 2 * problem.ids.length) + 2;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    let token = this.run.model.sos, painted = performance.now();
+    for (let row = 0; row < most; row++) {
+      const {logits, reads} = this.model.step(state, token);
+      token = largest(logits);
+      this.written.push(this.run.symbols[token]);
+      this.seen.push(this.named(reads));
+      const slow = most <= NAMED && !still;
+      if (slow || performance.now() - painted > 60) {
+        this.draw();
+        this.look(row);
+        await new Promise((resolve) => setTimeout(resolve, slow ? 45 : 0));
+        if (turn !== this.turn) return;
+        painted = performance.now();
+      }
+      if (token === this.run.model.eos) break;
+    }
+    this.finish();
+  }
+
+  // An example whose output and attention were computed when the page was made.
+  replay(example) {
+    this.turn++;
+    const problem = {tokens: example.source, words: this.run.spelling?.notation === "words" || !this.run.spelling};
+    const again = this.run.spelling ? parsed(this.run, example.problem) : {};
+    this.set(again.error || !again.places ? {...problem, words: true, places: example.source.map((_, column) => ({operand: 0, column}))} : again, example.right);
+    this.written = [...example.written];
+    this.seen = example.seen.map((keys) => keys.map(([key, weight]) => ({site: "cross", key, weight})));
+    this.finish();
+  }
+
+  set(problem, right) {
+    Object.assign(this, {problem, right, written: [], seen: [], row: 0});
+  }
+
+  // What the heads of all layers read in a row, without those that rest.
+  named(reads) {
+    return reads.flatMap((sites, layer) => Object.entries(sites).flatMap(([site, heads]) => heads.flatMap((keys, head) => {
+      if (this.run.heads?.sites[site]?.layers[layer]?.[head]?.sink) return [];
+      return keys.filter(([, weight]) => weight >= 0.2).map(([key, weight]) => ({site, layer, head, key, weight}));
+    })));
+  }
+
+  wrong() {
+    const {written, right} = this;
+    if (!right) return -1;
+    const at = right.findIndex((token, i) => token !== written[i]);
+    return at < 0 && written.length > right.length ? right.length : at;
+  }
+
+  finish() {
+    const wrong = this.wrong(), count = `${this.written.length.toLocaleString("en")} tokens`;
+    if (!this.right) this.say("open", `${count} written. The page has no rule for this task and does not judge them.`);
+    else if (wrong < 0) this.say("right", `Right: all ${count}.`);
+    else this.say("wrong", `Wrong: the first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`);
+    this.draw();
+    this.look(Math.min(wrong < 0 ? 1 : wrong, this.written.length - 1));
+  }
+
+  say(kind, text) {
+    this.verdict.className = `verdict ${kind}`;
+    this.verdict.textContent = `${{right: "✓ ", wrong: "✗ "}[kind] ?? ""}${text}`;
+  }
+
+  draw() {
+    this.slider.max = Math.max(0, this.written.length - 1);
+    this.cells = new Map();
+    this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.problem.rows ? this.tracedRows() : this.digitRows()));
+  }
+
+  cell(id, text, kind) {
+    const cell = make("span", {class: `cell ${kind}`}, text);
+    if (id) this.cells.set(id, cell);
+    return cell;
+  }
+
+  output(row) {
+    const bad = this.right && this.written[row] !== this.right[row];
+    const cell = this.cell(`y${row}`, this.written[row], bad ? "written bad" : "written");
+    cell.addEventListener("click", () => this.look(row));
+    return cell;
+  }
+
+  // Every operand a row, its last digit at the right; what was written below, in columns.
+  digitRows() {
+    const {places, tokens, operands} = this.problem, wrong = this.wrong();
+    const columns = Math.max(...operands.map((operand) => operand.length), this.written.length, this.right && wrong >= 0 ? this.right.length : 0);
+    const at = new Map(places.map((place, key) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, key]));
+    const line = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label),
+      first ?? this.cell(null, "", "empty"), Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.cell(null, "", "empty")), last ?? this.cell(null, "", "empty"));
+    const source = (id, kind) => at.has(id) ? this.cell(`s${at.get(id)}`, tokens[at.get(id)], kind) : null;
+    const rows = operands.map((operand, which) => line(String.fromCharCode(97 + which), source(`d${which}`, "delimiter"),
+      (column) => source(`${which},${column}`, "source"), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : null));
+    rows.push(line("y", null, (column) => (column < this.written.length ? this.output(column) : null)));
+    if (this.right && wrong >= 0 && this.written.length >= wrong)
+      rows.push(line("right", null, (column) => (column < this.right.length ? this.cell(null, this.right[column], this.right[column] === this.written[column] ? "fine" : "missing") : null)));
+    return [make("div", {class: "sheet"}, rows)];
+  }
+
+  // The operands, then each row of the output, moved on as the rule has it, and what is wrong below.
+  tracedRows() {
+    const {tokens, places, operands} = this.problem, shift = this.run.rule?.shift ?? 0, lines = [[]];
+    this.written.forEach((token, position) => {
+      lines.at(-1).push(position);
+      if (token === "|") lines.push([]);
+    });
+    const columns = Math.max(...operands.map((operand) => operand.length), ...lines.map((line, row) => line.length + row * shift));
+    const key = new Map(places.map((place, at) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, at]));
+    const source = (id, kind) => (key.has(id) ? this.cell(`s${key.get(id)}`, tokens[key.get(id)], kind) : this.cell(null, "", "empty"));
+    const row = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label), first,
+      Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.cell(null, "", "empty")), last);
+    const empty = () => this.cell(null, "", "empty");
+    const above = operands.map((_, which) => row(String.fromCharCode(97 + (which % 26)), source(`d${which}`, "delimiter"),
+      (column) => (key.has(`${which},${column}`) ? source(`${which},${column}`, "source") : null), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : empty()));
+    const below = lines.map((line, number) => row(`row ${number}`, empty(), (column) => {
+      const position = line[column - number * shift];
+      return position === undefined ? null : this.output(position);
+    }, empty()));
+    const wrong = this.wrong();
+    const right = wrong < 0 ? [] : [make("p", {class: "note"}, `Right: ${this.right.slice(Math.max(0, wrong - 8), wrong + 8).join(" ")} …, around y${wrong}.`)];
+    return [make("div", {class: "sheet"}, above, below), ...right];
+  }
+
+  wordRows() {
+    const line = (label, cells) => make("div", {class: "words"}, make("span", {class: "label"}, label), cells);
+    const rows = [line("source", this.problem.tokens.map((token, key) => this.cell(`s${key}`, token, this.problem.places[key].delimiter === undefined ? "source" : "delimiter"))),
+      line("written", this.written.map((_, row) => this.output(row)))];
+    if (this.wrong() >= 0) rows.push(line("right", this.right.map((token, i) => this.cell(null, token, token === this.written[i] ? "fine" : "missing"))));
+    return rows;
+  }
+
+  // Light up what a row read.
+  look(row) {
+    if (!this.cells || row < 0 || row >= this.written.length) return;
+    this.row = row;
+    this.slider.value = row;
+    this.slider.setAttribute("aria-valuetext", `y${row}`);
+    for (const cell of this.cells.values()) cell.classList.remove("lit", "own", "now");
+    const lit = new Map();
+    for (const {site, key, weight, layer, head} of this.seen[row] ?? []) {
+      const id = site === "self" ? (key ? `y${key - 1}` : "start") : `s${key}`;
+      this.cells.get(id)?.classList.add(site === "self" ? "own" : "lit");
+      const by = layer === undefined ? `weight ${weight}` : `layer ${layer} head ${head}`;
+      lit.set(`${site} ${key}`, [...(lit.get(`${site} ${key}`) ?? []), by]);
+    }
+    const now = this.cells.get(`y${row}`);
+    now?.classList.add("now");
+    this.scrollTo(now);
+    this.tell(row, lit);
+  }
+
+  scrollTo(cell) {
+    if (!cell) return;
+    const box = this.board.getBoundingClientRect(), mine = cell.getBoundingClientRect();
+    if (mine.left < box.left + 40 || mine.right > box.right) this.board.scrollLeft += mine.right - box.right + box.width / 3;
+  }
+
+  tell(row, lit) {
+    const {places, tokens, words} = this.problem;
+    const items = [...lit].map(([id, heads]) => {
+      const [site, key] = [id.split(" ")[0], Number(id.split(" ")[1])];
+      const name = site === "self" ? (key ? `y${key - 1}` : "$, the start") : nameOf(places[key], tokens, key, words);
+      const value = site === "self" ? this.written[key - 1] : tokens[key];
+      return make("li", {}, make("span", {class: `swatch ${site === "self" ? "own" : "lit"}`}), make("b", {}, name), name === value || value === undefined ? "" : ` = ${value}`,
+        make("span", {class: "by"}, heads.length > 3 ? `${heads.length} heads` : heads.join(", ")));
+    });
+    this.reads.replaceChildren(make("p", {}, "Row ", make("b", {}, `y${row}`), " writes ", make("b", {}, this.written[row]), items.length ? " and reads" : ""), make("ul", {}, items));
+  }
+}

@@ -1,0 +1,137 @@
+// Problems as a person types them: token ids, the place of every token, and the right output.
+"use strict";
+
+const MOST = 2000;  // digits or words that are typed at most
+
+// {ids, places, operands}, or {error}. places: of each token {operand, column} or {delimiter}.
+function parsed(run, text) {
+  const spelling = run.spelling;
+  if (text.length > 4 * MOST) return {error: `that is too long: type at most ${MOST} digits`};
+  return {digits, words, rows}[spelling.notation === "tokens" ? "words" : spelling.notation](run, spelling, text);
+}
+
+function words(run, spelling, text) {
+  const typed = text.trim().split(/\s+/).filter(Boolean);
+  const strange = typed.find((word) => !spelling.words.includes(word));
+  if (!typed.length || strange !== undefined)
+    return {error: `${strange ? `“${strange}” is not a word of ${run.task}` : "nothing was typed"}: write ${spelling.usage}`};
+  const closes = Array(spelling.closes).fill("&"), tokens = ["$", ...typed, ...closes];
+  const places = tokens.map((_, at) =>
+    at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
+  return {ids: tokens.map((word) => run.symbols.indexOf(word)), tokens, places, operands: [typed], words: true};
+}
+
+function digits(run, spelling, text) {
+  const squeezed = text.replace(/\s+/g, "").toLowerCase();
+  const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
+  const refused = {error: `“${shown(squeezed)}” is no problem of ${run.task}: write ${spelling.usage}`};
+  if (parts.length !== spelling.widths.length || parts.some((part) => !part)) return refused;
+  if (parts.some((part) => [...part].some((digit) => !spelling.digits.includes(digit)))) return refused;
+  const numbers = parts.map((part) => part.replace(/^0+(?=.)/, ""));
+  const free = numbers.filter((_, i) => spelling.widths[i] === null);
+  const widest = spelling.fixed ?? Math.max(...free.map((number) => number.length));
+  const widths = spelling.widths.map((width) => width ?? widest);
+  if (numbers.some((number, i) => number.length > widths[i])) return refused;
+  const operands = numbers.map((number, i) => number.padStart(widths[i], "0"));
+  const [tokens, places] = spelling.aligned
+    ? interleaved(operands, spelling.operator) : oneByOne(operands, spelling.operator);
+  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands};
+}
+
+// Operands of any width, as many as are typed; the output has rows.
+function rows(run, spelling, text) {
+  const squeezed = text.replace(/\s+/g, "").toLowerCase(), parts = squeezed.split(spelling.operator);
+  const strange = parts.some((part) => !part || [...part].some((digit) => !spelling.digits.includes(digit)));
+  if (strange || (spelling.operands !== null && parts.length !== spelling.operands))
+    return {error: `“${shown(squeezed)}” is no problem of ${run.task}: write ${spelling.usage}`};
+  const operands = parts.map((part) => part.replace(/^0+(?=.)/, "")), [tokens, places] = oneByOne(operands, spelling.operator);
+  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows: true};
+}
+
+function oneByOne(operands, operator) {
+  const tokens = ["$"], places = [{delimiter: 0}];
+  operands.forEach((operand, which) => {
+    [...operand].forEach((digit, at) => {
+      tokens.push(digit);
+      places.push({operand: which, column: operand.length - 1 - at});
+    });
+    tokens.push(which < operands.length - 1 ? operator : "&");
+    places.push({delimiter: which + 1});
+  });
+  return [tokens, places];
+}
+
+function interleaved(operands, operator) {
+  const tokens = ["$", operator], places = [{delimiter: 0}, {delimiter: 1}];
+  const width = operands[0].length, columns = operands.map((operand) => operand.padStart(width, operand));
+  for (let at = 0; at < width; at++)
+    columns.forEach((operand, which) => {
+      tokens.push(operand[at]);
+      places.push({operand: which, column: width - 1 - at});
+    });
+  return [[...tokens, "&"], [...places, {delimiter: 2}]];
+}
+
+// The right output, token by token with its end, by the task's automaton; null without one.
+function rightOutput(run, problem) {
+  const rule = run.rule;
+  if (problem.rows && rule) return rightRows(run, problem, rule);
+  if (!rule || problem.words) return null;
+  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)));
+  const constant = rule.constant === null ? null : values[rule.constant].at(-1);
+  let state = rule.start.find((one) => constant === null || rule.constants[one] === constant);
+  const columns = rule.operands.map((which) => values[which]), written = [];
+  for (let column = 0; column < columns[0].length; column++) {
+    const at = (table) => columns.reduce((part, operand) => part[operand.at(-1 - column)], table[state]);
+    written.push(at(rule.written));
+    state = at(rule.next);
+  }
+  if (rule.last[state] === -2) return undefined;  // no source ends so: a difference below 0
+  if (rule.last[state] >= 0) written.push(rule.last[state]);
+  return [...written.map((digit) => run.symbols[digit]), "&"];
+}
+
+// The same of several rows: each is that of an automaton which also reads the row above.
+function rightRows(run, problem, rule) {
+  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
+  const tokens = [];
+  let above = [];
+  values[rule.first.constant].forEach((digit, number) => {
+    const one = number ? rule.later : rule.first, row = [];
+    let state = one.start.find((at) => one.constants[at] === digit);
+    values[one.operands.find((which) => which >= 0)].forEach((_, column) => {
+      const read = one.operands.map((which) => (which < 0 ? above[column + rule.shift] ?? 0 : values[which][column]));
+      const at = (table) => read.reduce((part, value) => part[value], table[state]);
+      row.push(at(one.written));
+      state = at(one.next);
+    });
+    if (one.last[state] >= 0) row.push(one.last[state]);
+    tokens.push(...(number ? ["|"] : []), ...row.map((value) => run.symbols[value]));
+    above = row;
+  });
+  return [...tokens, "&"];
+}
+
+// A problem of some length: random digits, or the highest digit over and over (and one).
+function invented(spelling, length, nines) {
+  const top = spelling.digits.at(-1), any = () => spelling.digits[Math.floor(Math.random() * spelling.digits.length)];
+  const first = () => spelling.digits[1 + Math.floor(Math.random() * (spelling.digits.length - 1))];
+  const number = (width) => first() + Array.from({length: width - 1}, any).join("");
+  const widths = spelling.widths ?? Array(spelling.operands ?? 3).fill(null);
+  const full = widths.map((width) => width ?? length);
+  if (nines) return full.map((width, i) => (i ? (width === length ? spelling.digits[1] : top) : top.repeat(width))).join(spelling.operator ?? "");
+  const numbers = full.map(number);
+  if (spelling.operator === "-") numbers.sort((a, b) => (a < b ? 1 : -1));
+  return numbers.join(spelling.operator ?? "");
+}
+
+function shown(text) {
+  return text.length > 40 ? text.slice(0, 37) + "…" : text;
+}
+
+// The name of a place, as everywhere in this project: a0 is the last digit of the first operand.
+function nameOf(place, tokens, key, isWords) {
+  if (place.delimiter !== undefined) return tokens[key];
+  if (isWords) return `word ${place.column}`;
+  return String.fromCharCode(97 + (place.operand % 26)) + place.column;
+}

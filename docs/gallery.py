@@ -1,0 +1,61 @@
+"""The gallery: four pages of ``abc report``, and pictures of them where a Chromium is there.
+
+python docs/gallery.py runs/certified
+
+The folder holds the runs of ``abc certify --task``, of addition, multiplication and parity, seed 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from abc_calib.reporting import write_page
+from abc_calib.runs import Run
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "addition": ("addition-seed0-calibrated", "addition-seed0-vanilla"),
+    "addition-vanilla": ("addition-seed0-vanilla",),
+    "multiplication": ("multiplication-seed0-calibrated",),
+    "parity": ("parity-seed0-calibrated",),
+}
+SHOTS = {
+    "addition": (1280, 1000, False),
+    "addition-vanilla": (1280, 1000, False),
+    "multiplication": (1280, 1000, True),
+    "parity": (390, 844, False),
+}
+"""The size of each picture, and whether it is dark."""
+
+
+def main() -> None:
+    """Write the pages, then the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "gallery")
+    asked = parser.parse_args()
+    for name, runs in PAGES.items():
+        path = asked.out / f"{name}.html"
+        write_page([Run.open(asked.runs / run) for run in runs], path)
+        print(path)
+    sys.path.insert(0, str(ROOT / "tests"))
+    import browser
+
+    if browser.find() is None:
+        print("no Chromium, no pictures: apt-get install chromium")
+        return
+    folder = Path(__file__).parent / "gallery"
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as profile, browser.started(Path(profile)) as chromium:
+        for name, (width, height, dark) in SHOTS.items():
+            chromium.open(asked.out / f"{name}.html", width, height, dark)
+            chromium.until("/[✓✗]/.test(document.querySelector('.verdict').textContent)")
+            chromium.shot(folder / f"{name}.png", whole=False)
+            print(folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""The page of a run, in a real browser: what it says, and that it computes what Python does."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import browser
+import numpy as np
+import pytest
+import torch
+from browser import Browser
+from conftest import VANILLA, Trained, run_command
+
+from abc_calib.config import TransformerOptions
+from abc_calib.data import make_data
+from abc_calib.errors import UsageError
+from abc_calib.geometry import CORNER, Layout, Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.reporting.page import MOST_BYTES, rendered, write_page
+from abc_calib.reporting.page.collect import collected
+from abc_calib.reporting.page.weights import embedded
+from abc_calib.reporting.page.words import in_words
+from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
+from tasks import TASKS, get_task
+
+WIDTHS = (1280, 390)
+needs_browser = pytest.mark.skipif(
+    browser.find() is None, reason="no Chromium: apt-get install chromium, or set CHROMIUM"
+)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser.started(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def both(trained: Trained) -> list[dict[str, Any]]:
+    """The trained runs as the page has them, the calibrated one last."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABC_RUNS", str(trained.root))
+        runs = [Run.open(trained.root / name) for name in (VANILLA, "successor-calibrated-seed0-1")]
+        return [collected(run) for run in runs]
+
+
+@pytest.fixture
+def page(both: list[dict[str, Any]], tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    path.write_text(rendered(both, "both"), "utf-8")
+    return path
+
+
+def ask_problem(chromium: Browser, run: int, problem: str) -> str:
+    """The verdict on a problem that is typed into the page of a run."""
+    typed = json.dumps(problem)
+    chromium.ask(
+        f"""(() => {{
+            const panel = document.getElementById('run-{run}');
+            panel.querySelector('.verdict').textContent = '';
+            panel.querySelector('input[type=text]').value = {typed};
+            panel.querySelector('form').requestSubmit();
+        }})()"""
+    )
+    chromium.until(f"document.querySelector('#run-{run} .verdict').textContent !== ''")
+    return chromium.ask(f"document.querySelector('#run-{run} .verdict').textContent")
+
+
+def written(chromium: Browser, run: int) -> str:
+    """What stands in the row of the output, as it is read."""
+    return chromium.ask(
+        f"[...document.querySelectorAll('#run-{run} .cell.written')]"
+        ".map((cell) => cell.textContent).join('')"
+    )
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_shows_itself_without_complaint_or_request(chromium, page, width, dark):
+    chromium.open(page, width, dark=dark)
+    chromium.ask("document.querySelector('#tab-1').click()")
+    chromium.until("document.querySelector('#run-1 .verdict').textContent.includes('Right')")
+    assert chromium.complaints() == []
+    assert chromium.requests() == []
+    assert chromium.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert chromium.ask("document.querySelectorAll('svg[role=img]:not([aria-label])').length") == 0
+    named = "[...document.querySelectorAll('input')].every((i) => i.ariaLabel || i.labels.length)"
+    assert chromium.ask(named)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_typed_problems_are_written_and_judged(chromium, page, width):
+    chromium.open(page, width)
+    chromium.ask("document.querySelector('#tab-1').click()")
+    for problem in ("199", "0", " 0099 ", "9" * 500, "1234567890" * 20):
+        said = ask_problem(chromium, 1, problem)
+        assert said.startswith("✓ Right"), (problem, said)
+        answer = written(chromium, 1).removeprefix("&")
+        assert int(answer) == int(problem) + 1
+    for refused in ("12a", "", "1+1", "<b>", "-1", "٣"):
+        assert "write digits 0-9" in ask_problem(chromium, 1, refused)
+        assert written(chromium, 1) == ""
+    assert "too long" in ask_problem(chromium, 1, "9" * 9000)
+    assert chromium.complaints() == []
+
+
+@needs_browser
+def test_the_first_run_shows_where_it_goes_wrong(chromium, page):
+    chromium.open(page)
+    said = chromium.ask("document.querySelector('#run-0 .verdict').textContent")
+    assert said.startswith("✗ Wrong: the first wrong token is y")
+    assert chromium.ask("document.querySelectorAll('#run-0 .cell.bad').length") > 0
+    assert "not computed in the page" in chromium.ask(
+        "document.querySelector('#run-0').textContent"
+    )
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_slider_and_tabs_move_by_mouse_and_by_keyboard(chromium, page, width):
+    chromium.open(page, width)
+    chromium.ask("document.querySelector('#tab-0').focus()")
+    chromium.press("ArrowRight")
+    hidden = "[...document.querySelectorAll('.run')].map((r) => r.hidden)"
+    assert chromium.ask(hidden) == [True, False]
+    assert chromium.ask("document.activeElement.id") == "tab-1"
+    heads = "document.querySelector('#run-1 [data-fill=heads]')"
+    width_of = f"Number({heads}.querySelector('.heat.bias').viewBox.baseVal.width)"
+    for length in (20, 41, 1):
+        slider = f"{heads}.querySelector('input[type=range]')"
+        chromium.ask(f"{slider}.value = {length}; {slider}.dispatchEvent(new Event('input'))")
+        assert chromium.ask(width_of) == length + 2  # $ digits &
+        assert chromium.ask(f"{heads}.querySelector('.slider b').textContent") == str(length)
+    chromium.ask(f"{heads}.querySelectorAll('[role=tab]')[1].click()")
+    assert chromium.ask(width_of) == 2  # $ y0
+    chromium.until("document.querySelector('#run-1 .verdict').textContent.includes('Right')")
+    chromium.ask("document.querySelector('#run-1 .board').focus()")
+    at = "document.querySelector('#run-1 .reads b').textContent"
+    before = chromium.ask(at)
+    chromium.press("ArrowLeft")
+    assert int(chromium.ask(at)[1:]) == int(before[1:]) + 1
+    assert chromium.complaints() == []
+
+
+def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
+    """The calibrated run's data with another task and model."""
+    rule = data.task.column_rule() or data.task.row_rule()
+    return {
+        **both[1],
+        "task": task,
+        "examples": [],
+        "heads": None,
+        "spelling": data.spelling(),
+        "symbols": list(data.vocabulary.symbols),
+        "rule": rule.as_dict() if rule else None,
+        "model": embedded(model),
+    }
+
+
+CASES: tuple[tuple[str, dict[str, int], str, dict[str, Any] | None], ...] = (
+    ("successor", {}, "free", {"single": True}),
+    ("addition", {"encoder_layers": 1}, "free", {"empty": 0.4}),
+    ("addition", {"encoder_layers": 2}, "fixed:9", {}),
+    ("addition", {}, "aligned", {"single": True}),
+    ("multiplication", {}, "aligned", {"empty": 0.2}),
+    ("multiplication", {"heads": 1}, "free", {}),
+    ("parity", {"encoder_layers": 1}, "free", {"empty": 1.0}),
+    ("subtraction", {}, "free", {"single": True}),
+    ("addition3", {}, "free", {"empty": 0.3}),
+    ("addition", {}, "free", None),
+    ("long_multiplication", {}, "free", {"single": True}),
+    ("long_multiplication", {"encoder_layers": 1}, "free", {"empty": 0.2}),
+)
+"""Task, shape, format, and lines (None: none at all); the last two are drawn on a grid."""
+
+
+def on_grid(lines: LineBias, seed: int) -> LineBias:
+    """The same lines, going on from row to row of an output."""
+    rng = random.Random(seed)
+
+    def moved(line: Line, site: str) -> Line:
+        if line.segment == CORNER or site == "encoder" or line.direction == "anti":
+            return line
+        if site == "self":
+            return replace(line, segment=rng.randint(0, 2))
+        return replace(line, beta=rng.randint(-1, 2), part_step=rng.randint(0, 1))
+
+    return LineBias(
+        {
+            site: tuple(tuple(tuple(moved(x, site) for x in h) for h in k) for k in layers)
+            for site, layers in lines.sites.items()
+        }
+    )
+
+
+@needs_browser
+def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias, tmp_path):
+    made = []
+    for seed, (task, shape, form, how) in enumerate(CASES):
+        config = plan_training(task, format=form, seed=seed)
+        data = make_data(get_task(task), config.train)
+        small = {"decoder_layers": 2, "heads": 4, "width": 16, "feedforward": 24, "scheme": "none"}
+        model: Any = build_model(
+            "transformer", TransformerOptions(**{**small, **shape}), data, seed
+        )
+        if how is not None:
+            parts = len(data.layout_at(1).parts)
+            heads = model.options.heads
+            model.set_lines(random_bias(model.attention_layers, heads, seed, segments=parts, **how))
+            if task == "long_multiplication":
+                model.set_lines(on_grid(model.lines, seed))
+            if seed == 1:
+                model.set_lines(LineBias(model.lines.sites, -3.0))
+        made.append((data, model.double().eval(), variant(both, task, model, data)))
+    path = tmp_path / "many.html"
+    path.write_text(rendered([one for *_, one in made]), "utf-8")
+    chromium.open(path)
+    assert chromium.complaints() == []
+    compared = 0
+    for i, (data, model, _) in enumerate(made):
+        rng = np.random.default_rng(i)
+        problems = data.task.sample(rng, 20, 9, "balanced")
+        for row in range(len(problems)):
+            text = data.task.write(problems, row)
+            batch = data.lay_out(data.task.parse(text))
+            found = chromium.ask(f"[abcPage.lay({i}, '{text}').ids, abcPage.logits({i}, '{text}')]")
+            assert found[0] == batch.source[0].tolist()
+            with torch.no_grad():
+                expected = model(batch.source, batch.target)[0].numpy()
+            np.testing.assert_allclose(found[1], expected, atol=1e-4, rtol=0)
+            compared += 1
+    assert compared == 20 * len(CASES) >= 200
+    assert chromium.complaints() == []
+
+
+def rule_of(data: Any) -> Any:
+    return data.task.column_rule() or data.task.row_rule()
+
+
+@needs_browser
+def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both, tmp_path):
+    named = [n for n, task in TASKS.items() if task.notation in ("digits", "rows")]
+    datas = [make_data(get_task(n), plan_training(n).train) for n in named]
+    known = [d for d in datas if d.task.column_rule() or d.task.row_rule()]
+    page = tmp_path / "tasks.html"
+    runs = [
+        {
+            **both[0],
+            **{"heads": None, "examples": [], "spelling": data.spelling()},
+            **{"symbols": list(data.vocabulary.symbols), "rule": rule_of(data).as_dict()},
+        }
+        for data in known
+    ]
+    assert len(known) >= 6
+    page.write_text(rendered(runs), "utf-8")
+    chromium.open(page)
+    for i, data in enumerate(known):
+        problems = data.task.sample(np.random.default_rng(3), 15, 12, "mixed")
+        for row in range(len(problems)):
+            text = data.task.write(problems, row)
+            batch = data.lay_out(data.task.parse(text))
+            symbols = [data.vocabulary.symbols[k] for k in batch.target[0].tolist()]
+            assert chromium.ask(f"abcPage.right({i}, '{text}')") == symbols, text
+
+
+def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
+    spoiled = {**both[1], "name": "</script><script>alert(1)</script>", "doubt": "<b>&"}
+    text = rendered([spoiled])
+    assert len(text.encode()) <= MOST_BYTES
+    assert "</script><script>alert" not in text
+    assert "<b>&" not in text
+    for word in ("http://", "https://", "//cdn", "@import"):
+        assert word not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_models_are_left_out_of_a_page_that_would_be_too_large(both):
+    large = {**both[1], "model": {**both[1]["model"], "padding": "x" * (MOST_BYTES // 2)}}
+    runs = [dict(large), dict(large), dict(large)]
+    text = rendered(runs)
+    assert len(text.encode()) <= MOST_BYTES
+    assert [run["model"] is None for run in runs] == [False, True, True]
+    assert "too large" in runs[1]["why"]
+
+
+def test_a_page_is_of_one_to_twelve_runs(tiny, tmp_path):
+    run = Run.open(tiny.calibrated)
+    for runs in ([], [run] * 13):
+        with pytest.raises(UsageError, match="name 1 to 12"):
+            write_page(runs, tmp_path / "page.html")
+
+
+def test_the_command_writes_a_page_and_says_where(tiny, tmp_path):
+    said = run_command("report", "-q")
+    assert said.out == f"{tiny.calibrated / 'report.html'}\n"
+    assert (tiny.calibrated / "report.html").read_text("utf-8").startswith("<!doctype html>")
+    out = tmp_path / "new" / "two.html"
+    told = run_command("report", tiny.vanilla, tiny.calibrated, "--out", out, "--json").json()
+    assert told == {"runs": [str(tiny.vanilla), str(tiny.calibrated)], "file": str(out)}
+    assert "abc train successor" in out.read_text("utf-8")
+    assert "there is no run nothing" in run_command("report", "nothing").error(2)
+
+
+def test_lines_in_words():
+    two = Layout((6, 6), ("$", "+", "&"))
+    said: dict[tuple[Any, Line], str] = {
+        ("cross", Line("anti", 2, 0)): "reads the last operand from its last digit on, one digit "
+        "further left each row",
+        ("cross", Line("diag", 1, 2)): "reads the first operand from its first digit on, 2 ahead, "
+        "one digit further right each row",
+        ("cross", Line("vert", 1, 0)): "rests on +, which closes the first operand",
+        ("cross", Line("vert", 2, 1)): "always reads b0, digit 0 of the last operand",
+        ("cross", Line("vert", 0, 0)): "reads $, the start of the source",
+        ("self", Line("diag", 0, 0)): "reads its own row: the token written last",
+        ("self", Line("diag", 0, -2)): "reads 2 rows back: the token written 3 steps ago",
+        ("self", Line("vert", 0, 0)): "always reads the start",
+        ("encoder", Line("vert", 2, 0)): "reads the delimiter that closes the last operand",
+        ("cross", Line("diag", CORNER, 1)): "follows the diagonal from the top left, shifted by +1",
+    }
+    for (site, line), words in said.items():
+        assert in_words(line, site, two) == words

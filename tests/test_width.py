@@ -1,0 +1,154 @@
+"""What commands print fits a terminal of 80 columns, and of 120."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import run_command
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from abc_calib import progress
+from abc_calib.evaluation.exact import Row
+from abc_calib.reporting import accuracy_table
+from abc_calib.reporting.tables import Fitting
+from abc_calib.runs import folders
+from abc_calib.text import as_latex
+from cli import completion, console
+
+WIDTHS = (80, 120)
+COMMANDS = (
+    ("runs",),
+    ("runs", "--sort", "held-out", "--task", "successor"),
+    ("tasks",),
+    ("eval", "--lengths", "5,9", "--samples", 20, "--stress", "carry", "-q"),
+    ("stress", "--lengths", "3,4", "--samples", 3, "--search", 0, "-q"),
+    ("predict", "199", "--show"),
+    ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
+    ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3, "--all"),
+    ("reproduce", "figure1", "--from-results"),
+    ("reproduce", "attenders-table2", "--from-results"),
+    ("reproduce", "reviewers", "--from-results"),
+)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(str, words))[:30])
+def test_what_a_command_prints_fits(tiny, monkeypatch, words, width):
+    deep = tiny.vanilla.parent / "a folder of an experiment" / "a run of a very long name indeed"
+    deep.parent.mkdir()
+    tiny.vanilla.rename(deep)
+    monkeypatch.setattr(console.out, "width", width)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    said = run_command(*(deep if word == "LONG-VANILLA" else word for word in words))
+    assert said.code == 0, said
+    assert max(map(len, said.out.splitlines())) <= width
+    if words[0] == "runs":
+        assert said.out.splitlines()[0].split() == [
+            *("run", "task", "stage", "seed", "held-out", "seconds")
+        ]
+        assert "a folder of" in said.out
+
+
+@given(
+    title=st.sampled_from(["training long_multiplication", "1/4 training", "checking windows"]),
+    done=st.integers(0, 10**6),
+    total=st.integers(0, 10**6),
+    note=st.sampled_from(["", "held-out 100.0 %, loss 0.0000"]),
+    elapsed=st.floats(0, 10**5),
+    left=st.none() | st.floats(0, 10**5),
+    width=st.integers(75, 200),
+)
+def test_a_bar_is_never_cut(title, done, total, note, elapsed, left, width):
+    task: Any = SimpleNamespace(
+        description=title, completed=min(done, total), total=total, fields={"note": note}
+    )
+    task.elapsed, task.time_remaining = elapsed, left
+    line = progress.fitted(task, "steps", width)
+    assert len(line) <= width
+    for part in (f"{min(done, total)}/{total} steps", note, progress.clock(elapsed)):
+        assert part in line
+    assert left is None or line.endswith(f"{progress.clock(left)} left")
+
+
+def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
+    def row(kind: str, length: int, accuracy: float, n: int, low: float, high: float) -> Row:
+        return Row(length, accuracy, n, kind, 0, low, high, 0, "", 0.0)
+
+    sure, unsure = (100.0, 10_000, 99.96, 100.0), (99.8, 1000, 99.28, 99.95)
+    names = [f"{run}, {kind}" for run in ("vanilla", "calibrated") for kind in ("random", "carry")]
+    rows = {
+        name: [row("", 6, *sure), row("", 1000, *unsure), row("", 7, 100.0, 10, 72.25, 100.0)]
+        for name in names
+    }
+    printed = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    printed.print(accuracy_table(rows))
+    lines = printed.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "99.96" not in text
+    assert text.count("[99.3, 100.0]") == text.count("[72.2, 100.0]") == 4
+    first = [line.split()[0] for line in lines if line.strip()]
+    assert [word for word in first if word.isdigit()] == ["6", "7", "1000"]
+
+
+@given(
+    cells=st.lists(st.lists(st.text(max_size=12), min_size=7, max_size=7), max_size=5),
+    width=st.integers(60, 130),
+)
+def test_a_table_that_is_too_wide_goes_on_below(cells, width):
+    columns = [f"column {i}" for i in range(7)]
+    printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    printed.print(Fitting(columns, cells, keys=1))
+    lines = printed.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum(line.count("column") for line in lines) >= 7
+
+
+def test_runs_are_found_in_folders_and_removed_when_asked(tiny, runs_root):
+    inner = runs_root / "certified" / "deeper" / "one"
+    inner.parent.mkdir(parents=True)
+    tiny.vanilla.rename(inner)
+    (runs_root / "jobs" / "k").mkdir(parents=True)
+    (runs_root / "jobs" / "k" / "config.json").write_text("{}")
+    assert {path.name for path in folders.by_age()} == {"one", tiny.calibrated.name}
+    assert {path.name for path in folders.by_age(jobs=True)} >= {"k"}
+    assert completion.run_names("certified/") == ["certified/deeper/one"]
+    assert "certified/deeper/one" in run_command("runs", "--stage", "vanilla").out
+    assert run_command("runs", "--task", "parity", "--json").json() == []
+    assert "there is no run nothing" in run_command(
+        "runs", "rm", "certified/deeper/one", "nothing"
+    ).error(2)
+    assert inner.is_dir()
+    assert run_command("runs", "rm", "certified/deeper/one").code != 0 and inner.is_dir()
+    said = run_command("runs", "rm", "certified/deeper/one", "--yes")
+    assert said.code == 0 and not inner.exists() and tiny.calibrated.is_dir()
+    assert "abc runs rm RUN" in run_command("runs", "delete", "x").error(2)
+
+
+def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):
+    assert completion.task_names("sub") == ["subtraction"]
+    assert completion.of("scheme")("ro") == ["rope"]
+    assert completion.of("attender")("one_s") == ["one_step"]
+    assert completion.of("seed") is None
+    assert completion.run_names("succ")[0].startswith("successor-")
+
+
+def test_tables_as_latex(tiny):
+    said = run_command("eval", "--lengths", "3,9", "--samples", 10, "--latex", "-q").out
+    assert said.startswith("\\begin{table}") and "\\caption{Exact match" in said
+    assert "\\label{tab:successor}" in said and "9 & 100.00 \\\\" in said
+    runs = run_command("runs", "--latex").out
+    assert "\\begin{tabular}{lllrrr}" in runs and "100.00 \\%" in runs
+    assert as_latex(["a"], [[1]]).startswith("\\begin{tabular}")
+
+
+def test_nothing_is_removed_that_is_no_run(tmp_path: Path):
+    folder = tmp_path / "precious"
+    folder.mkdir()
+    assert "is not a run folder" in run_command("runs", "rm", folder, "--yes").error(1)
+    assert folder.is_dir()
