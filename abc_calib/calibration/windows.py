@@ -37,26 +37,56 @@ def seen(
     return torch.stack(tokens, 2)[there].numpy(), batch.target[there].numpy()
 
 
+def hashed(windows: np.ndarray) -> np.ndarray:
+    """A number for each token of ``windows (n, k)``: those of a window add up to its own.
+
+    The same for the same windows; for different ones of a few million hardly ever.
+    """
+    factors = np.random.default_rng(0).integers(1, 2**63, windows.shape[1], np.uint64)
+    mixed = (windows.astype(np.uint64) + np.uint64(1)) * factors
+    mixed ^= mixed >> np.uint64(29)
+    return mixed * np.uint64(0xBF58476D1CE4E5B9)
+
+
 def contradictions(windows: np.ndarray, written: np.ndarray) -> int:
-    """How many of the different ``windows (n, k)`` are followed by more than one token."""
-    if not windows.shape[1]:
-        return int(len(np.unique(written)) > 1)
-    codes = np.zeros(len(windows), np.int64)
-    for column in windows.T:  # numbered anew, so that no code overflows
-        _, codes = np.unique(codes * (int(column.max()) + 1) + column, return_inverse=True)
-    pairs = np.unique(np.stack([codes, written], 1), axis=0)
-    return int((np.bincount(pairs[:, 0]) > 1).sum())
+    """How often one of the ``windows (n, k)`` is followed by another token than the last time."""
+    return _contradictions(hashed(windows).sum(1, dtype=np.uint64), written)
+
+
+def _contradictions(codes: np.ndarray, written: np.ndarray) -> int:
+    order = np.argsort(codes, kind="stable")
+    codes, written = codes[order], written[order]
+    return int(((codes[1:] == codes[:-1]) & (written[1:] != written[:-1])).sum())
 
 
 def needed(windows: np.ndarray, written: np.ndarray, order: Sequence[int]) -> list[int]:
     """The columns of ``windows`` that are left when each in ``order`` is tried without.
 
-    One is left out where no more windows contradict each other than before.
+    One is left out where windows contradict each other no more than before.
     """
-    kept = list(range(windows.shape[1]))
-    least = contradictions(windows, written)
+    parts, kept = hashed(windows), list(range(windows.shape[1]))
+    codes = parts.sum(1, dtype=np.uint64)
+    least = _contradictions(codes, written)
     for column in order:
-        rest = [k for k in kept if k != column]
-        if contradictions(windows[:, rest], written) <= least:
-            kept = rest
+        without = codes - parts[:, column]
+        if _contradictions(without, written) <= least:
+            codes = without
+            kept.remove(column)
     return kept
+
+
+def smallest(
+    windows: np.ndarray, written: np.ndarray, order: Sequence[int], tries: int
+) -> list[int]:
+    """The fewest columns that ``needed`` leaves, with the ``order`` given and some drawn at random.
+
+    Of two as few, those that come last in the order.
+    """
+    rng, best = np.random.default_rng(0), list[int]()
+    for number in range(tries):
+        tried = order if number == 0 else rng.permutation(order).tolist()
+        found = needed(windows, written, tried)
+        ranks = [sorted(list(order).index(k) for k in one if k in order) for one in (found, best)]
+        if not best or (len(found), [-r for r in ranks[0]]) < (len(best), [-r for r in ranks[1]]):
+            best = found
+    return best

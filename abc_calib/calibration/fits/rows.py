@@ -26,7 +26,7 @@ import torch
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow
 from abc_calib.calibration.fits.nnls import NnlsOptions, fit
-from abc_calib.calibration.windows import contradictions, needed, seen
+from abc_calib.calibration.windows import contradictions, seen, smallest
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
@@ -39,9 +39,9 @@ REACH = 2
 """Columns to each side in which lines are looked for."""
 ABOVE = 2
 """Rows above a query's own in which lines are looked for."""
-TRIED = (0.4, 0.3, 0.2, 0.1)
-"""Shares of the heaviest line at a site from which on lines are looked at, from few to many."""
-PROBLEMS = 20_000
+TRIES = 12
+"""Orders in which lines are taken out."""
+PROBLEMS = 10_000
 """Training problems in which windows are compared."""
 
 
@@ -95,45 +95,41 @@ class Rows(Fit):
     def kept(self, threshold: float) -> dict[Site, list[Line]]:
         """The lines at each site, the heaviest first, at most one a head.
 
-        For each of the shares in ``TRIED``, down to ``threshold``, the lines that decide; of these
-        sets the smallest, which says least of the training sizes.
+        Of the lines of at least a share of the heaviest, the fewest that decide: more of them would
+        say more of the training sizes, in which a few columns are all that there is.
         """
         data: Any = self.evidence.data
-        batch = data.training_of_few_digits(PROBLEMS)
         heavy = self._heavy(threshold)
-        windows, written = self._windows(batch, [(site, line) for _, site, line, _ in heavy])
-        own, best = len(heavy), list[int]()
-        for share in (*(share for share in TRIED if share > threshold), threshold):
-            columns = [k for k in range(own) if heavy[k][3] >= share] + [own]
-            seen = windows[:, columns]
-            self.contradictions = contradictions(seen, written)
-            if not self.contradictions:
-                rest = [columns[k] for k in needed(seen, written, range(len(columns) - 1))]
-                best = rest if not best or len(rest) < len(best) else best
-        if not best:
+        batch = data.training_of_few_digits(PROBLEMS)
+        windows, written = self._windows(batch, [(site, line) for _, site, line in heavy])
+        if wrong := contradictions(windows, written):
             raise AbcError(
-                f"no lines were found that decide what is written: {self.contradictions} windows "
-                "contradict each other, which must be followed by different tokens. Train longer, "
-                f"on more rows and columns than {data.size[0]}x{data.size[1]}, or give a smaller "
-                "--threshold; docs/rows.md says which outputs local windows can decide"
+                f"no lines were found that decide what is written: {wrong} times a window is "
+                "followed by another token than before. Train longer, on more rows and columns "
+                f"than {data.size[0]}x{data.size[1]}, or give a smaller --threshold; docs/rows.md "
+                "says which outputs local windows can decide"
             )
-        lines = [heavy[k] for k in best if k < own]
+        kept = smallest(windows, written, range(len(heavy)), TRIES)
+        lines = [heavy[k] for k in kept if k < len(heavy)]
         return {
-            site: [line for _, s, line, _ in reversed(lines) if s == site][: self.heads]
+            site: [line for _, s, line in reversed(lines) if s == site][: self.heads]
             for site in self.lines
         }
 
-    def _heavy(self, least: float) -> list[tuple[float, Site, Line, float]]:
-        """Lines with their weight and its share of the heaviest at their site, lightest first."""
-        heavy: list[tuple[float, Site, Line, float]] = []
+    def _heavy(self, least: float) -> list[tuple[float, Site, Line]]:
+        """Lines with their weight, of at least a share of the heaviest at their site.
+
+        The lightest first.
+        """
+        heavy: list[tuple[float, Site, Line]] = []
         for site, weights in self.weights.items():
             found = [
-                (float(weight), line)
+                (float(weight), site, line)
                 for weight, line in zip(weights, self.lines[site], strict=True)
                 if line != OWN and weight > 0
             ]
-            most = max((weight for weight, _ in found), default=1.0)
-            heavy += [(w, site, line, w / most) for w, line in found if w >= least * most]
+            most = max((weight for weight, *_ in found), default=0.0)
+            heavy += [one for one in found if one[0] >= least * most]
         return sorted(heavy, key=lambda one: one[0])
 
     def _windows(
