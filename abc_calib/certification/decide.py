@@ -27,6 +27,7 @@ from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.runs import Run
+from tasks.rows import ROW
 
 MOST_SOURCES = 20_000
 """Short sources are all run through the model as far as there are so many of one width."""
@@ -115,7 +116,7 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     certificate.source = {
         "delimiters": [ids[name] for name in layout.delimiters],
         "aligned": layout.aligned,
-    }
+    } | ({"row": ids[ROW]} if ROW in ids else {})
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
         for site, layers in proof.field.bias.sites.items()

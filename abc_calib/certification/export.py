@@ -14,16 +14,21 @@ from abc_calib.files import write_atomically
 from abc_calib.runs import Run
 
 
+check_rows = str(Path(check.__file__).with_name("check_rows.py"))
+
+
 def export(run: Run | Path | str | None, folder: Path) -> Path:
     """Write weights, lines, rule, configurations, certificate and ``check.py`` into a new folder.
 
-    ``python FOLDER/check.py`` needs numpy alone. Raises ``UsageError`` if the folder is there
+    ``python FOLDER/check.py`` needs numpy alone; where answers have several rows, it is
+    ``check_rows.py``. Raises ``UsageError`` if the folder is there
     already, and ``AbcError`` if the run has no certificate, or one without windows.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
     certificate = Certificate.load(opened)
-    lines, rule = opened.fresh_model().lines, opened.task.column_rule()
+    lines, rules = opened.fresh_model().lines, opened.task.row_rule()
+    rule = rules or opened.task.column_rule()
     if not certificate.windows or lines is None or rule is None:
         raise AbcError(f"the certificate of {opened} lists no windows: there is nothing to check")
     if folder.exists():
@@ -35,7 +40,8 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
             suffix = "model.safetensors" if name == "weights" else f"{name}.json"
             shutil.copyfile(opened.path / path, made / suffix)
         shutil.copyfile(opened.path / FILE, made / FILE)
-        shutil.copyfile(check.__file__, made / "check.py")
+        for program in (check.__file__, *([check_rows] if rules else [])):
+            shutil.copyfile(program, made / Path(program).name)
         for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
             (made / f"{name}.json").write_text(json.dumps(content) + "\n")
 

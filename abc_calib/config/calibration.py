@@ -18,7 +18,11 @@ class CalibrationOptions(Options):
 
     title: ClassVar[str] = "a calibration"
 
-    fit: Word = option("nnls", "nnls (lines from the delimiters) or mean (the paper's).")
+    fit: Word = option(
+        "nnls",
+        "nnls (lines from the delimiters), mean (the paper's), or rows (by default of tasks that "
+        "write rows).",
+    )
     dirs: tuple[Literal["diag", "anti", "vert"], ...] = option(
         ("diag", "anti", "vert"),
         "Directions of lines: diag, anti, vert, with commas between.",
@@ -28,7 +32,7 @@ class CalibrationOptions(Options):
         None,
         "nnls: least share of a head's attention on a line, by default of 0.4, 0.3, 0.2 and 0.1 "
         "what carries over to training lengths left out and sees least; mean: k, for lines above "
-        "mean + k standard deviations, by default 4.",
+        "mean + k standard deviations, by default 4; rows: least share of the heaviest line, 0.05.",
         ge=-(10**6),
         le=10**6,
     )
