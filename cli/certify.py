@@ -98,7 +98,8 @@ def _decide(
     if asked.verify:
         return opened, stages.verify(opened, minutes=asked.minutes)
     folder = stages.export(opened, Path(str(asked.export)))
-    console.say(f"check it with numpy alone: python {folder / 'check.py'}", quiet)
+    program = next(path for path in sorted(folder.glob("check*.py"), reverse=True))
+    console.say(f"check it with numpy alone: python {program}", quiet)
     return opened, Certificate.load(opened)
 
 

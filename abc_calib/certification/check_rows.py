@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from check import Export, Model, Nodes, Width, distinct, require
+from check import (  # type: ignore[import-not-found]  # it lies beside this file
+    Export,
+    Model,
+    Nodes,
+    Width,
+    distinct,
+    require,
+)
 
 ABOVE = -1
 

@@ -13,8 +13,8 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.runs import Run
 
-
-check_rows = str(Path(check.__file__).with_name("check_rows.py"))
+CHECK_ROWS = Path(check.__file__).with_name("check_rows.py")
+"""Beside ``check.py``, for answers in several rows."""
 
 
 def export(run: Run | Path | str | None, folder: Path) -> Path:
@@ -40,8 +40,8 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
             suffix = "model.safetensors" if name == "weights" else f"{name}.json"
             shutil.copyfile(opened.path / path, made / suffix)
         shutil.copyfile(opened.path / FILE, made / FILE)
-        for program in (check.__file__, *([check_rows] if rules else [])):
-            shutil.copyfile(program, made / Path(program).name)
+        for program in (Path(check.__file__), *([CHECK_ROWS] if rules else [])):
+            shutil.copyfile(program, made / program.name)
         for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
             (made / f"{name}.json").write_text(json.dumps(content) + "\n")
 
