@@ -31,7 +31,7 @@ FEWEST = 16
 """Rows from which on a pass is worth trying."""
 STEP_WEIGHTS = 2**22
 """What a step takes beside its rows: as long as to multiply one row with so many weights."""
-SLOWEST = 1.08
+SLOWEST = 1.05
 """How much longer passes may take than single steps, by the count of ``Budget``."""
 PATIENCE = 16
 """Full passes that savings may last for."""
