@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +14,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abc_calib import stages
+from abc_calib.calibration.fits import Evidence
+from abc_calib.calibration.fits.rows import Rows
+from abc_calib.calibration.plan import plan_calibration, settled
 from abc_calib.calibration.windows import contradictions, needed
+from abc_calib.certification.decide import decide
 from abc_calib.certification.places import Constant, Digit, Other, Place, Written, column_of
 from abc_calib.certification.prove import check, prepare
 from abc_calib.certification.row_sources import RowRealiser
 from abc_calib.certification.rows import GridCase
-from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.config import CalibrationOptions, TrainOptions, TransformerOptions, build
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import evaluate
@@ -26,6 +35,8 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
 from tasks import ROW_TASKS, TaskError, get_task
 from tasks.rows import ROW
 
@@ -367,3 +378,79 @@ def test_evaluation_by_size():
     other = make_data(get_task("addition"), TrainOptions())
     with pytest.raises(UsageError, match="20x15: addition has no rows; give lengths, as in 20"):
         evaluate(model, other, [(20, 15)])
+
+
+# From lines to a certificate
+
+
+@pytest.fixture(scope="module")
+def product_run(tmp_path_factory):
+    """A model that multiplies any two numbers in base 2, trained with lines that are given."""
+    config = plan_training(
+        "long_multiplication",
+        base=2,
+        length=5,
+        seed=0,
+        width=32,
+        feedforward=64,
+        heads=4,
+        decoder_layers=2,
+    )
+    config = plan_calibration(config, steps=1500, validate_every=100, cooldown=800)
+    folder = tmp_path_factory.mktemp("rows") / "product"
+
+    def lines(made: Path) -> None:
+        product_lines(heads=4).save(made / "bias.safetensors")
+
+    run = Run.create(config, folder, lines)
+    return stages.retrain(run, progress=False)
+
+
+def test_products_of_every_size_are_certified_and_checked_by_others(product_run, tmp_path):
+    certificate = stages.certify(product_run, progress=False)
+    assert certificate.outcome == "certified" and certificate.windows == 1008
+    page = (product_run.path / "certificate.md").read_text()
+    assert "Why this covers every number of rows" in page
+    assert stages.verify(product_run, samples=50, sources=3).verified["wrong"] == 0
+    folder = stages.export(product_run, tmp_path / "checked")
+
+    def checked() -> str:
+        command = [sys.executable, str(folder / "check_rows.py")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert checked().startswith("certified: right in each of 279 windows")
+    rule = json.loads((folder / "rule.json").read_text())
+    rule["later"]["last"][0] = 1
+    (folder / "rule.json").write_text(json.dumps(rule))
+    assert "not certified: rule was changed" in checked()
+
+
+def test_long_products_are_right_in_every_way_of_asking(product_run):
+    table = stages.evaluate(product_run, [(4, 3), (60, 40)], samples=5, progress=False)
+    assert table["rows"].tolist() == [3, 40] and (table["accuracy"] == 100).all()
+    decoded = stages.evaluate(product_run, [(30, 20)], samples=3, greedy=True, progress=False)
+    assert decoded["accuracy"].tolist() == [100]
+    a, b = 2**90 - 12345, 2**70 - 678
+    assert stages.predict(product_run, f"{a:b}*{b:b}").answer == f"{a * b:b}"
+
+
+def test_a_model_that_is_wrong_is_refuted_by_a_product(product_run):
+    model = product_run.load_model()
+    with torch.no_grad():
+        model.head.bias += torch.randn(len(model.head.bias)) * 20
+    decision = decide(product_run, model)
+    certificate = decision.certificate
+    assert certificate.outcome == "refuted" and certificate.counterexamples
+    for one in certificate.counterexamples[:3]:
+        assert product_run.task.solve(one["problem"]) == one["right"]
+
+
+def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_other(product_run):
+    """A model that was never trained gives no lines that decide."""
+    data = make_data(get_task("long_multiplication"), TrainOptions(length=4, sampling="mixed"))
+    model = model_of(data, None)
+    batch = data.training(0, 64)
+    options = settled(build(CalibrationOptions, fit="rows", dirs=("vert",)))
+    with pytest.raises(AbcError, match="no lines were found that decide what is written"):
+        Rows(Evidence(model, data, batch, batch), options).bias(0.05)
