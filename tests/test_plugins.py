@@ -464,7 +464,7 @@ def test_a_task_that_fails_is_refused_before_training(abc, change, reason, runs_
         ("symbols = ('a', 'a')", "symbol 'a': give words"),
         ("symbols = ('a', '$')", "symbol '$': give words"),
         ("symbols = ('a', '')", "symbol ''"),
-        ("notation = 'pictures'", "has the notation 'pictures': choose digits or tokens"),
+        ("notation = 'pictures'", "has the notation 'pictures': choose digits or rows"),
         (
             "train_length = property(lambda self: 1 / 0)",
             "the task again cannot be made: my_task.py",
@@ -492,7 +492,7 @@ def test_a_scheme_that_fails_is_refused_before_training(abc, body, reason, runs_
 from abc_calib.nn.positions import Scheme
 class Odd(Scheme):
     name = "odd"
-    def embed(self, x, positions):
+    def embed(self, x, positions, at=None):
         {body}
 """
     said = abc("train", "successor", "--scheme", "odd", *FLAGS, "--plugin", written(text)).error(2)
