@@ -177,7 +177,7 @@ def test_a_prediction_can_show_what_it_read(tiny, abc):
     assert first == "1300"
     steps = [line.split() for line in table if line.strip()[:1].isdigit()]
     assert [words[1] for words in steps] == ["0", "0", "3", "1", "&"]
-    assert "a0=9 (1.00)" in steps[0] and "a1=9 (1.00)" in steps[1]
+    assert "a0=9" in steps[0] and "a1=9" in steps[1]
 
 
 def test_a_prediction_can_be_json(tiny, abc):
