@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from abc_calib.config import CertifyOptions, MachineOptions, TaskOptions, build
 from abc_calib.errors import UsageError
+from abc_calib.progress import busy
 from cli import console
 from cli.options import AsJson, Out, Quiet, RunArgument, options
 
@@ -96,7 +97,8 @@ def _decide(
         if not again:
             return opened, found
     if asked.verify:
-        return opened, stages.verify(opened, minutes=asked.minutes)
+        with busy("making the certificate again, and looking by dense attention", not quiet):
+            return opened, stages.verify(opened, minutes=asked.minutes)
     folder = stages.export(opened, Path(str(asked.export)))
     program = next(path for path in sorted(folder.glob("check*.py"), reverse=True))
     console.say(f"check it with numpy alone: python {program}", quiet)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abc_calib.config import MachineOptions
+from abc_calib.progress import busy
 from cli import console
 from cli.completion import run_names
 from cli.options import AsJson, Force, opened, options
@@ -36,7 +37,8 @@ def predict(
     """
     from abc_calib import stages
 
-    found = stages.predict(opened(run, force), problem, show=show, **given)
+    with busy("writing", None):
+        found = stages.predict(opened(run, force), problem, show=show, **given)
     if as_json:
         console.print_json(
             {"problem": problem, "answer": found.answer, "correct": found.correct}

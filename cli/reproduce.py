@@ -114,7 +114,8 @@ def show(made: Report) -> None:
         )
         console.tell("")
     for note in made.notes:
-        console.tell("\n".join(textwrap.wrap(note, min(console.out.width, 100))) + "\n")
+        plain = note.replace("**", "").replace("`", "")
+        console.tell("\n".join(textwrap.wrap(plain, min(console.out.width, 100))) + "\n")
     if made.incomplete:
         console.tell("Not complete:")
         for line in made.incomplete:

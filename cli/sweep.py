@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abc_calib.config import MachineOptions, WorkOptions, build, taken
+from abc_calib.errors import AbcError
 from cli import console
 from cli.jobs import jobs_progress
-from cli.options import AsJson, Jobs, Quiet, options
+from cli.options import AsJson, AsLatex, Jobs, Quiet, options
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
 Results = Annotated[
@@ -30,6 +34,7 @@ def sweep(
     check: Check = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    as_latex: AsLatex = False,
     **given: Any,
 ) -> None:
     """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
@@ -94,10 +99,36 @@ def sweep(
     if work.share:
         for line in left_over(wanted, root, Share(*work.share)):
             console.say(line, quiet)
-    report(outcomes, path, quiet, as_json, rows=len(table))
+    if as_latex:
+        console.tell(latex(table).rstrip())
+    report(outcomes, path, quiet, as_json, as_latex, rows=len(table))
 
 
-def report(outcomes: list, path: Path, quiet: bool, as_json: bool, **more: object) -> None:
+def latex(table: pd.DataFrame) -> str:
+    """The medians over seeds, a column for each length."""
+    from abc_calib.text import as_latex
+
+    names = [name for name in ("task", "scheme", "attender", "stage", "set") if name in table]
+    rows = table.dropna(subset=["length", "accuracy"]).fillna(dict.fromkeys(names, ""))
+    if rows.empty:
+        raise AbcError("nothing was measured: there is no table to show")
+    cells = rows.astype({"length": int}).pivot_table(
+        index=names, columns="length", values="accuracy", aggfunc="median", sort=False
+    )
+    cells = cells[sorted(cells.columns)]
+    shown = [
+        [*map(str, name), *("" if value != value else f"{value:.2f}" for value in row)]
+        for name, row in zip(cells.index, cells.to_numpy(), strict=True)
+    ]
+    heads = [*names, *map(str, cells.columns)]
+    caption = f"Exact match in percent by length, medians over {rows['seed'].nunique()} seeds"
+    sides = "l" * len(names) + "r" * len(cells.columns)
+    return as_latex(heads, shown, caption=caption, label="tab:sweep", sides=sides)
+
+
+def report(
+    outcomes: list, path: Path, quiet: bool, as_json: bool, as_latex: bool, **more: object
+) -> None:
     """How the jobs ended; exit code 1 if some failed."""
     states = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
@@ -110,6 +141,9 @@ def report(outcomes: list, path: Path, quiet: bool, as_json: bool, **more: objec
         counts = [f"{complete} jobs complete"]
         counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
         console.say(", ".join(counts), quiet)
-        console.tell(str(path))
+        if as_latex:
+            console.say(str(path), quiet)
+        else:
+            console.tell(str(path))
     if states["failed"]:
         raise typer.Exit(1)

@@ -107,7 +107,7 @@ def test_json_is_one_object_on_stdout_and_progress_goes_to_stderr(tiny, abc):
 
 def test_the_table_is_on_stdout_with_intervals_and_names_its_file(tiny, abc):
     said = abc("eval", "--lengths", "3", "--samples", 10, "--stress", "carry")
-    assert said.out.count("100.00") == 4 and said.out.count("[72.2, 100.0]") == 2
+    assert said.out.count("100.00") == 2 and said.out.count("[72.2, 100.0]") == 2
     assert "random" in said.out and "carry" in said.out
     assert said.err.splitlines()[-1] == f"written to {tiny.calibrated / 'eval.csv'}"
 
@@ -175,9 +175,9 @@ def test_a_prediction_can_show_what_it_read(tiny, abc):
     said = abc("predict", "1299", "--show")
     first, *table = said.out.splitlines()
     assert first == "1300"
-    steps = [line for line in table if line.strip().startswith("│")]
-    assert [line.split("│")[2].strip() for line in steps] == ["0", "0", "3", "1", "&"]
-    assert "a0=9 (1.00)" in steps[0] and "a1=9 (1.00)" in steps[1]
+    steps = [line.split() for line in table if line.strip()[:1].isdigit()]
+    assert [words[1] for words in steps] == ["0", "0", "3", "1", "&"]
+    assert "a0=9" in steps[0] and "a1=9" in steps[1]
 
 
 def test_a_prediction_can_be_json(tiny, abc):
@@ -611,7 +611,7 @@ def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
         for done in range(1, 4):
             update(done, 3, f"at {done}", True)
     bar = shown.getvalue()
-    for part in ("training", "3/3", "steps", "at 3", "left", "0:00:00"):
+    for part in ("training", "3/3", "steps", "at 3", "left", "0:00"):
         assert part in bar
 
 

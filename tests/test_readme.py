@@ -72,7 +72,7 @@ def test_readme_is_short_and_begins_with_what_it_is():
     assert README.count("\n") < 190
     first = README[: README.index("## ")]
     assert shell_lines(first) == [["make", "demo"], ["make", "test"]]
-    assert re.findall(r"!\[.*?\]\((.*?)\)", first) == ["reports/figures/seeds-addition.png"]
+    assert re.findall(r"!\[.*?\]\((.*?)\)", first) == ["reports/figures/headline.png"]
 
 
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
@@ -97,7 +97,7 @@ def test_options_named_in_the_text_exist(page):
     known = {option for command in COMMANDS.values() for p in command.params for option in p.opts}
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"--[a-z][a-z-]*", prose))
-    assert named <= known | {"--help", "--version"}
+    assert named <= known | {"--help", "--version", "--install-completion"}
 
 
 def test_the_make_targets_exist():

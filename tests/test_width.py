@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from conftest import run_command
 from hypothesis import given
@@ -18,7 +19,7 @@ from abc_calib.reporting import accuracy_table
 from abc_calib.reporting.tables import Fitting
 from abc_calib.runs import folders
 from abc_calib.text import as_latex
-from cli import completion, console
+from cli import completion, console, sweep
 
 WIDTHS = (80, 120)
 COMMANDS = (
@@ -152,3 +153,19 @@ def test_nothing_is_removed_that_is_no_run(tmp_path: Path):
     folder.mkdir()
     assert "is not a run folder" in run_command("runs", "rm", folder, "--yes").error(1)
     assert folder.is_dir()
+
+
+def test_a_sweep_as_latex():
+    rows = pd.DataFrame(
+        [
+            {"task": "addition", "scheme": s, "stage": "vanilla", "set": "random", "seed": seed}
+            | {"length": length, "accuracy": 100.0 - seed - length}
+            for s in ("rope", "none")
+            for seed in range(3)
+            for length in (50, 6)
+        ]
+    )
+    text = sweep.latex(rows)
+    assert "task & scheme & stage & set & 6 & 50 \\\\" in text
+    assert "addition & rope & vanilla & random & 93.00 & 49.00 \\\\" in text
+    assert "medians over 3 seeds" in text and "\\label{tab:sweep}" in text

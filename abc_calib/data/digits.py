@@ -255,7 +255,7 @@ class DigitData(Data):
     def read(self, output: Sequence[str]) -> str:
         return self.task.read("".join(reversed(output)))
 
-    def spelling(self) -> dict[str, Any]:
+    def spelling(self) -> dict[str, Any] | None:
         """The digits, the operator, and which operands (None) are as wide as the widest of those.
 
         ``usage``: for messages.

@@ -91,6 +91,9 @@ class HintData(DigitData):
         order = gone.long().argsort(dim=1, stable=True)
         return ids.masked_fill(gone, self.vocabulary.pad).gather(1, order)
 
+    def spelling(self) -> None:
+        """Which hints stand before the digits, this class alone knows."""
+
     def check_window(self, window: int) -> None:
         rule = "a window follows the digits, and hints stand between them; choose the format free"
         raise OptionError("attention_window", window, rule)

@@ -44,7 +44,7 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
-from abc_calib.progress import bar
+from abc_calib.progress import bar, busy
 from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
 from abc_calib.runs.records import given_files, write_record
@@ -133,7 +133,8 @@ def calibrate(
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     size = partial(windows_inside, again, vanilla.data)
-    calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
+    with busy("reading attention and choosing lines", progress):
+        calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)

@@ -10,7 +10,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.geometry import CORNER, SITES, Line, LineBias, Site
+from abc_calib.geometry import CORNER, SITES, Layout, Line, LineBias, Site
 from abc_calib.nn.build import model_type
 from abc_calib.reporting.attention import (
     LAST,
@@ -69,7 +69,7 @@ def shapes(data: Data, near: Problem) -> list[dict[str, Any]]:
     for length in range(1, LONGEST + 1):
         layout = data.layout_at(length)
         steps = max(1, near.steps + data.output_steps(layout.widths[0]) - at_near)
-        found.append({**asdict(layout), "steps": steps})
+        found.append({**_laid_out(layout), "steps": steps})
     return found
 
 
@@ -77,7 +77,12 @@ def _shape_in_rows(data: Data, size: int) -> dict[str, Any]:
     """The same of an output with several rows, with the names of what is written."""
     made = in_rows(data, size)
     written = made.labels("cross")[0][:-1]
-    return {**asdict(made.source), "steps": made.steps, "written": written}
+    return {**_laid_out(made.source), "steps": made.steps, "written": written}
+
+
+def _laid_out(layout: Layout) -> dict[str, Any]:
+    """The names of a source's tokens, and where its delimiters stand."""
+    return {"source": layout.labels(), "closes": layout.closes}
 
 
 def _head(

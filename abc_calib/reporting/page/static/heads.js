@@ -5,20 +5,10 @@ const SITES = {cross: "Cross-attention: to the source", self: "Self-attention: t
 
 // The tokens of one problem of a length, and where the delimiters stand.
 function shapeAt(heads, length, site) {
-  const shape = heads.shapes[length - 1], operands = shape.widths.map((_, i) => i);
-  const parts = shape.aligned ? [[], [...operands].reverse()] : operands.map((which) => [which]);
-  const source = [shape.delimiters[0]], closes = [0];
-  parts.forEach((part, number) => {
-    const width = shape.aligned ? shape.widths[0] : shape.widths[part[0]];
-    for (let column = part.length ? width - 1 : -1; column >= 0; column--)
-      for (const which of [...part].reverse())
-        source.push(shape.words ? String(width - 1 - column) : String.fromCharCode(97 + which % 26) + column);
-    closes.push(source.length);
-    source.push(shape.delimiters[number + 1]);
-  });
+  const shape = heads.shapes[length - 1], {source, closes} = shape;
   const written = shape.written ?? Array.from({length: shape.steps - 1}, (_, i) => `y${i}`);
-  const rows = site === "encoder" ? source : [...written, shape.delimiters.at(-1)];
-  const keys = site === "self" ? [shape.delimiters[0], ...written] : source;
+  const rows = site === "encoder" ? source : [...written, source.at(-1)];
+  const keys = site === "self" ? [source[0], ...written] : source;
   const places = shape.written && site !== "encoder" ? placesOf(keys.length ? ["$", ...shape.written] : []) : null;
   return {rows, keys, closes, places};
 }
