@@ -110,11 +110,7 @@ def made(kind: str, seed: int) -> tuple[Any, Any, str]:
 
 def sources(proof: Proof) -> list[Any]:
     """Every source of each width, as long as there are not too many."""
-    rule, found, width = proof.rule, [], 1
-    while rule.base ** (len(rule.operands) * width + (rule.constant is not None)) <= MOST:
-        found.append(proof.realiser.every(width))
-        width += 1
-    return found
+    return [problems for _, problems in proof.realiser.short(MOST)]
 
 
 def margin_by_widths(model: Any, data: Any, proof: Proof) -> float:
