@@ -62,6 +62,10 @@ class RowTask(Arithmetic):
         """The longest output of a size, its end left out."""
 
     @abstractmethod
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        """Most digits and rows of problems with these operands."""
+
+    @abstractmethod
     def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Each row of the output: ``values (n, w)``, last digit first, and ``widths (n,)``.
 
@@ -69,15 +73,17 @@ class RowTask(Arithmetic):
         """
 
     def answer(self, *operands: Digits) -> Digits:
+        n, most = len(operands[0]), self.tokens(self.size_of(operands))
+        if n * most > MOST_TOKENS:
+            fewer = f"at most {MOST_TOKENS // most:,} problems of this size, or " * (n > 1)
+            raise TaskError(
+                f"{n} output{'s' * (n > 1)} of up to {most:,} tokens: {self.name} writes at most "
+                f"{MOST_TOKENS:,} at once; give {fewer}smaller numbers, such as two of "
+                f"{int((MOST_TOKENS / n) ** 0.5) - 2:,} digits"
+            )
         rows = self.rows(operands)
-        n = len(operands[0])
         total = sum(np.maximum(widths + 1, 0) for _, widths in rows) - 1
         longest = int(np.max(total, initial=1))
-        if n * longest > MOST_TOKENS:
-            raise TaskError(
-                f"{n} outputs of up to {longest:,} tokens do not fit: give at most "
-                f"{MOST_TOKENS // longest:,} problems of this size, or smaller ones"
-            )
         ids = np.full((n, longest + 1), self.row_id, np.uint8)
         start = np.zeros(n, int)
         for values, widths in rows:
@@ -235,6 +241,10 @@ class LongMultiplication(RowTask):
         digits, rows = extent(size)
         return rows * (digits + 2) - 1
 
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
+        return digits, rows
+
     def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
         first, second = operands
         width, rows = int(first.lengths.max(initial=1)), int(second.lengths.max(initial=1))
@@ -297,6 +307,9 @@ class Sum(RowTask):
         digits, rows = extent(size)
         grown = int(np.ceil(np.log(rows + 1) / np.log(self.base)))
         return rows * (digits + grown + 1)
+
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        return max(int(o.lengths.max(initial=1)) for o in operands), len(operands)
 
     def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
         n, rows = len(operands[0]), len(operands)

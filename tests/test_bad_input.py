@@ -126,7 +126,7 @@ def test_a_missing_cuda_device_is_named(abc, monkeypatch):
         (["--dirs", "up"], "--dirs up: choose among diag, anti and vert"),
         (["--dirs", "diag,up"], "--dirs diag,up: choose among diag, anti and vert"),
         (["--dirs", ""], "--dirs '': choose among diag, anti and vert"),
-        (["--fit", "magic"], "unknown fit 'magic': choose nnls or mean"),
+        (["--fit", "magic"], "unknown fit 'magic': choose one of nnls, mean, rows"),
         (["--threshold", "nan"], "--threshold nan: give a number from -1,000,000 to 1,000,000"),
         (["--threshold", 2], "--threshold 2: give a number above 0 and at most 1"),
         (["--layer", "middle"], "--layer middle: choose own, first or last"),

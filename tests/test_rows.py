@@ -133,8 +133,10 @@ def test_sources_that_are_none(name, source, said):
 
 
 def test_outputs_that_do_not_fit_are_refused_with_what_does():
-    with pytest.raises(TaskError, match="give at most 49 problems of this size"):
+    with pytest.raises(TaskError, match="give at most 49 problems of this size, or smaller"):
         get_task("long_multiplication").sample(np.random.default_rng(0), 60, 1000, exact=True)
+    with pytest.raises(TaskError, match=r"1 output of up to 100,019,999 tokens: .* 7,069 digits"):
+        get_task("long_multiplication").parse(f"{'7' * 10_000}*{'3' * 10_000}")
 
 
 # Geometry

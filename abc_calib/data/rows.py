@@ -78,13 +78,6 @@ class RowData(DigitData):
         rng = np.random.default_rng([self.seed, 5])
         return self.lay_out(self.task.sample(rng, n, self.size, "few"))
 
-    def shorter(self) -> tuple[RowData, list[Size]]:
-        """The same trained on up to sizes less by one quarter, and the sizes that it leaves."""
-        digits, rows = (max(1, number * 3 // 4) for number in self.size)
-        options = self.options.model_copy(update={"length": digits})
-        tests = [(digits, self.rows), (self.length, rows), self.size]
-        return RowData(self.task, options, rows), [size for size in tests if size != (digits, rows)]
-
     # Tokens
 
     def lay_out(self, problems: Problems) -> Batch:
