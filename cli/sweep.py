@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abc_calib.config import MachineOptions, WorkOptions, build, taken
-from abc_calib.errors import AbcError
+from abc_calib.errors import AbcError, OptionError
 from cli import console
 from cli.jobs import jobs_progress
 from cli.options import AsJson, AsLatex, Jobs, Quiet, options
@@ -81,6 +81,12 @@ def sweep(
     root = jobs or jobs_root()
     check_writable(path)
     wanted = read_sweep(file)
+    if check and work.scheduler is not None:
+        raise OptionError(
+            "scheduler",
+            work.scheduler[:100],
+            "--check looks at the file alone; leave one of them out",
+        )
     if check:
         mine = Share(*work.share).pick(wanted) if work.share else wanted
         keys = [job.key for job in mine]

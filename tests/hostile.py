@@ -156,8 +156,9 @@ def of_parameter(command: str, parameter: Any, option: Named | None) -> Iterator
         path = "Path" in str(kind)
         for value in PATHS if path else ODD_WORDS:
             words = (*base(command, flag), f"{flag}={value}")
-            # a path may be written to, where it is one
-            yield Case(command, "path" if path else "word", words, path, value)
+            # a path may be written to, where it is one, and 0 is a source of many tasks
+            legal = path or (flag, value) == ("--input", "0")
+            yield Case(command, "path" if path else "word", words, legal, value)
         yield Case(command, "no value", (*base(command, flag), flag), shown=flag)
 
 

@@ -115,7 +115,7 @@ def test_another_kind_of_target_is_one_class_and_one_line(abc, tmp_path, monkeyp
     known.to_csv(tmp_path / "toy-seeds.csv", index=False)
     given = ("reproduce", "toy", "--from-results", "--results", tmp_path)
     said = abc(*given, "--out", tmp_path / "out")
-    assert said.out.startswith("A toy") and ["wide", "3"] in map(str.split, said.out.splitlines())
+    assert said.out.startswith("A toy") and ["wide", "3.0"] in map(str.split, said.out.splitlines())
     assert "| wide | 3 |" in (tmp_path / "out" / "toy.md").read_text()
     assert (tmp_path / "out" / "toy.csv").read_text() == "row,seconds\nnarrow,3.0\nwide,3.0\n"
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from abc_calib import progress
@@ -106,7 +107,7 @@ def test_a_table_that_is_too_wide_goes_on_below(cells, width):
     printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     printed.print(Fitting(columns, cells, keys=1))
     lines = printed.export_text().splitlines()
-    assert max(map(len, lines)) <= width
+    assert max(map(cell_len, lines)) <= width
     assert sum(line.count("column") for line in lines) >= 7
 
 
