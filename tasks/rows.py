@@ -37,8 +37,6 @@ class RowTask(Arithmetic):
 
     notation = "rows"
     laws = ("balanced", "carry", "mixed", "few")
-    #: what ``rows`` of a size count
-    rows_are: ClassVar[str]
     #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
     coupling: ClassVar[str]
 
@@ -221,7 +219,6 @@ class LongMultiplication(RowTask):
     name = "long_multiplication"
     operator = "*"
     count = 2
-    rows_are = "digits of the second operand"
     coupling = "second"
 
     def __init__(self, base: int | None = None):
@@ -289,7 +286,6 @@ class Sum(RowTask):
 
     name = "sum"
     operator = "+"
-    rows_are = "operands"
     coupling = "operands"
 
     def __init__(self, base: int | None = None):

@@ -282,12 +282,12 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     return {name: one for name, one in found.items() if len(one[0])}
 
 
-def check(folder: Path) -> str:
+def check(folder: Path, kinds: Any = kinds) -> str:
     """The verdict, if the certificate holds."""
-    e, nodes, least, total = Export(folder), Nodes(), inf, 0
-    said, base = e.certificate, e.rule["base"]
+    said, nodes, least, total = (e := Export(folder)).certificate, Nodes(), inf, 0
     require(said["outcome"] == "certified", f"the certificate itself says {said['outcome']}")
     for name, (code, count) in kinds(e, nodes).items():
+        base = e.rule["base"]
         values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
         margin = Model(e, nodes, values).margins(name, right)
         least, total, at = min(least, margin.min()), total + len(code), margin.argmin()

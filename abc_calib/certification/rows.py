@@ -16,9 +16,7 @@ from functools import cached_property
 from abc_calib.certification.field import Field, Reach, _met
 from abc_calib.certification.places import (
     ABOVE,
-    FAR,
     NEAR,
-    WIDE,
     Atom,
     Case,
     Constant,
@@ -211,6 +209,3 @@ def grid_field(
         return sizes((width, 1))
 
     return GridField(bias, layers, layout, ids, rule, sizes=sizes, closes=ids[ROW])
-
-
-__all__ = ["FAR", "WIDE", "GridCase", "GridField", "GridReach", "grid_field"]

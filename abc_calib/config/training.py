@@ -123,8 +123,7 @@ ROW_PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = 
     "small": (ROWS, ROW_TRAINING, ROW_RETRAINING),
     "quick": (ROWS, ROW_TRAINING, ROW_RETRAINING),
 }
-"""The same for outputs of several rows: a row is harder to learn than a sum, and sooner found with
-coupled positions."""
+"""The same for outputs of several rows, with coupled positions: a row takes longer than a sum."""
 
 
 def preset(name: str, notation: str) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:

@@ -6,11 +6,10 @@ for each kind of query: those inside a row, those that write its first digit, th
 share over all heads and layers, for the kind of query that needs it most: heads one by one follow
 too much that is of no use.
 
-Of the lines above a threshold those are taken out, the lightest first, without which the tokens
-on the others still decide what is written, in training problems of few different digits
-(``abc_calib.calibration.windows``). What self-attention reads, it reads in the first layer, where
-rows hold nothing but their tokens; above, heads see their own row alone. So a query sees no more
-than the lines say, however many layers there are.
+Of the lines above a threshold the fewest are kept whose tokens still decide what is written, in
+training problems of few different digits (``abc_calib.calibration.windows``). What self-attention
+reads, it reads in the first layer, where rows hold nothing but their tokens; above, heads see their
+own row alone. So a query sees no more than the lines say, however many layers there are.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Rows(Fit):
         return LineBias(sites, self.options.off_line_bias)
 
     def kept(self, threshold: float) -> dict[Site, list[Line]]:
-        """The lines at each site, the heaviest first, at most one a head.
+        """The lines at each site, the heaviest first.
 
         Of the lines of at least a share of the heaviest, the fewest that decide: more of them would
         say more of the training sizes, in which a few columns are all that there is.
@@ -111,10 +110,13 @@ class Rows(Fit):
             )
         kept = smallest(windows, written, range(len(heavy)), TRIES)
         lines = [heavy[k] for k in kept if k < len(heavy)]
-        return {
-            site: [line for _, s, line in reversed(lines) if s == site][: self.heads]
-            for site in self.lines
-        }
+        found = {site: [x for _, s, x in reversed(lines) if s == site] for site in self.lines}
+        if (most := max(map(len, found.values()))) > self.heads:
+            raise AbcError(
+                f"{most} lines decide what is written at one site, and a "
+                f"layer has {self.heads} heads: train with more --heads"
+            )
+        return found
 
     def _heavy(self, least: float) -> list[tuple[float, Site, Line]]:
         """Lines with their weight, of at least a share of the heaviest at their site.
