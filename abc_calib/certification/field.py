@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -103,18 +104,25 @@ class Field:
             return Token(self.ids[self.layout(1).delimiters[0]], None, 0, 0, 0)
         return Token(None, Written(Place(row.kind, row.at - 1)), 0, along, shift)
 
-    def keys(self, layer: int, row: Place, case: Case) -> tuple[list[list[Key]], list[list[Key]]]:
-        """The keys of each head in self-attention and in cross-attention; lines that meet, once."""
+    def keys(self, layer: int, row: Place, case: Case) -> list[list[list[Key]]]:
+        """The keys of each head of each attention, in their order; lines that meet, once.
+
+        Those are self-attention and cross-attention, or one over a stream.
+        """
         own, crossed = self.bias.heads("self", layer), self.bias.heads("cross", layer)
         if own is None or crossed is None:
             raise Unbounded("its attention is not restricted to lines: abc calibrate it")
-        return (
-            [_met([Key(self.own_key(x, row, case), None, x.value) for x in head]) for head in own],
-            [
-                _met([Key(None, self.source_key(x, row, case), x.value) for x in head])
-                for head in crossed
-            ],
-        )
+        found = [
+            [[self.written_key(x, layer, row, case) for x in head] for head in own],
+            [[Key(None, self.source_key(x, row, case), x.value) for x in head] for head in crossed],
+        ]
+        if self.bias.stream:
+            found = [[written + read for written, read in zip(*found, strict=True)]]
+        return [[_met(head) for head in heads] for heads in found]
+
+    def written_key(self, line: Line, layer: int, row: Place, case: Case) -> Key:
+        """What a self-attention line reads from ``row`` after ``layer`` layers."""
+        return Key(self.own_key(line, row, case), None, line.value)
 
     def atoms(self, layer: int, row: Place, case: Case) -> frozenset[Atom]:
         """Everything that the state of ``row`` after ``layer`` layers depends on."""
@@ -126,9 +134,8 @@ class Field:
                     found = self._seen(self.input(row, case), case)
                 else:
                     found = below(layer - 1, row)
-                    for key in (
-                        k for site in self.keys(layer - 1, row, case) for h in site for k in h
-                    ):
+                    heads = chain.from_iterable(self.keys(layer - 1, row, case))
+                    for key in chain.from_iterable(heads):
                         if key.row is not None:
                             found |= below(layer - 1, key.row)
                         elif key.token is not None:
@@ -222,8 +229,8 @@ class Field:
         rows = {case.place}
         for layer in reversed(range(self.layers)):
             for row in list(rows):
-                own, _ = self.keys(layer, row, case)
-                rows |= {key.row for head in own for key in head if key.row is not None}
+                every = chain.from_iterable(chain.from_iterable(self.keys(layer, row, case)))
+                rows |= {key.row for key in every if key.row is not None}
         return rows
 
     def cases(self) -> list[Case]:

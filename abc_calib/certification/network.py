@@ -63,16 +63,23 @@ class Layer:
     """One decoder layer, in parts that bound their rounding."""
 
     def __init__(self, block: Any):
-        own, crossed, read = (Norm(module) for module in block.norms)
-        self.attentions = {
-            "self": Attention(block.self_attention, own, own),
-            "cross": Attention(block.cross_attention, crossed, None),
-        }
-        self.first = Linear(block.feedforward[0], read)
+        norms = [Norm(module) for module in block.norms]
+        #: one over a stream, or self-attention and cross-attention, whose keys have no norm
+        self.attentions = [
+            Attention(module, norm, None if number else norm)
+            for number, (module, norm) in enumerate(zip(block.attentions, norms, strict=False))
+        ]
+        self.first = Linear(block.feedforward[0], norms[-1])
         self.second = Linear(block.feedforward[-1])
 
     def feedforward(self, x: Rounded) -> Rounded:
         return self.second(relu(self.first(x)))
+
+    def alone(self, x: Rounded) -> Rounded:
+        """Rows that read nothing but themselves, one layer later."""
+        attention = self.attentions[0]
+        x = x + attention.output(attention.value(x))
+        return x + self.feedforward(x)
 
 
 class Attention:
@@ -93,7 +100,12 @@ class Exact:
         with torch.inference_mode():
             self.layers = [Layer(block) for block in self.model.layers]
             self.head = Head(Norm(self.model.norm), self.model.head)
-            self.written, self.memory = self._embedded("self"), self._embedded("encoder")
+            self.written, read = self._embedded("self"), self._embedded("encoder")
+            #: what heads read of the source in each layer: rows of a stream change
+            self.memory = [read] * len(self.layers)
+            if field.bias.stream:
+                for number, layer in enumerate(self.layers[:-1], 1):
+                    self.memory[number] = layer.alone(self.memory[number - 1])
 
     def _embedded(self, site: Site) -> Rounded:
         """Every token at every phase of the positions, ``(v * phase, d)``."""
@@ -139,12 +151,12 @@ class Network:
         block = self.exact.layers[layer - 1]
         below = self._table(layer - 1, row)
         x = below.states.take(below.find(values))
-        own, crossed = self.field.keys(layer - 1, row, self.case)
-        attention = block.attentions["self"]
-        query = partial(self._of_row, attention, row, "query", layer - 1, values)
-        x = x + self._attend(attention, query, own, layer - 1, values)
-        attention = block.attentions["cross"]
-        x = x + self._attend(attention, partial(attention.query, x), crossed, layer - 1, values)
+        every = self.field.keys(layer - 1, row, self.case)
+        for number, (attention, heads) in enumerate(zip(block.attentions, every, strict=True)):
+            query = partial(attention.query, x)
+            if not number:
+                query = partial(self._of_row, attention, row, "query", layer - 1, values)
+            x = x + self._attend(attention, query, heads, layer - 1, values)
         return x + block.feedforward(x)
 
     def _table(self, layer: int, row: Place) -> Table:
@@ -201,7 +213,7 @@ class Network:
         if key.row is not None:
             return self._of_row(attention, key.row, name, layer, values)
         assert key.token is not None
-        return self._read(key.token, values, getattr(attention, name)(self.exact.memory))
+        return self._read(key.token, values, getattr(attention, name)(self.exact.memory[layer]))
 
     def _of_row(
         self, attention: Attention, row: Place, name: str, layer: int, values: np.ndarray

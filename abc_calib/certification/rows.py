@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from abc_calib.certification.field import Field, Reach, _met
+from abc_calib.certification.field import Field, Reach
 from abc_calib.certification.places import (
     ABOVE,
     NEAR,
@@ -123,27 +123,14 @@ class GridField(Field):
             return Token(self.ids[SOS] if case.up == 0 else self.closes, None, 0, 0, 0)
         return Token(None, Written(Place(row.kind, row.at - 1)), 0, 0, 0)
 
-    def keys(self, layer: int, row: Place, case: Case) -> tuple[list[list[Key]], list[list[Key]]]:
+    def written_key(self, line: Line, layer: int, row: Place, case: Case) -> Key:
         assert isinstance(case, GridCase)
-        own, crossed = self.bias.heads("self", layer), self.bias.heads("cross", layer)
-        if own is None or crossed is None:
-            raise Unbounded("its attention is not restricted to lines: abc calibrate it")
-
-        def key(line: Line) -> Key:
-            if not line.segment:
-                return Key(self.own_key(line, row, case), None, line.value)
-            if layer:
-                raise Unbounded("it reads rows above in a layer that is not the first")
-            self._check(line)
-            return Key(None, self.above_key(line, row, case), line.value)
-
-        return (
-            [_met([key(x) for x in head]) for head in own],
-            [
-                _met([Key(None, self.source_key(x, row, case), x.value) for x in head])
-                for head in crossed
-            ],
-        )
+        if not line.segment:
+            return super().written_key(line, layer, row, case)
+        if layer:
+            raise Unbounded("it reads rows above in a layer that is not the first")
+        self._check(line)
+        return Key(None, self.above_key(line, row, case), line.value)
 
     # How far it reaches
 

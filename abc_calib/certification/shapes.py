@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -155,8 +156,8 @@ class Group:
         """
         first, top = self.members[0], self.field.layers - 1
         case = first.made.case
-        own, _ = self.field.keys(top, case.place, case)
-        rows = {case.place, *(key.row for head in own for key in head if key.row is not None)}
+        keys = chain.from_iterable(chain.from_iterable(self.field.keys(top, case.place, case)))
+        rows = {case.place, *(key.row for key in keys if key.row is not None)}
         below = [self.field.atoms(top, row, case) for row in rows]
 
         def rank(place: int) -> tuple[int, tuple[int, int]]:

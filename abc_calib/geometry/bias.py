@@ -24,10 +24,13 @@ class LineBias:
 
     A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
     derived from this. ``off_line_bias``: what is added to scores off the lines; None masks them.
+    ``stream``: of a decoder-only model, where source and output are one stream. A head of ``self``
+    and the same head of ``cross`` are one there, which attends along the lines of both.
     """
 
     sites: dict[Site, tuple[Heads, ...]]
     off_line_bias: float | None = None
+    stream: bool = False
 
     def __post_init__(self) -> None:
         off = self.off_line_bias
@@ -43,6 +46,11 @@ class LineBias:
         layers = self.sites.get(site)
         return None if layers is None else layers[layer]
 
+    def elsewhere(self, site: Site, layer: int) -> Heads | None:
+        """The lines that the heads of a site have at another one; None where heads have one."""
+        other: dict[Site, Site] = {"self": "cross", "cross": "self"} if self.stream else {}
+        return self.heads(other[site], layer) if site in other else None
+
     def transparent(self) -> list[tuple[Site, int, int]]:
         """Every head without a line, as (site, layer, head)."""
         return [
@@ -50,7 +58,7 @@ class LineBias:
             for site, layers in self.sites.items()
             for layer, heads in enumerate(layers)
             for head, lines in enumerate(heads)
-            if not lines
+            if not lines and not (self.elsewhere(site, layer) or ((),) * len(heads))[head]
         ]
 
     def check(self, layers: dict[Site, int], heads: int) -> None:
@@ -105,6 +113,8 @@ class LineBias:
         }
         if self.off_line_bias is not None:
             data["off_line_bias"] = self.off_line_bias
+        if self.stream:
+            data["stream"] = True
         return data
 
     @classmethod
@@ -113,6 +123,9 @@ class LineBias:
             raise TypeError(f"{type(data).__name__} in place of a table")
         data = dict(data)
         off = data.pop("off_line_bias", data.pop("closed", None))  # "closed": an older name
+        stream = data.pop("stream", False)
+        if not isinstance(stream, bool):
+            raise TypeError(f"stream {stream!r} in place of true or false")
         return cls(
             {
                 site: tuple(  # type: ignore[misc]
@@ -122,6 +135,7 @@ class LineBias:
                 for site, layers in data.items()
             },
             off,
+            stream,
         )
 
     def save(self, path: Path, **arrays: np.ndarray) -> None:

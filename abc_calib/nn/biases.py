@@ -127,29 +127,40 @@ class LayerBias:
     """The lines of one layer and site as index arithmetic on tensors.
 
     The tensors are made when first used, on the device of the call: they follow from the lines,
-    which the model's configuration holds, and are never saved or loaded.
+    which the model's configuration holds, and are never saved or loaded. ``elsewhere``: lines that
+    the same heads have at another site, with one softmax over the keys of both.
     """
 
-    def __init__(self, heads: Heads, site: Site, off_line_bias: float | None = None):
+    def __init__(
+        self,
+        heads: Heads,
+        site: Site,
+        off_line_bias: float | None = None,
+        elsewhere: Heads | None = None,
+    ):
         self.site = site
         self.heads = heads
+        #: all lines of each head, those ``elsewhere`` included
+        self.every = heads if elsewhere is None else tuple(map(tuple.__add__, heads, elsewhere))
         #: what is added to the scores of keys off the lines
         self.off_line_bias = MASKED if off_line_bias is None else off_line_bias
         #: every head has a line, so that each row looks at a few keys only
-        self.restricted = all(heads) and off_line_bias is None
+        self.restricted = all(self.every) and off_line_bias is None
         #: a corner line may leave the matrix, and its row without a key
         self.may_mask_rows = off_line_bias is None and any(
-            line.segment == CORNER for head in heads for line in head
+            line.segment == CORNER for head in self.every for line in head
         )
         #: every head has exactly one key in every row
         self.single = (
-            self.restricted and all(len(head) == 1 for head in heads) and not self.may_mask_rows
+            self.restricted
+            and all(len(head) == 1 for head in self.every)
+            and not self.may_mask_rows
         )
         self._tensors: _Tensors | None = None
 
     def tensors(self, device: torch.device) -> _Tensors:
         if self._tensors is None or self._tensors.value.device != device:
-            self._tensors = _build(self.heads, self.site, device)
+            self._tensors = _build(self, device)
         return self._tensors
 
     def positions(self, frame: Frame) -> tuple[Tensor, Tensor]:
@@ -243,9 +254,10 @@ class _Tensors:
     anchors: int
 
 
-def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
+def _build(bias: LayerBias, device: torch.device) -> _Tensors:
+    heads = bias.heads
     most = max(1, *(len(head) for head in heads))
-    formulas = [[formula(line, site) for line in head] for head in heads]
+    formulas = [[formula(line, bias.site) for line in head] for head in heads]
     filled = [head + [_NOWHERE] * (most - len(head)) for head in formulas]
     numbers = torch.tensor(filled, dtype=torch.long, device=device)
     origin, slope, shift, low, high, leaves, down, step = numbers.unbind(-1)
@@ -256,7 +268,7 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
         down=down,
         step=step,
         value=torch.tensor(value, dtype=torch.float32, device=device),
-        transparent=torch.tensor([not head for head in heads], device=device),
+        transparent=torch.tensor([not head for head in bias.every], device=device),
         anchors=1 + int(torch.stack([origin, low, high]).max()),
     )
 

@@ -60,6 +60,11 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(options.width) for _ in range(3))
         self.dropout = nn.Dropout(options.dropout)
 
+    @property
+    def attentions(self) -> tuple[Attention, Attention]:
+        """In their order, each behind the norm of its number."""
+        return self.self_attention, self.cross_attention
+
     def forward(
         self,
         x: Tensor,
