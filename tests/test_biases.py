@@ -16,8 +16,8 @@ from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
 from abc_calib.nn.biases import MASKED, Frame, LayerBias
 from abc_calib.nn.positions import build_scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
+from abc_calib.nn.transformer.base import alike
 from abc_calib.nn.transformer.encoder import delimiter_positions
-from abc_calib.nn.transformer.model import alike
 
 SEEDS = st.integers(0, 2**32)
 

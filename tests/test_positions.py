@@ -26,7 +26,7 @@ from abc_calib.nn.positions import SCHEMES, Places, Scheme, build_scheme, check_
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.alibi import slopes
 from abc_calib.nn.positions.t5 import bucket
-from abc_calib.nn.transformer.model import draw
+from abc_calib.nn.transformer.base import draw
 from abc_calib.runs import Run
 
 H, E = 3, 14

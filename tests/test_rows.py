@@ -32,7 +32,7 @@ from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.transformer import model as transformer
+from abc_calib.nn.transformer import base as transformer
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.runs import Run

@@ -28,16 +28,16 @@ from abc_calib.version import __version__
 
 def retrained_shape(options: Any, scheme: str = "none") -> Any:
     """The model that is trained with the lines: the same, with other positions and no window."""
-    return options.model_copy(
-        update={
-            "scheme": scheme,
-            "encoder_scheme": None,
-            "decoder_scheme": None,
-            "cross_scheme": None,
-            "attention_window": None,
-            "cyclic": None if scheme == "none" else options.cyclic,
-        }
-    )
+    changed = {
+        "scheme": scheme,
+        "encoder_scheme": None,
+        "decoder_scheme": None,
+        "cross_scheme": None,
+        "attention_window": None,
+        "cyclic": None if scheme == "none" else options.cyclic,
+    }
+    known = {name: changed[name] for name in changed if name in type(options).model_fields}
+    return options.model_copy(update=known)
 
 
 def settled(options: CalibrationOptions) -> CalibrationOptions:

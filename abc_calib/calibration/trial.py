@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from abc_calib.calibration.fits.base import sinks
+from abc_calib.calibration.fits.base import closed, sinks
 from abc_calib.calibration.plan import retrained_shape
 from abc_calib.config import RETRAIN
 from abc_calib.data import Data
@@ -118,11 +118,17 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     site, layer, line = place
     sink = sinks(len(data.layout_at(1).parts))[site]
     layers = list(bias.sites[site])
+    closing = () if bias.stream else (sink,)
     layers[layer] = tuple(
-        tuple(x for x in head if x != line) or (sink,) if line in head else head
+        tuple(x for x in head if x != line) or closing if line in head else head
         for head in layers[layer]
     )
-    return replace(bias, sites={**bias.sites, site: tuple(layers)})
+    less = replace(bias, sites={**bias.sites, site: tuple(layers)})
+    if not bias.stream:
+        return less
+    own = list(less.sites["self"])
+    own[layer] = closed(less.sites["cross"][layer], own[layer])
+    return replace(less, sites={**less.sites, "self": tuple(own)})
 
 
 def carries_over(bias: LineBias, vanilla: Model, data: Data) -> float:

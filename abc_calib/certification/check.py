@@ -1,11 +1,11 @@
 """Check the certificate beside this file with numpy alone: python check.py
 
-It shares no code and no method with its maker. For operands of 1, 2, 3, ... digits it follows what
-each row's prediction depends on, through all layers down to tokens, and calls rows alike that do so
-in the same way. Which tokens can stand there together it finds by running the automaton of the task
-over the columns; where wider operands bring no new kind of row, any number of columns may lie
-between those that count. In every combination the model has to prefer the right token; then by
-induction every answer is right. Not checked: the rounding bound, that the automaton is the task.
+It shares no code and no method with its maker. For operands of 1, 2, ... digits it follows what each
+row's prediction depends on, down to tokens, and calls rows alike that do so in the same way. Which
+tokens can stand there together it finds by running the task's automaton over the columns; where
+wider operands bring no new kind of row, any number of columns may lie between. Everywhere the model
+has to prefer the right token; then by induction every answer is right. Not checked: the rounding
+bound, that the automaton is the task.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 CHUNK = 16384
+ALONE = {"direction": "diag", "segment": 0, "offset": 0, "value": 0.0}
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
 
 
@@ -45,8 +46,9 @@ def read_weights(raw: bytes) -> dict[str, np.ndarray]:
         if name != "__metadata__":
             require(about["dtype"] == "F32", f"{name} is {about['dtype']}, not F32")
             first, last = (8 + size + at for at in about["data_offsets"])
-            array = np.frombuffer(raw[first:last], "<f4").astype(float)
-            found[name] = array.reshape(about["shape"])
+            found[name] = (
+                np.frombuffer(raw[first:last], "<f4").astype(float).reshape(about["shape"])
+            )
     return found
 
 
@@ -63,14 +65,17 @@ class Export:
             require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
         require(set(read["generation_config"]) == GREEDY, "decoding is not plainly greedy")
         self.rule, self.lines, config = read["rule"], read["lines"], read["model_config"]
-        require(not (config["encoder_layers"] or "off_line_bias" in self.lines), "it sees all")
+        require(not (config.get("encoder_layers") or "off_line_bias" in self.lines), "it sees all")
+        self.stream = bool(self.lines.pop("stream", False))  # source and output in one attention
+        alone = [[[ALONE]] * config["heads"]] * (config["decoder_layers"] - 1 if self.stream else 0)
+        require(self.lines.pop("encoder", alone) == alone, "tokens of its source look at others")
         self.weights, self.layers = read_weights(raw["model"]), config["decoder_layers"]
         self.width, self.size = config["d_model"], config["d_model"] // config["heads"]
-        own = config["own_schemes"] or {}
-        schemes = {site: own.get(site, config["scheme"]) for site in ("encoder", "self")}
+        named = config.get("own_schemes") or {}
+        schemes = {site: named.get(site, config["scheme"]) for site in ("encoder", "self")}
         require({*schemes.values()} <= {"none", "sinusoidal"}, f"positions {schemes} are unknown")
         self.waves = {site: scheme == "sinusoidal" for site, scheme in schemes.items()}
-        self.period: int = config["cyclic"] if any(self.waves.values()) else 1
+        self.period: int = config.get("cyclic") if any(self.waves.values()) else 1
         require(self.period, "positions grow with length")
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
         self.delimiters, self.aligned = said["source"]["delimiters"], said["source"]["aligned"]
@@ -79,9 +84,9 @@ class Export:
 class Nodes:
     """What rows are made of: a label and other nodes, each different one once, by number.
 
-    ("symbol", id), ("digit", operand, column), ("constant", operand), ("written", column) and
-    ("atom", k) are tokens; ("place", site, phase) is a token at a phase of the positions;
-    ("row", layer, own, crossed) a row: itself one layer before and what heads read, with biases.
+    ("symbol", id), ("digit", operand, column), ("constant", operand), ("written", column), ("atom",
+    k) are tokens; ("place", site, phase) one at a phase of the positions; ("row", layer, own,
+    crossed) a row: itself one layer before and what the heads of each attention read, with biases.
     """
 
     def __init__(self) -> None:
@@ -131,7 +136,10 @@ class Width:
         key = {"diag": opened + 1 + along + offset, "anti": anti, "vert": vert}[direction]
         at = min(max(key, opened), closed)
         place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
-        return self.nodes(place, (self.nodes(self.source[at]),))
+        node, read = self.nodes(place, (self.nodes(self.source[at]),)), ((0, 0.0),)
+        for later in range(1, layer if self.e.stream else 1):  # a row that reads itself
+            node = self.nodes(("row", later, (read,) * (self.e.width // self.e.size)), (node,))
+        return node
 
     def row(self, layer: int, row: int) -> int:
         if (layer, row) not in self.known and layer == 0:
@@ -139,11 +147,12 @@ class Width:
             self.known[layer, row] = self.nodes(("place", "self", row % self.e.period), (token,))
         elif (layer, row) not in self.known:
             below, sites = [self.row(layer - 1, row)], []
-            for site in ("self", "cross"):
+            for both in (("self", "cross"),) if self.e.stream else (("self",), ("cross",)):
                 heads = []
-                for lines in self.e.lines[site][layer - 1]:
+                for parts in zip(*(self.e.lines[site][layer - 1] for site in both), strict=True):
+                    lines = [(s, x) for s, part in zip(both, parts, strict=True) for x in part]
                     require(lines, "a head without lines sees everything")
-                    read = [(x["value"], self.key(site, layer, row, x)) for x in lines]
+                    read = [(x["value"], self.key(s, layer, row, x)) for s, x in lines]
                     best = {key: bias for bias, key in sorted(read)}  # the largest where they meet
                     heads.append(tuple((len(below) + i, b) for i, b in enumerate(best.values())))
                     below += best
@@ -185,7 +194,7 @@ def combinations(e: Export, width: int, row: int, tokens: list[tuple], any_gap: 
             code, state = np.divmod(distinct(both), states)
     final, there = last[state], (last[state] >= 0) | (last[state] == -1) & (row <= width)
     code, final = code[there], final[there]  # the last row is there only after a final carry
-    code = code + weight.get(("written", width), 0) * np.maximum(final, 0)
+    code += weight.get(("written", width), 0) * np.maximum(final, 0)
     answer = np.where((final < 0) | (row > width), e.eos, final) if row >= width else 0
     return distinct(code + right * answer)
 
@@ -228,22 +237,23 @@ class Model:
         label, below = self.nodes.all[node]
         size, name, x = self.e.size, f"layers.{label[1] - 1}", self.read(below[0], at)
         for i, heads in enumerate(label[2:]):
-            attention = f"{name}.{('self', 'cross')[i]}_attention"
+            attention = f"{name}.{'' if self.e.stream else ('self_', 'cross_')[i]}attention"
             query = self.linear(f"{attention}.query", self.norm(f"{name}.norms.{i}", x))
             seen, mixed = dict[int, list[np.ndarray]](), []
             for key in {below[k] for head in heads for k, _ in head}:
-                y = self.read(key, at)
-                y = self.norm(f"{name}.norms.0", y) if i == 0 else y
+                y = self.read(key, at) if i else self.norm(f"{name}.norms.0", self.read(key, at))
                 seen[key] = [self.linear(f"{attention}.{of}", y) for of in ("key", "value")]
             for h, head in enumerate(heads):
                 part = slice(h * size, (h + 1) * size)
                 keys, values = ([seen[below[k]][j][:, part] for k, _ in head] for j in (0, 1))
-                score = np.stack([(query[:, part] * key).sum(1) for key in keys], 1)
-                score = score / sqrt(size) + np.array([bias for _, bias in head])
+                score = np.stack([(query[:, part] * key).sum(1) / sqrt(size) for key in keys], 1)
+                score += np.array([bias for _, bias in head])
                 weight = np.exp(score - score.max(1, keepdims=True))[:, :, None]
                 mixed.append((weight * np.stack(values, 1)).sum(1) / weight.sum(1))
             x = x + self.linear(f"{attention}.output", np.concatenate(mixed, 1))
-        hidden = self.linear(f"{name}.feedforward.0", self.norm(f"{name}.norms.2", x))
+        hidden = self.linear(
+            f"{name}.feedforward.0", self.norm(f"{name}.norms.{len(label) - 2}", x)
+        )
         return x + self.linear(f"{name}.feedforward.3", np.maximum(hidden, 0))
 
     def margins(self, node: int, right: np.ndarray) -> np.ndarray:

@@ -104,9 +104,8 @@ def receptive_field(model: Any, data: Data) -> Field:
     options, lines = model.options, model.lines
     if lines is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
-    if options.encoder_layers:
-        layers = options.encoder_layers
-        raise Unbounded(f"its encoder has {layers} layers that see the whole source")
+    if model.mixed_source:
+        raise Unbounded(model.mixed_source)
     if lines.off_line_bias is not None:
         raise Unbounded(
             f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
@@ -117,10 +116,10 @@ def receptive_field(model: Any, data: Data) -> Field:
     if any(schemes[site].has_value_term for site in ("self", "cross")):
         raise Unbounded(f"its values depend on distances without bound ({options.scheme})")
     absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
-    if absolute and options.cyclic is None:
+    if absolute and model.period is None:
         raise Unbounded(f"its positions ({options.scheme}) are absolute and grow with length")
-    every = [layer for site in ("self", "cross") for layer in lines.sites.get(site, ())]
-    single = all(len(head) == 1 for layer in every for head in layer)
+    every = [bias for site in ("self", "cross") for bias in model.biases[site]]
+    single = all(bias is not None and bias.single for bias in every)
     scores = [type(schemes[site]) for site in ("self", "cross")]
     if not single and any(s.rotate is not Scheme.rotate or s.has_score_bias for s in scores):
         raise Unbounded(
@@ -133,7 +132,7 @@ def receptive_field(model: Any, data: Data) -> Field:
         return grid_field(lines, options.decoder_layers, data.layout_at, ids, rule)
     if width.keys == data.layout_at(8).keys:
         raise Unbounded(f"its format pads every operand to a fixed width, {width.widths[0]}")
-    period = (options.cyclic if absolute else None) or 1
+    period = (model.period if absolute else None) or 1
     return Field(lines, options.decoder_layers, data.layout_at, ids, rule, period)
 
 

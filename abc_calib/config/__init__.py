@@ -16,6 +16,7 @@ from abc_calib.config.commands import (
 )
 from abc_calib.config.model import (
     MODEL_OPTIONS,
+    DecoderOptions,
     ModelOptions,
     RecurrentOptions,
     TransformerOptions,
@@ -32,6 +33,7 @@ __all__ = [
     "RETRAIN",
     "CalibrationOptions",
     "CertifyOptions",
+    "DecoderOptions",
     "DemoOptions",
     "EvaluateOptions",
     "FigureOptions",

@@ -10,6 +10,10 @@ TRANSFORMER = "Transformer"
 POSITIONS = "Positions"
 RECURRENT = "Recurrent models (--model gru)"
 """Panels of the help."""
+SCHEME = (
+    "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
+    "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end."
+)
 
 
 class ModelOptions(Options):
@@ -44,12 +48,7 @@ class TransformerOptions(ModelOptions):
     width: int = option(64, "Model width.", ge=2, le=16384, panel="")
     feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
     dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
-    scheme: Word = option(
-        "sinusoidal",
-        "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
-        "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end.",
-        panel=POSITIONS,
-    )
+    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
     encoder_scheme: Word | None = option(
         None, "Positions of the source; --scheme by default.", panel=POSITIONS
     )
@@ -88,6 +87,37 @@ class TransformerOptions(ModelOptions):
         return {site: name for site, name in own.items() if name is not None}
 
 
+class DecoderOptions(ModelOptions):
+    """The shape of the decoder-only Transformer, which reads source and output as one stream."""
+
+    title: ClassVar[str] = "decoder"
+    panel: ClassVar[str] = TRANSFORMER
+
+    decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
+    heads: int = option(8, "Attention heads.", ge=1, le=256)
+    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
+    feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
+    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
+    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
+
+    @property
+    def label(self) -> str:
+        return f"decoder-{self.scheme}"
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return (self.scheme,)
+
+    @property
+    def own_schemes(self) -> dict[str, str]:
+        """None: there is one site."""
+        return {}
+
+    @property
+    def cyclic(self) -> None:
+        """Positions are not cyclic."""
+
+
 class RecurrentOptions(ModelOptions):
     """The shape of a GRU encoder and decoder with an attender: ``abc_calib.nn.recurrent``.
 
@@ -120,6 +150,7 @@ class RecurrentOptions(ModelOptions):
 
 MODEL_OPTIONS: dict[str, type[ModelOptions]] = {
     "transformer": TransformerOptions,
+    "decoder": DecoderOptions,
     "gru": RecurrentOptions,
 }
 """The options of each kind of model, by the name of the kind."""

@@ -2,9 +2,10 @@
 
 from abc_calib.geometry.bias import LineBias
 from abc_calib.geometry.layout import Coordinate, Layout, Part
-from abc_calib.geometry.lines import CORNER, DIRECTIONS, SITES, Heads, Line, Site
+from abc_calib.geometry.lines import ALONE, CORNER, DIRECTIONS, SITES, Heads, Line, Site
 
 __all__ = [
+    "ALONE",
     "CORNER",
     "DIRECTIONS",
     "SITES",

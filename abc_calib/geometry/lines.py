@@ -109,6 +109,9 @@ class Line:
         return f"{self.direction} {self.offset:+d}{stride}{where}{beta}{part}"
 
 
+ALONE = Line("diag", 0, 0)
+"""In self-attention and in a source, a row that looks at itself alone."""
+
 # Anchors: the first key (in self-attention of the row), the last one (the row's own), then the
 # delimiters: of the source, or those that opened the row, the row before it, and so on.
 FIRST, LAST, DELIMITERS = 0, 1, 2

@@ -60,6 +60,8 @@ class Model(nn.Module):
     options_type: ClassVar[type[ModelOptions]]
     #: ``model_type`` and class name of its ``transformers`` face
     hub_names: ClassVar[tuple[str, str]]
+    #: are source and output one stream, which each head looks at as a whole?
+    stream: ClassVar[bool] = False
     #: why no lines can be put into its attention; empty where they can
     no_lines: ClassVar[str] = ""
     #: does it look at its source by an attender, whose steps can be shown?

@@ -75,6 +75,11 @@ class Frame:
     grid: Grid | None = None
 
     @property
+    def scheme_site(self) -> Site:
+        """The site that a scheme is told."""
+        return self.site
+
+    @property
     def is_windowed(self) -> bool:
         """Are keys left out, so that only lines find theirs?"""
         return self.left_out[1] > 0

@@ -9,10 +9,12 @@ from abc_calib.data.base import Data
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Model
 from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.nn.transformer.decoder_only import DecoderOnly
 from abc_calib.nn.transformer.model import Transformer
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
+    "decoder": DecoderOnly,
     "gru": Recurrent,
 }
 """By the name that ``--model`` takes. The options of each are in ``config.MODEL_OPTIONS``."""

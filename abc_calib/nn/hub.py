@@ -6,7 +6,7 @@ Importing this room registers both kinds; no other room imports it, since import
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,9 +29,11 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import check_keys, read_folder
+from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.decoder_only import DecoderOnly
 from abc_calib.nn.transformer.encoder import Encoded
-from abc_calib.nn.transformer.model import Transformer, draw
+from abc_calib.nn.transformer.model import Transformer
 
 
 class StrictConfig(PreTrainedConfig):
@@ -71,6 +73,32 @@ class AbcConfig(StrictConfig):
     own_schemes: dict[str, str] | None = None
     cyclic: int | None = None
     delimiter_ids: list[int] | None = None
+    row_id: int | None = None
+    line_bias: dict[str, Any] | None = None
+    plugins: dict[str, Any] | None = None
+    pad_token_id: int | None = 14
+    bos_token_id: int | None = 12
+    eos_token_id: int | None = 13
+    decoder_start_token_id: int | None = 12
+
+
+@strict
+class AbcDecoderConfig(StrictConfig):
+    """Everything that shapes the decoder-only Transformer, which is given its source alone."""
+
+    model_type = "abc_decoder"
+    attribute_map = AbcConfig.attribute_map
+    is_encoder_decoder: bool = True
+
+    vocab_size: int = 15
+    d_model: int = 64
+    decoder_layers: int = 3
+    heads: int = 8
+    feedforward: int = 256
+    dropout: float = 0.0
+    scheme: str = "sinusoidal"
+    delimiter_ids: list[int] | None = None
+    row_id: int | None = None
     line_bias: dict[str, Any] | None = None
     plugins: dict[str, Any] | None = None
     pad_token_id: int | None = 14
@@ -166,13 +194,15 @@ class HubModel(PreTrainedModel):
 class EncoderOutput(BaseModelOutput):
     """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
 
-    ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output.
+    ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output;
+    ``numbers``: of a stream, what a scheme calls its positions.
     """
 
     lengths: Tensor | None = None
     delimiters: Tensor | None = None
     start: int | None = None
     drawn: Tensor | None = None
+    numbers: Tensor | None = None
 
 
 class EncoderFace:
@@ -180,7 +210,7 @@ class EncoderFace:
 
     main_input_name = "input_ids"
 
-    def __init__(self, network: Transformer):
+    def __init__(self, network: Autoregressive):
         self.network = network
 
     def forward(
@@ -200,6 +230,8 @@ class EncoderFace:
             delimiters=found.delimiters,
             start=found.start,
             drawn=found.drawn,
+            hidden_states=found.states or None,
+            numbers=found.numbers,
         )
 
     __call__ = forward
@@ -224,12 +256,14 @@ class AbcTransformer(HubModel, GenerationMixin):
 
     config_class = config_type = AbcConfig
     config: AbcConfig
-    network_type = Transformer
-    network: Transformer
+    network_type: ClassVar[type[Model]] = Transformer
+    network: Autoregressive
+    #: the part that ``generate`` takes for an encoder
+    reader: ClassVar[str] = "encoder"
 
-    def __init__(self, config: AbcConfig):
+    def __init__(self, config: Any):
         super().__init__(config)
-        encoder: Any = self.network.encoder
+        encoder: Any = self.network.get_submodule(self.reader)
         encoder.main_input_name = self.main_input_name  # what generate asks for
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -298,8 +332,16 @@ def _encoded(output: EncoderOutput) -> Encoded:
     memory, lengths, delimiters = output.last_hidden_state, output.lengths, output.delimiters
     known = memory is not None and lengths is not None and delimiters is not None
     assert known, "encoder_outputs have to come from this model's encoder"
-    start, drawn = output.start or 0, output.drawn
-    return Encoded(memory, lengths, delimiters, start, drawn=drawn)  # type: ignore[arg-type]
+    found: Any = Encoded(memory, lengths, delimiters, output.start or 0, drawn=output.drawn)  # type: ignore[arg-type]
+    return replace(found, states=tuple(output.hidden_states or ()), numbers=output.numbers)
+
+
+class AbcDecoder(AbcTransformer):
+    """The decoder-only Transformer, which is given its source as ``input_ids``."""
+
+    config_class = config_type = AbcDecoderConfig  # type: ignore[assignment]
+    network_type = DecoderOnly
+    reader = "embed"
 
 
 class AbcRecurrent(HubModel):
@@ -325,7 +367,11 @@ class AbcRecurrent(HubModel):
         return torch.cat([start, self.network.decode(input_ids, max_new_tokens).ids], 1)
 
 
-FACES: dict[type[Model], type[HubModel]] = {Transformer: AbcTransformer, Recurrent: AbcRecurrent}
+FACES: dict[type[Model], type[HubModel]] = {
+    Transformer: AbcTransformer,
+    DecoderOnly: AbcDecoder,
+    Recurrent: AbcRecurrent,
+}
 """The face of each kind of model."""
 
 for _face in FACES.values():

@@ -40,7 +40,7 @@ from abc_calib.config import (
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import locked, runs_root, write_text
-from abc_calib.geometry import Line, LineBias
+from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
@@ -315,10 +315,11 @@ def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
             "successor, addition, multiplication and parity are; try abc stress"
         )
     model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
-    head = (Line("anti", 1, 0),), (Line("diag", 0, 0),)
-    found = {"cross": head[0], "self": head[1], "encoder": head[1]}
-    each = {s: ((found[s],) * model.options.heads,) * n for s, n in model.attention_layers.items()}
-    model.set_lines(LineBias({site: layers for site, layers in each.items() if layers}))
+    heads = model.options.heads
+    nothing = () if model.stream else (ALONE,)
+    head = {"cross": (Line("anti", 1, 0),), "self": nothing, "encoder": (ALONE,)}
+    each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
+    model.set_lines(LineBias(each, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays
         receptive_field(model, second.data)
     except Unbounded as error:

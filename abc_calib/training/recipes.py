@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from abc_calib.config import PRESETS, ModelOptions, RecurrentOptions, TrainOptions, preset
+from abc_calib.config import (
+    PRESETS,
+    DecoderOptions,
+    ModelOptions,
+    RecurrentOptions,
+    TrainOptions,
+    preset,
+)
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import attender_type
 from tasks import Task
@@ -45,6 +52,13 @@ def transformer(
     if given.get("attention_window") or shape.attention_window:
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     return shape, training
+
+
+def decoder(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
+    """As the Transformer with an encoder, as far as the shape is the same."""
+    shape, training = transformer(task, name, given)
+    same = {field: getattr(shape, field) for field in DecoderOptions.model_fields}
+    return DecoderOptions(**same), training
 
 
 def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
@@ -88,6 +102,7 @@ def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOpt
 
 RECIPES: dict[str, Recipe] = {
     "transformer": transformer,
+    "decoder": decoder,
     "gru": recurrent,
 }
 """By kind of model."""

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
-from abc_calib.geometry import Heads, Line, LineBias, Site
+from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.nn.base import Attention, Model
 from abc_calib.nn.biases import Frame
 
@@ -105,10 +105,34 @@ class Fit(ABC):
     def table(self, bias: LineBias) -> list[LineRow]:
         """The kept lines, each with the share of attention that the fit gives it."""
 
+    def made(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
+        """The bias of these lines. Of a stream, tokens of the source look at themselves alone."""
+        off, model = self.options.off_line_bias, cast(Any, self.evidence.model)
+        if not model.stream:
+            return LineBias(dict(sites), off)
+        layers, heads = model.attention_layers, model.options.heads
+        nothing: Heads = ((),) * heads
+        both = [sites.get(site, (nothing,) * layers[site]) for site in ("cross", "self")]
+        if self.options.empty == "sink":
+            both[1] = tuple(map(closed, *both))
+        alone: dict[Site, tuple[Heads, ...]] = {
+            "encoder": (((ALONE,),) * heads,) * layers["encoder"]
+        }
+        every: dict[Site, tuple[Heads, ...]] = {**alone, "self": both[1], "cross": both[0]}
+        return LineBias({s: heads for s, heads in every.items() if heads}, off, stream=True)
+
+    @property
+    def groups(self) -> list[tuple[Site, ...]]:
+        """Sites whose heads are the same: of a stream, those of the output."""
+        sites = self.options.sites
+        if not self.evidence.model.stream:
+            return [(site,) for site in sites]
+        return [tuple(site for site in ("cross", "self") if site in sites)]
+
     @property
     def sinks(self) -> Mapping[Site, Line | None]:
         """What a head without lines is closed onto; None where it stays open."""
-        if self.options.empty != "sink":
+        if self.options.empty != "sink" or self.evidence.model.stream:
             return {"encoder": None, "self": None, "cross": None}
         return sinks(self.evidence.parts)
 
@@ -129,7 +153,14 @@ def sinks(parts: int) -> dict[Site, Line]:
     row would not do: from the second layer on it has read digits, and so would all that read it.
     """
     closing = Line("vert", parts, 0)
-    return {"encoder": closing, "self": Line("diag", 0, 0), "cross": closing}
+    return {"encoder": closing, "self": ALONE, "cross": closing}
+
+
+def closed(crossed: Heads, own: Heads) -> Heads:
+    """``own`` lines of a stream's heads, with its sink for those that have none of either kind."""
+    return tuple(
+        mine or (() if other else (ALONE,)) for other, mine in zip(crossed, own, strict=True)
+    )
 
 
 def name_of(line: Line) -> Line:

@@ -44,7 +44,7 @@ class Mean(Fit):
     def bias(self, threshold: float) -> LineBias:
         self.rows = []
         sites = {site: self._site(site, threshold) for site in self.attention}
-        return LineBias(sites, self.options.off_line_bias)
+        return self.made(sites)
 
     def table(self, bias: LineBias) -> list[LineRow]:
         return self.rows

@@ -9,7 +9,7 @@ names one key for every row of every sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -67,22 +67,32 @@ class Nnls(Fit):
         self.fitted: dict[Site, Fitted] = {}
         for site, found in fit(evidence.captured(), wanted).items():
             origins = self.origins(len(found.weights))
-            closed = self.sinks[site] is not None
-            kept = [k for k, x in enumerate(found.lines) if not (closed and rests(site, x))]
+            closing = options.empty == "sink"
+            kept = [k for k, x in enumerate(found.lines) if not (closing and rests(site, x))]
             lines = tuple(found.lines[k] for k in kept)
             self.fitted[site] = Fitted(lines, found.weights[origins][:, :, kept])
 
     def bias(self, threshold: float) -> LineBias:
         keep = soften if self.options.values == "soft" else select
-        closing = self.sinks
-        sites = {site: keep(f, threshold, closing[site]) for site, f in self.fitted.items()}
-        return LineBias(sites, self.options.off_line_bias)
+        sites: dict[Site, tuple[Heads, ...]] = {}
+        for group in self.groups:
+            if not (there := [site for site in group if site in self.fitted]):
+                continue
+            named = [(site, line) for site in there for line in self.fitted[site].lines]
+            weights = [self.fitted[site].weights for site in there]
+            layers = [keep(layer, threshold) for layer in np.concatenate(weights, 2)]
+            for site in there:
+                mine = {k: line for k, (where, line) in enumerate(named) if where == site}
+                sites[site] = tuple(_lines(mine, heads, self.sinks[site]) for heads in layers)
+        return self.made(sites)
 
     def table(self, bias: LineBias) -> list[LineRow]:
         closing = sinks(self.evidence.parts)
         table = []
         for site, layers in bias.sites.items():
-            found = self.fitted[site]
+            found = self.fitted.get(site)
+            if found is None:
+                continue
             index = {name_of(line): k for k, line in enumerate(found.lines)}
             for layer, heads in enumerate(layers):
                 for head, lines in enumerate(heads):
@@ -181,50 +191,44 @@ def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
     return weights
 
 
-def select(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
-    """One line for every head of every layer.
+Picked = list[list[tuple[int, float]]]
+"""Of each head the numbers of its lines, and their values."""
+
+
+def select(weights: np.ndarray, threshold: float) -> Picked:
+    """One line for every head of a layer, or none: from ``weights (h, k)``.
 
     A layer's lines are those that some head follows with at least ``threshold`` of its
     attention. Each of them goes to one head, so that the heads follow their lines as closely as
-    possible in all; the heads left over keep their own strongest line, or, if they follow none,
-    close onto ``sink``. A head that reads exactly one token is what the public
-    code's published biases show too; a head left open (``sink`` is None) spreads over ever more
-    keys as length grows, and accuracy with it.
+    possible in all; the heads left over keep their own strongest line, if they follow one, and
+    else close onto a sink. The strongest lines come first, if there are more than heads. A head
+    that reads exactly one token is what the public code's published biases show too; a head left
+    open spreads over ever more keys as length grows, and accuracy with it.
     """
-    return tuple(_assign(fitted.lines, layer, threshold, sink) for layer in fitted.weights)
+    from scipy.optimize import linear_sum_assignment
+
+    strongest = weights.max(0, initial=0.0)
+    order = np.argsort(-strongest, kind="stable")
+    chosen = [int(k) for k in order if strongest[k] >= threshold][: len(weights)]
+    kept = [int(head.argmax()) if head.max(initial=0.0) >= threshold else None for head in weights]
+    for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
+        kept[head] = chosen[column]
+    return [[] if k is None else [(k, 0.0)] for k in kept]
 
 
-def soften(fitted: Fitted, threshold: float, sink: Line | None) -> tuple[Heads, ...]:
+def _lines(mine: Mapping[int, Line], picked: Picked, sink: Line | None) -> Heads:
+    """The lines of a site, ``mine``, that were picked for each head of a layer; or its sink."""
+    heads = [[replace(mine[k], value=value) for k, value in head if k in mine] for head in picked]
+    return tuple(tuple(head) or ((sink,) if sink else ()) for head in heads)
+
+
+def soften(weights: np.ndarray, threshold: float) -> Picked:
     """For every head all lines that it follows with at least ``threshold`` of its attention.
 
     Their values are the logarithms of their weights, the strongest at 0, so that where scores
     are even, attention is shared out as it was found.
     """
-    empty: tuple[Line, ...] = () if sink is None else (sink,)
-
-    def head(weights: np.ndarray) -> tuple[Line, ...]:
-        kept = np.flatnonzero(weights >= threshold)
-        return tuple(
-            replace(fitted.lines[k], value=float(np.log(weights[k] / weights.max()))) for k in kept
-        )
-
-    return tuple(tuple(head(weights) or empty for weights in layer) for layer in fitted.weights)
-
-
-def _assign(
-    lines: tuple[Line, ...], weights: np.ndarray, threshold: float, sink: Line | None
-) -> Heads:
-    """One layer: ``weights (h, k)``. The strongest lines first, if there are more than heads."""
-    from scipy.optimize import linear_sum_assignment
-
-    heads = len(weights)
-    if not lines:
-        return ((sink,) if sink else (),) * heads
-    strongest = weights.max(0)
-    order = np.argsort(-strongest, kind="stable")
-    chosen = [int(k) for k in order if strongest[k] >= threshold][:heads]
-    best = [int(k) for k in weights.argmax(1)]
-    kept = [lines[k] if weights[h, k] >= threshold else sink for h, k in enumerate(best)]
-    for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
-        kept[head] = lines[chosen[column]]
-    return tuple((line,) if line else () for line in kept)
+    return [
+        [(int(k), float(np.log(head[k] / head.max()))) for k in np.flatnonzero(head >= threshold)]
+        for head in weights
+    ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from abc_calib import plugins
-from abc_calib.config import Options, TransformerOptions, build
+from abc_calib.config import DecoderOptions, Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from abc_calib.geometry.lines import SITES, Site
@@ -65,7 +65,9 @@ def check_scheme(text: str, width: int, heads: int) -> Scheme:
         return build_scheme(text, width, heads)
 
 
-def check_positions(options: TransformerOptions, layout: Layout | None = None) -> None:
+def check_positions(
+    options: TransformerOptions | DecoderOptions, layout: Layout | None = None
+) -> None:
     """``UsageError`` unless the schemes exist, and act where they are asked to.
 
     ``layout``: of the sources, where it is known.
@@ -88,7 +90,8 @@ def check_positions(options: TransformerOptions, layout: Layout | None = None) -
             "keys or adds to scores, or none",
         )
     acts = found["encoder"].absolute or type(found["encoder"]) is Scheme
-    if "encoder" in own and not options.encoder_layers and not acts:
+    layers = getattr(options, "encoder_layers", 0)
+    if "encoder" in own and not layers and not acts:
         raise OptionError(
             "encoder_scheme",
             names["encoder"],

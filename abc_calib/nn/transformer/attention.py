@@ -9,14 +9,15 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from abc_calib.nn.biases import MASKED, Frame, Gathered, LayerBias
+from abc_calib.nn.biases import MASKED, Frame, Gathered
 from abc_calib.nn.positions import Places, Scheme
+from abc_calib.nn.transformer.stream import AnyBias
 
 GATHER_FROM = 64
 """From this many keys on, gathering a few keys a row is faster than scoring all of them."""
 
 
-def is_single(bias: LayerBias | None, scheme: Scheme, path: str, weights: bool) -> bool:
+def is_single(bias: AnyBias | None, scheme: Scheme, path: str, weights: bool) -> bool:
     """Does every head read exactly one key a row, and need no scores?"""
     free = path == "dense" or weights or scheme.has_value_term
     return bias is not None and bias.single and not free
@@ -59,7 +60,7 @@ class Attention(nn.Module):
         values: Tensor,
         frame: Frame,
         scheme: Scheme,
-        bias: LayerBias | None = None,
+        bias: AnyBias | None = None,
         path: str = "auto",
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -113,7 +114,7 @@ class Attention(nn.Module):
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
 
     def _score_bias(
-        self, queries: Tensor, keys: Tensor, frame: Frame, scheme: Scheme, bias: LayerBias | None
+        self, queries: Tensor, keys: Tensor, frame: Frame, scheme: Scheme, bias: AnyBias | None
     ) -> Tensor:
         """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
         closed = ~frame.mask()
@@ -153,4 +154,4 @@ class Attention(nn.Module):
 
 def _places(frame: Frame) -> Places:
     """Where a scheme is told that the rows and keys stand."""
-    return Places(frame.site, frame.row_positions, frame.key_positions, frame.lengths)
+    return Places(frame.scheme_site, frame.row_positions, frame.key_positions, frame.lengths)

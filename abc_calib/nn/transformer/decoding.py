@@ -23,7 +23,7 @@ from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.encoder import Encoded
 
 if TYPE_CHECKING:
-    from abc_calib.nn.transformer.model import Transformer
+    from abc_calib.nn.transformer.base import Autoregressive
 
 ROWS_AT_ONCE = 320
 """Rows of one pass, of all samples together: their states stay in the processor's cache."""
@@ -37,7 +37,7 @@ PATIENCE = 16
 """Full passes that savings may last for."""
 
 
-def token_by_token(model: Transformer, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+def token_by_token(model: Autoregressive, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
     """The greedy output ``(b, t)``, padding behind its end."""
     device = encoded.memory.device
     tokens = torch.full((len(encoded.memory),), model.sos, device=device)
@@ -53,7 +53,7 @@ def token_by_token(model: Transformer, encoded: Encoded, steps: int, cache: Cach
     return ids
 
 
-def in_passes(model: Transformer, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+def in_passes(model: Autoregressive, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
     """The same output. Rows start from the last fixed token: a chain of carries repeats it."""
     device, samples = encoded.memory.device, len(encoded.memory)
     ids = torch.full((samples, 1 + steps), model.sos, device=device)  # what the decoder reads
@@ -92,7 +92,7 @@ class Budget:
     single step ``overhead + b``. The first pass may cost a step more, later ones what is saved.
     """
 
-    def __init__(self, model: Transformer, samples: int):
+    def __init__(self, model: Autoregressive, samples: int):
         weights = sum(weight.numel() for weight in model.layers.parameters())
         self.overhead = STEP_WEIGHTS * len(model.layers) // weights
         self.samples = samples

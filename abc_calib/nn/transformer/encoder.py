@@ -21,7 +21,8 @@ class Encoded:
 
     ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
     positions count, and ``drawn``, what a scheme drew for the output; ``attention``: of each layer,
-    if asked for.
+    if asked for. Of a stream: ``states``, the source before each layer, and ``numbers (n,)`` or
+    ``(b, n)``, what a scheme calls the first positions.
     """
 
     memory: Tensor
@@ -30,6 +31,8 @@ class Encoded:
     start: int
     attention: tuple[Tensor, ...] = ()
     drawn: Tensor | None = None
+    states: tuple[Tensor, ...] = ()
+    numbers: Tensor | None = None
 
 
 class Encoder(nn.Module):

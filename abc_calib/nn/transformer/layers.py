@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from abc_calib.config import TransformerOptions
+from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
 from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
 from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.stream import AnyBias, Stream
 
 
 class FeedForward(nn.Sequential):
@@ -29,7 +31,7 @@ class FeedForward(nn.Sequential):
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then the feed-forward part."""
 
-    def __init__(self, options: TransformerOptions):
+    def __init__(self, options: TransformerOptions | DecoderOptions):
         super().__init__()
         self.attention = Attention(options.width, options.heads, options.dropout)
         self.feedforward = FeedForward(options.width, options.feedforward, options.dropout)
@@ -46,6 +48,50 @@ class EncoderLayer(nn.Module):
         y, weights = self.attention(y, keys, values, frame, scheme, bias, **how)
         x = x + self.dropout(y)
         return x + self.dropout(self.feedforward(self.norms[1](x))), weights
+
+
+class StreamLayer(EncoderLayer):
+    """Attention over the source and the output so far, then the feed-forward part.
+
+    Rows of the source go through it as through an encoder layer.
+    """
+
+    def __init__(self, options: TransformerOptions | DecoderOptions, index: int):
+        super().__init__(options)
+        self.index = index
+
+    @property
+    def attentions(self) -> tuple[Attention]:
+        """In their order, each behind the norm of its number."""
+        return (self.attention,)
+
+    def write(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        frame: Stream,
+        scheme: Scheme,
+        bias: AnyBias | None,
+        cache: Cache | None,
+        **how: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Rows of the output, of which ``memory (b, s, d)`` is the source at this layer."""
+        y = self.norms[0](x)
+        single = is_single(bias, scheme, **how)
+        if cache is not None and self.index in cache.source:
+            source = cache.source[self.index]
+        else:
+            places = torch.arange(memory.shape[1], device=memory.device)
+            source = self.attention.project(self.norms[0](memory), places, scheme, single)
+            if cache is not None:
+                cache.source[self.index] = source
+        output = self.attention.project(y, frame.row_positions, scheme, single)
+        if cache is not None:
+            output = cache.extended(self.index, *output)
+        keys, values = (torch.cat(both, 2) for both in zip(source, output, strict=True))
+        y, seen = self.attention(y, keys, values, frame, scheme, bias, **how)
+        x = x + self.dropout(y)
+        return x + self.dropout(self.feedforward(self.norms[1](x))), seen
 
 
 class DecoderLayer(nn.Module):

@@ -1,0 +1,105 @@
+"""One attention over source and output: its rows, keys and lines, put together from both parts.
+
+The keys of a row are the tokens of the source, padding included, then the output's so far. Lines
+know the two parts as ``cross`` and ``self``, as in a model with two attentions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from abc_calib.geometry import Site
+from abc_calib.nn.biases import Frame, Gathered, LayerBias
+
+
+@dataclass(frozen=True)
+class Prefix(Frame):
+    """Rows of the source, each of which looks at those before it."""
+
+    @property
+    def scheme_site(self) -> Site:
+        return "self"
+
+    def mask(self) -> Tensor:
+        keys = torch.arange(self.keys, device=self.rows.device)
+        return (keys <= self.rows[:, None])[None, None]
+
+
+@dataclass(frozen=True)
+class Stream(Frame):
+    """Rows of the output, behind their source. ``parts``: how they stand to source and output."""
+
+    parts: tuple[Frame, ...] = ()
+
+    @classmethod
+    def of(cls, crossed: Frame, own: Frame) -> Stream:
+        keys = crossed.keys + own.keys
+        left_out = (crossed.keys + own.left_out[0], own.left_out[1])
+        return cls("self", own.rows, keys, own.lengths, left_out=left_out, parts=(crossed, own))
+
+    @property
+    def row_positions(self) -> Tensor:
+        return self.lengths[:, None] + self.rows
+
+    @property
+    def key_positions(self) -> Tensor:
+        crossed, own = self.parts
+        source = torch.arange(crossed.keys, device=self.rows.device).expand(len(self.lengths), -1)
+        output = torch.arange(own.keys, device=self.rows.device)
+        return torch.cat([source, self.lengths[:, None] + output], 1)
+
+    def mask(self) -> Tensor:
+        crossed, own = (frame.mask() for frame in self.parts)
+        rows = own.shape[2]
+        samples = max(len(crossed), len(own))
+        both = [x.expand(samples, 1, rows, -1) for x in (crossed, own)]
+        return torch.cat(both, 3)
+
+
+class StreamBias:
+    """The lines of one layer: as ``LayerBias``, on the keys of both parts."""
+
+    def __init__(self, crossed: LayerBias, own: LayerBias):
+        self.parts = crossed, own
+        self.restricted, self.single = own.restricted, own.single
+        self.may_mask_rows = own.may_mask_rows
+
+    def positions(self, frame: Any) -> tuple[Tensor, Tensor]:
+        """As ``LayerBias.positions``; where each head has one line, of this one alone."""
+        keys, outside = self._both(frame, "positions")
+        if not self.single:
+            return keys, outside
+        at = [0 if head else 1 for head in self.parts[0].heads]
+        which = torch.tensor(at, device=keys.device)[:, None, None].expand(*keys.shape[:3], 1)
+        return keys.gather(3, which), outside.gather(3, which)
+
+    def dense(self, frame: Any) -> Tensor:
+        """The bias as a matrix, ``(b, h, i, j)``."""
+        return _beside([bias.dense(f) for bias, f in zip(self.parts, frame.parts, strict=True)])
+
+    def gathered(self, frame: Any) -> Gathered:
+        """The same as a list of keys a row."""
+        keys, bias = self._both(frame, "keys")
+        return Gathered(frame.stored(keys), bias)
+
+    def _both(self, frame: Any, what: str) -> tuple[Tensor, Tensor]:
+        """What both parts say of their keys, those of the output behind the source's."""
+        crossed, own = (
+            getattr(bias, what)(f) for bias, f in zip(self.parts, frame.parts, strict=True)
+        )
+        keys = _beside([crossed[0], own[0] + frame.parts[0].keys])
+        return keys, _beside([crossed[1], own[1]])
+
+
+def _beside(parts: list[Tensor]) -> Tensor:
+    """``(b|1, h, i|1, k)`` each, side by side."""
+    b, i = (max(part.shape[at] for part in parts) for at in (0, 2))
+    return torch.cat([part.expand(b, -1, i, -1) for part in parts], 3)
+
+
+AnyBias = LayerBias | StreamBias
+"""What an attention takes."""
