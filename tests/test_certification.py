@@ -574,13 +574,13 @@ def test_both_ways_to_list_and_to_compute_agree(given):
         return  # what runs against the rows is listed more freely by cases
     layout, options, ids = source.layout_at(1), model.options, source.vocabulary.ids
     e: Any = object.__new__(checker.Export)
-    e.rule, e.lines = proof.rule.as_dict(), model.lines.to_dict()
+    e.rule, e.lines, e.stream = proof.rule.as_dict(), model.lines.to_dict(), model.stream
+    e.lines = {site: e.lines[site] for site in ("self", "cross")}
     e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
     e.layers, e.width, e.size = options.decoder_layers, options.width, options.width // 2
     e.period, e.sos, e.eos = proof.field.period, model.sos, model.eos
     e.waves = dict.fromkeys(("encoder", "self"), options.scheme == "sinusoidal")
     e.delimiters, e.aligned = [ids[name] for name in layout.delimiters], layout.aligned
-    e.stream = model.stream
     nodes, least, base = checker.Nodes(), float("inf"), source.task.base
     for name, (code, count) in checker.kinds(e, nodes).items():
         values, right = code[:, None] // base ** np.arange(count) % base, code // base**count

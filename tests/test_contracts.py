@@ -225,13 +225,14 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 SHAPES: dict[str, Any] = {
     "toy": {"model": "toy", "width": 8},
     "transformer": {"width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 1},
+    "decoder": {"model": "decoder", "width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 2},
     "gru": {"model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8},
 }
 LENGTHS = {"caesar": 4, "addition": 3, "copy": 10}
 """Training lengths."""
 ALL = [
-    ("caesar", "toy"), ("caesar", "transformer"), ("caesar", "gru"),
-    ("addition", "toy"), ("copy", "toy"),
+    ("caesar", "toy"), ("caesar", "transformer"), ("caesar", "gru"), ("caesar", "decoder"),
+    ("addition", "toy"), ("copy", "toy"), ("copy", "decoder"), ("addition", "decoder"),
 ]  # fmt: skip
 
 
@@ -349,7 +350,7 @@ def test_a_transformer_on_the_notation_is_calibrated():
     [
         ({"model": "toy", "heads": 2}, "unknown option 'heads'"),
         ({"model": "toy", "width": 0}, "width = 0: give a whole number from 1 to 100"),
-        ({"model": "toi"}, "unknown model 'toi': choose transformer or gru or toy"),
+        ({"model": "toi"}, "unknown model 'toi': choose transformer or decoder or gru or toy"),
         ({"attention_window": 1, **SHAPES["transformer"]}, "attention_window = 1: .*caesar"),
     ],
 )

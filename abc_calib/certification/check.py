@@ -1,6 +1,6 @@
 """Check the certificate beside this file with numpy alone: python check.py
 
-It shares no code and no method with its maker. For operands of 1, 2, ... digits it follows what each
+It shares no code or method with its maker. For operands of 1, 2, ... digits it follows what each
 row's prediction depends on, down to tokens, and calls rows alike that do so in the same way. Which
 tokens can stand there together it finds by running the task's automaton over the columns; where
 wider operands bring no new kind of row, any number of columns may lie between. Everywhere the model

@@ -20,7 +20,7 @@ from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, res
 from abc_calib.config import CalibrationOptions
 from abc_calib.config.options import option
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, Heads, Line, LineBias, Site
+from abc_calib.geometry import ALONE, CORNER, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
 from abc_calib.nn.base import Attention
 from abc_calib.nn.biases import LayerBias
@@ -87,7 +87,8 @@ class Nnls(Fit):
         return self.made(sites)
 
     def table(self, bias: LineBias) -> list[LineRow]:
-        closing = sinks(self.evidence.parts)
+        closing, transparent = sinks(self.evidence.parts), bias.transparent()
+        closed = ALONE if bias.stream else None
         table = []
         for site, layers in bias.sites.items():
             found = self.fitted.get(site)
@@ -101,10 +102,10 @@ class Nnls(Fit):
                         at = index.get(name_of(line))
                         weight = 0.0 if at is None else float(weights[at])
                         strongest = weight == float(weights.max(initial=0.0)) or len(lines) > 1
-                        note = "sink" if line == closing[site] else "assigned"
+                        note = "sink" if line in (closing[site], closed) else "assigned"
                         note = "" if weight > 0 and strongest else note
                         table.append(LineRow.of(site, layer, head, line, weight, note))
-                    if not lines:
+                    if (site, layer, head) in transparent:
                         table.append(LineRow.transparent(site, layer, head))
         return table
 
