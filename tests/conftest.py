@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from abc_calib.config import RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
-from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.geometry import ALONE, CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs.records import Record, all_files, given_files, write_record
@@ -151,6 +151,30 @@ def random_bias() -> Callable[..., LineBias]:
         )
 
     return make
+
+
+def in_stream(lines: LineBias, seed: int = 0, single: bool = False) -> LineBias:
+    """Lines of a decoder-only model: heads keep those to the source, or the output, or both.
+
+    Both unless ``single``. A head that had some keeps some, and tokens of the source look at
+    themselves.
+    """
+    rng, sites = random.Random(seed), dict(lines.sites)
+
+    def parted(own: Any, crossed: Any) -> tuple[Any, Any]:
+        kept = rng.choice(["self", "cross", "both"][: 2 if single else 3])
+        if not own or not crossed or kept == "both":
+            return own, crossed
+        return (own, ()) if kept == "self" else ((), crossed)
+
+    pairs = zip(sites["self"], sites["cross"], strict=True)
+    made = [[parted(a, b) for a, b in zip(own, read, strict=True)] for own, read in pairs]
+    sites["self"], sites["cross"] = (
+        tuple(tuple(head[k] for head in heads) for heads in made) for k in (0, 1)
+    )
+    sites["encoder"] = tuple(((ALONE,),) * len(heads) for heads in sites["self"][:-1])
+    every = {site: layers for site, layers in sites.items() if layers}
+    return LineBias(every, lines.off_line_bias, stream=True)
 
 
 @pytest.fixture(scope="session")

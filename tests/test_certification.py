@@ -169,7 +169,7 @@ MODELS = [
     *(("stream", task, base, seed, most)
       for seed, (task, base, most) in enumerate(
           [("addition", 2, 1), ("addition", 3, 1), ("successor", 3, 2), ("parity", 2, 1),
-           ("multiplication", 2, 1), ("addition", 2, 2)], 20)),
+           ("multiplication", 2, 1), ("addition", 2, 2)], 30)),
 ]  # fmt: skip
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 from browser import Browser
-from conftest import VANILLA, Trained, run_command
+from conftest import VANILLA, Trained, in_stream, run_command
 
-from abc_calib.config import TransformerOptions
+from abc_calib.config import MODEL_OPTIONS
 from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
@@ -165,7 +165,7 @@ def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
     }
 
 
-CASES: tuple[tuple[str, dict[str, int], str, dict[str, Any] | None], ...] = (
+CASES: tuple[tuple[str, dict[str, Any], str, dict[str, Any] | None], ...] = (
     ("successor", {}, "free", {"single": True}),
     ("addition", {"encoder_layers": 1}, "free", {"empty": 0.4}),
     ("addition", {"encoder_layers": 2}, "fixed:9", {}),
@@ -176,6 +176,9 @@ CASES: tuple[tuple[str, dict[str, int], str, dict[str, Any] | None], ...] = (
     ("subtraction", {}, "free", {"single": True}),
     ("addition3", {}, "free", {"empty": 0.3}),
     ("addition", {}, "free", None),
+    ("addition", {"model": "decoder"}, "free", None),
+    ("addition", {"model": "decoder"}, "free", {"empty": 0.4}),
+    ("successor", {"model": "decoder"}, "free", {"single": True}),
     ("long_multiplication", {}, "free", {"single": True}),
     ("long_multiplication", {"encoder_layers": 1}, "free", {"empty": 0.2}),
 )
@@ -208,13 +211,14 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
         config = plan_training(task, format=form, seed=seed)
         data = make_data(get_task(task), config.train)
         small = {"decoder_layers": 2, "heads": 4, "width": 16, "feedforward": 24, "scheme": "none"}
-        model: Any = build_model(
-            "transformer", TransformerOptions(**{**small, **shape}), data, seed
-        )
+        options: dict[str, Any] = {**small, **shape}
+        kind = options.pop("model", "transformer")
+        model: Any = build_model(kind, MODEL_OPTIONS[kind](**options), data, seed)
         if how is not None:
             parts = len(data.layout_at(1).parts)
             heads = model.options.heads
-            model.set_lines(random_bias(model.attention_layers, heads, seed, segments=parts, **how))
+            lines = random_bias(model.attention_layers, heads, seed, segments=parts, **how)
+            model.set_lines(in_stream(lines, seed) if model.stream else lines)
             if task == "long_multiplication":
                 model.set_lines(on_grid(model.lines, seed))
             if seed == 1:

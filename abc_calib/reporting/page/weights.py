@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, LineBias
+from abc_calib.geometry import CORNER, Heads, LineBias, Site
 from abc_calib.nn.base import Model
+from abc_calib.nn.biases import LayerBias
 
-RUNS = "abc_transformer"
-"""The kind of model that the page's JavaScript computes."""
+RUNS = ("abc_transformer", "abc_decoder")
+"""The kinds of models that the page's JavaScript computes."""
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 COMPARES = (".query.", ".key.")
 """In the names of weights that a layer with one key a head and row does without."""
@@ -21,9 +22,9 @@ COMPARES = (".query.", ".key.")
 def embedded(model: Model) -> dict[str, Any]:
     """The model as plain data; ``UsageError`` says why the page cannot run it."""
     config = model.hub_config()
-    if model.hub_names[0] != RUNS:
+    if model.hub_names[0] not in RUNS:
         raise UsageError("the page computes Transformers, and this model is none")
-    if config["scheme"] != "none" or config["own_schemes"] or config["cyclic"]:
+    if config["scheme"] != "none" or config.get("own_schemes") or config.get("cyclic"):
         raise UsageError(
             f"the page computes models without positions, and this one has {config['scheme']}"
         )
@@ -36,7 +37,8 @@ def embedded(model: Model) -> dict[str, Any]:
     }
     lines = model.lines.to_dict() if model.lines is not None else None
     return {
-        **{name: config[name] for name in SHAPE},
+        **{name: config.get(name, 0) for name in SHAPE},
+        "stream": model.stream,
         **{"sos": tokens.sos, "eos": tokens.eos, "row": tokens.row},
         **{"delimiters": list(tokens.delimiters)},
         **{"lines": lines, "tensors": tensors},
@@ -59,9 +61,17 @@ def _unused(lines: LineBias | None) -> list[str]:
         "self": "layers.{}.self_attention",
         "cross": "layers.{}.cross_attention",
     }
+    if lines.stream:  # the queries of a source are no others than those of its output
+        names = {"self": "layers.{}.attention"}
     return [
         names[site].format(number)
         for site, layers in lines.sites.items()
+        if site in names
         for number, heads in enumerate(layers)
-        if all(len(head) == 1 and head[0].segment != CORNER for head in heads)
+        if all(len(head) == 1 and head[0].segment != CORNER for head in _every(lines, site, number))
     ]
+
+
+def _every(lines: LineBias, site: Site, layer: int) -> Heads:
+    """The lines of each head, at a stream's other site too."""
+    return LayerBias(lines.heads(site, layer) or (), site, None, lines.elsewhere(site, layer)).every

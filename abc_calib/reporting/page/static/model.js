@@ -52,12 +52,12 @@ class Transformer {
   }
 
   // One row: what it gives, and for each head the keys that it read with their weights.
-  attend(name, site, layer, x, store, anchors, at) {
+  // ``opened`` names the keys that a head may look at, each with its bias.
+  attend(name, x, store, opened) {
     const size = this.width / this.heads, mixed = new Float64Array(this.width), reads = [];
     const query = this.weights.has(name + ".query.weight") ? this.linear(name + ".query", x) : null;
     for (let head = 0; head < this.heads; head++) {
-      const open = this.open(site, layer, head, anchors, at, store.length);
-      const weights = weigh(open, query, store, head * size, size);
+      const weights = weigh(opened(head), query, store, head * size, size);
       for (const [key, weight] of weights)
         for (let e = head * size; e < (head + 1) * size; e++) mixed[e] += weight * store[key].value[e];
       reads.push(weights);
@@ -65,33 +65,75 @@ class Transformer {
     return [this.linear(name + ".output", mixed), reads];
   }
 
-  // The keys that a head may look at in a row, each with its bias.
-  open(site, layer, head, anchors, at, keys) {
-    const lines = this.lines?.[site]?.[layer]?.[head] ?? [];
-    const named = keysOf(lines, site, anchors, at.column, at.row), off = this.lines?.off_line_bias ?? null;
-    if (lines.length && off === null) return [...named];
-    const elsewhere = lines.length ? off : 0;
+  // The lines of a head at a site, and the keys that they name in a row.
+  named(site, layer, head, anchors, at) {
+    return keysOf(this.lines?.[site]?.[layer]?.[head] ?? [], site, anchors, at.column, at.row);
+  }
+
+  has(site, layer, head) {
+    return Boolean(this.lines?.[site]?.[layer]?.[head]?.length);
+  }
+
+  // The keys that a head may look at, of so many, where lines name some of them or it has none.
+  open(lined, named, keys) {
+    const off = this.lines?.off_line_bias ?? null;
+    if (lined && off === null) return [...named];
+    const elsewhere = lined ? off : 0;
     return Array.from({length: keys}, (_, key) => [key, Math.max(named.get(key) ?? elsewhere, elsewhere)]);
+  }
+
+  // The same at one site.
+  opened(site, layer, anchors, at, keys) {
+    return (head) => this.open(this.has(site, layer, head), this.named(site, layer, head, anchors, at), keys);
   }
 
   encode(source) {
     const delimiters = source.flatMap((id, at) => (this.delimiters.includes(id) ? [at] : []));
     let states = source.map((id) => this.embed(id));
-    for (let layer = 0; layer < this.encoder_layers; layer++) {
-      const name = `encoder.layers.${layer}`, anchors = sourceAnchors(source.length, delimiters);
-      const store = states.map((x) => this.kept(name + ".attention", this.norm(name + ".norms.0", x)));
-      states = states.map((x, row) => {
-        const y = this.norm(name + ".norms.0", x);
-        const [seen] = this.attend(name + ".attention", "encoder", layer, y, store, anchors, {column: row, row: 0});
-        const z = add(x, seen);
-        return add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z)));
+    const anchors = sourceAnchors(source.length, delimiters), grid = new Grid(this.row);
+    if (this.stream) {
+      const layers = Array.from({length: this.decoder_layers}, (_, layer) => {
+        const name = `layers.${layer}`, [store, next] = this.read(name, layer, states, anchors);
+        if (layer < this.decoder_layers - 1) states = next();
+        return {rows: [], source: store};
       });
+      return {layers, anchors, grid};
     }
+    for (let layer = 0; layer < this.encoder_layers; layer++)
+      states = this.read(`encoder.layers.${layer}`, layer, states, anchors)[1]();
     if (this.encoder_layers) states = states.map((x) => this.norm("encoder.norm", x));
     const layers = Array.from({length: this.decoder_layers}, (_, layer) => ({
       rows: [], source: states.map((x) => this.kept(`layers.${layer}.cross_attention`, x)),
     }));
-    return {layers, anchors: sourceAnchors(source.length, delimiters), grid: new Grid(this.row)};
+    return {layers, anchors, grid};
+  }
+
+  // A layer on the tokens of a source: what it keeps of them, and how to get what it makes of them.
+  read(name, layer, states, anchors) {
+    const store = states.map((x) => this.kept(name + ".attention", this.norm(name + ".norms.0", x)));
+    return [store, () => states.map((x, row) => {
+      const y = this.norm(name + ".norms.0", x), keys = this.stream ? row + 1 : states.length;
+      const opened = this.opened("encoder", layer, anchors, {column: row, row: 0}, keys);
+      const z = add(x, this.attend(name + ".attention", y, store, opened)[0]);
+      return add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z)));
+    })];
+  }
+
+  // One attention over source and output: what it gives, and what heads read of each.
+  stepStream(name, layer, x, store, state, own, at) {
+    const y = this.norm(name + ".norms.0", x), sources = store.source.length;
+    store.rows.push(this.kept(name + ".attention", y));
+    const opened = (head) => {
+      const named = new Map(this.named("cross", layer, head, state.anchors, at));
+      for (const [key, bias] of this.named("self", layer, head, own, at)) named.set(key + sources, bias);
+      const lined = this.has("cross", layer, head) || this.has("self", layer, head);
+      return this.open(lined, named, sources + store.rows.length);
+    };
+    const [seen, reads] = this.attend(name + ".attention", y, [...store.source, ...store.rows], opened);
+    const crossed = reads.map((head) => head.filter(([key]) => key < sources));
+    const written = reads.map((head) => head.filter(([key]) => key >= sources).map(([key, w]) => [key - sources, w]));
+    const z = add(x, seen);
+    return [add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z))), written, crossed];
   }
 
   // The next row, which reads ``token``: its logits, and what each head of each layer read.
@@ -100,12 +142,20 @@ class Transformer {
     const reads = [], at = state.grid.read(token), own_anchors = at.anchors(this.above);
     state.layers.forEach((store, layer) => {
       const name = `layers.${layer}`;
+      if (this.stream) {
+        const [z, self, cross] = this.stepStream(name, layer, x, store, state, own_anchors, at);
+        x = z;
+        reads.push({self, cross});
+        return;
+      }
       let y = this.norm(name + ".norms.0", x), own, crossed;
       store.rows.push(this.kept(name + ".self_attention", y));
-      [y, own] = this.attend(name + ".self_attention", "self", layer, y, store.rows, own_anchors, at);
+      const mine = this.opened("self", layer, own_anchors, at, store.rows.length);
+      [y, own] = this.attend(name + ".self_attention", y, store.rows, mine);
       x = add(x, y);
       y = this.norm(name + ".norms.1", x);
-      [y, crossed] = this.attend(name + ".cross_attention", "cross", layer, y, store.source, state.anchors, at);
+      const theirs = this.opened("cross", layer, state.anchors, at, store.source.length);
+      [y, crossed] = this.attend(name + ".cross_attention", y, store.source, theirs);
       x = add(x, y);
       x = add(x, this.feedforward(name + ".feedforward", this.norm(name + ".norms.2", x)));
       reads.push({self: own, cross: crossed});

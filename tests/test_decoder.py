@@ -1,0 +1,219 @@
+"""The decoder-only Transformer: one causal stream, and everything that other models do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from conftest import TOKENS, digit_data, in_stream
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM
+
+from abc_calib import stages
+from abc_calib.config import DecoderOptions
+from abc_calib.errors import UsageError
+from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn import hub
+from abc_calib.nn.build import build_model
+from abc_calib.nn.positions import SCHEMES
+from abc_calib.nn.positions.absolute import waves
+from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.decoder_only import DecoderOnly
+from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.runs import Run
+
+NAMES = (*SCHEMES, "alibi:cross=end", "rpe:clip=3,values=true", "randomized:base=learned")
+BIASED = ["none", "lines", "some transparent", "one line a head"]
+
+
+@pytest.fixture
+def build(random_bias):
+    """``build(scheme, biased, seed)``: a tiny model, with random lines where asked for."""
+
+    def make(scheme: str = "none", biased: str = "none", seed: int = 0) -> DecoderOnly:
+        torch.manual_seed(seed)
+        sizes: dict[str, Any] = {"width": 20, "heads": 2, "feedforward": 23, "decoder_layers": 3}
+        model = DecoderOnly(DecoderOptions(scheme=scheme, **sizes), TOKENS).eval()
+        if biased != "none":
+            empty, single = 0.5 * (biased == "some transparent"), biased == "one line a head"
+            drawn = random_bias(model.attention_layers, 2, seed, empty, single=single)
+            model.set_lines(in_stream(drawn, seed, single))
+        return model
+
+    return make
+
+
+def sources() -> Tensor:
+    """Additions of unequal length, padded."""
+    return digit_data().training(0, 7).source
+
+
+# The stream
+
+
+def plain(model: DecoderOnly, tokens: Tensor) -> Tensor:
+    """Logits ``(n, v)`` of one stream ``tokens (n,)``: an ordinary causal Transformer, no parts."""
+    weight, heads = model.state_dict(), model.options.heads
+    width, n = model.options.width, len(tokens)
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return x @ weight[name + ".weight"].T + weight[name + ".bias"]
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        x = (x - x.mean(1, keepdim=True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        return x * weight[name + ".weight"] + weight[name + ".bias"]
+
+    x = weight["embed.weight"][tokens]
+    if model.options.scheme == "sinusoidal":
+        x = x + waves(torch.arange(n), width, torch.float64)
+    distance = (torch.arange(n)[:, None] - torch.arange(n)).double()
+    slope = torch.tensor([2.0**-4, 2.0**-8], dtype=torch.float64)[:, None, None]
+    penalty = -slope * distance if model.options.scheme == "alibi" else 0.0 * distance
+    for i in range(model.options.decoder_layers):
+        name, y = f"layers.{i}.attention", norm(f"layers.{i}.norms.0", x)
+        q, k, v = (
+            linear(f"{name}.{what}", y).view(n, heads, -1).transpose(0, 1)
+            for what in ("query", "key", "value")
+        )
+        scores = q @ k.transpose(1, 2) / (width / heads) ** 0.5 + penalty
+        mixed = scores.masked_fill(distance < 0, -torch.inf).softmax(-1) @ v
+        x = x + linear(f"{name}.output", mixed.transpose(0, 1).reshape(n, width))
+        hidden = linear(f"layers.{i}.feedforward.0", norm(f"layers.{i}.norms.1", x)).relu()
+        x = x + linear(f"layers.{i}.feedforward.3", hidden)
+    return linear("head", norm("norm", x))
+
+
+@pytest.mark.parametrize("scheme", ["none", "sinusoidal", "alibi"])
+@torch.no_grad()
+def test_it_is_a_causal_transformer_on_source_and_output(build, scheme):
+    model, data = build(scheme).double(), digit_data()
+    batch = data.training(0, 7)
+    logits = model(batch.source, batch.target)
+    for row, target in enumerate(batch.target):
+        source = batch.source[row][batch.source[row] != 14]
+        stream = torch.cat([source, torch.tensor([12]), target[:-1]])
+        expected = plain(model, stream)[len(source) :]
+        there = target != 14
+        torch.testing.assert_close(logits[row][there], expected[there], rtol=1e-6, atol=1e-6)
+
+
+@torch.no_grad()
+def step_by_step(model: DecoderOnly, source: Tensor, steps: int) -> Tensor:
+    """The argmax of a whole pass a step, and padding behind EOS."""
+    written, done = torch.full((len(source), 1), 12), torch.zeros(len(source), dtype=torch.bool)
+    for _ in range(steps):
+        best = model.run(model.encode(source), written).logits[:, -1].argmax(-1)
+        written = torch.cat([written, best.masked_fill(done, 14)[:, None]], 1)
+        done |= best == 13
+    return written[:, 1:]
+
+
+@pytest.mark.parametrize("biased", BIASED)
+@pytest.mark.parametrize("scheme", NAMES)
+def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased):
+    for seed in (0, 1):
+        model = build(scheme, biased, seed)
+        written = model.decode(sources(), 12).ids
+        assert torch.equal(written, step_by_step(model.exact(), sources(), 12))
+
+
+@pytest.mark.parametrize("biased", BIASED[1:])
+@torch.no_grad()
+def test_lines_are_gathered_as_they_are_drawn(build, biased):
+    """On short and long sources; and passes over many rows write what single steps do."""
+    data = digit_data()
+    for seed in range(4):
+        model = build("none", biased, seed)
+        for batch in (data.training(0, 7), data.test(40, 3)):
+            model.set_path("dense")
+            expected = model(batch.source, batch.target)
+            if model.on_lines:
+                model.set_path("lines")
+                same = model(batch.source, batch.target)
+                torch.testing.assert_close(same, expected, rtol=1e-4, atol=1e-5)
+            model.set_path("auto")
+            exact, kept, steps = model.exact(), model.kept_rows, batch.target.shape[1] + 3
+            whole = token_by_token(exact, exact.encode(batch.source), steps, Cache(None))
+            if kept is not None:
+                for write in (token_by_token, in_passes):
+                    found = write(exact, exact.encode(batch.source), steps, Cache(kept))
+                    assert torch.equal(found, whole)
+
+
+@torch.no_grad()
+def test_weights_of_both_parts_are_of_one_softmax(build):
+    batch = digit_data().training(0, 7)
+    found = build("rope", "lines").attention(batch.source, batch.target)
+    for own, crossed in zip(found.weights["self"], found.weights["cross"], strict=True):
+        total = own.sum(-1) + crossed.sum(-1)
+        torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-5, atol=1e-5)
+    assert len(found.weights["encoder"]) == 2
+    for layer in found.weights["encoder"]:
+        assert (layer.triu(1) == 0).all()
+
+
+# Lines
+
+
+def test_lines_that_do_not_fit_are_refused(build, make_model):
+    model, alone = build(), (((ALONE,),) * 2,) * 2
+    later = (((Line("diag", 0, 1),),) * 2,) * 2
+    nothing: Any = (((),) * 2,) * 3
+    with pytest.raises(UsageError, match=r"diag \+1 .* leads to later tokens"):
+        sites: Any = {"encoder": later, "self": nothing, "cross": nothing}
+        model.set_lines(LineBias(sites, stream=True))
+    fitting: Any = {"encoder": alone, "self": nothing, "cross": nothing}
+    with pytest.raises(UsageError, match="bias is of a model with an encoder"):
+        model.set_lines(LineBias(fitting))
+    with pytest.raises(UsageError, match="bias is of a decoder-only model"):
+        make_model().set_lines(LineBias(fitting, stream=True))
+
+
+def test_a_bias_says_that_it_is_of_a_stream(build, tmp_path):
+    lines = build("none", "lines").lines
+    lines.save(tmp_path / "bias.safetensors")
+    assert LineBias.load(tmp_path / "bias.safetensors") == lines
+    assert lines.stream and not lines.transparent()
+    with pytest.raises(TypeError, match="in place of true or false"):
+        LineBias.from_dict({"stream": 1})
+
+
+@pytest.mark.parametrize("biased", BIASED)
+@pytest.mark.parametrize("scheme", ["none", "randomized", "coupled"])
+def test_it_comes_back_through_the_auto_class(build, tmp_path, scheme, biased):
+    model = build(scheme, biased, 3)
+    Run(tmp_path).save_model(model)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
+    assert type(loaded) is hub.AbcDecoder and loaded.network.lines == model.lines
+    source = sources()
+    mask = (source != 14).long()
+    told = loaded.generate(source, attention_mask=mask, max_new_tokens=9, do_sample=False)
+    expected = model.decode(source, 9).ids
+    assert torch.equal(told[:, 1:], expected[:, : told.shape[1] - 1])
+
+
+# From nothing
+
+
+def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
+    monkeypatch.setenv("ABC_RUNS", str(tmp_path))
+    shape = {"width": 32, "heads": 4, "feedforward": 64, "decoder_layers": 2}
+    run = stages.train("successor", model="decoder", preset="quick", length=5, **shape)
+    assert run.config.kind == "decoder"
+    assert abc("calibrate", "--threshold", 0.3, "-q").code == 0
+    assert abc("certify", "--verify", "--json").json()["outcome"] == "certified"
+    assert abc("predict", "9" * 60).out.strip().startswith("1" + "0" * 60)
+    assert abc("heatmap", "--extend-to", 12).code == 0
+
+
+def test_options_of_other_models_are_refused(abc):
+    said = abc("train", "addition", "--model", "decoder", "--encoder-layers", 1)
+    assert "encoder" in said.error(2)
+
+
+def test_a_vanilla_model_names_why_nothing_is_certified():
+    data = digit_data()
+    options = DecoderOptions(width=8, heads=2, feedforward=8, scheme="none", decoder_layers=2)
+    model = build_model("decoder", options, data, 0)
+    assert "others" in model.mixed_source
