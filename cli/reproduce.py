@@ -70,12 +70,12 @@ def reproduce(
     from abc_calib.files import runs_root
 
     wanted = reproduction.get_target(target)
-    if given.get("from_results") and (
-        row or jobs or given.keys() & {"preset", *WorkOptions.model_fields}
-    ):
-        raise UsageError(
-            "--from-results runs nothing: leave out --preset, --row, --jobs and how it is run"
-        )
+    if given.get("from_results"):
+        beside = [name for name in ("preset", *WorkOptions.model_fields) if name in given]
+        beside += [name for name, value in (("row", row), ("jobs", jobs)) if value]
+        if beside:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in beside)
+            raise UsageError(f"--from-results runs nothing: leave out {flags}")
     asked = build(ReproduceOptions, **taken(ReproduceOptions, given))
     failed, folder = False, out
     if asked.from_results:

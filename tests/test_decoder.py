@@ -201,10 +201,10 @@ def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
     shape = {"width": 32, "heads": 4, "feedforward": 64, "decoder_layers": 2}
     run = stages.train("successor", model="decoder", preset="quick", length=5, **shape)
     assert run.config.kind == "decoder"
-    assert abc("calibrate", "--threshold", 0.3, "-q").code == 0
+    assert abc("calibrate", "-q").code == 0
     assert abc("certify", "--verify", "--json").json()["outcome"] == "certified"
     assert abc("predict", "9" * 60).out.strip().startswith("1" + "0" * 60)
-    assert abc("heatmap", "--extend-to", 12).code == 0
+    assert abc("heatmap", "--digits", 12).code == 0
 
 
 def test_options_of_other_models_are_refused(abc):

@@ -318,7 +318,7 @@ def test_bad_input(abc, tmp_path):
     assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
-    assert "leave out --preset, --row" in abc(*given, "--budget", 3).error(2)
+    assert "leave out --budget" in abc(*given, "--budget", 3).error(2)
     assert "no row 'xpe' here" in abc("reproduce", "table1", "--row", "xpe").error(2)
     (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
     assert "cannot be read" in abc(*given).error(1)

@@ -14,7 +14,7 @@ own row alone. So a query sees no more than the lines say, however many layers t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -82,14 +82,25 @@ class Rows(Fit):
     def bias(self, threshold: float) -> LineBias:
         kept = self.kept(threshold)
         sites: dict[Site, tuple[Heads, ...]] = {}
-        for site in self.lines:
-            sink = self.sinks[site]
-            own = [(line,) for line in kept[site]]
-            closed = () if sink is None else (sink,)
-            filled: Heads = (*own, *(closed,) * self.heads)[: self.heads]
-            above: Heads = (closed,) * self.heads if site == "self" else filled
-            sites[site] = (filled, *(above,) * (self.layers - 1))
-        return LineBias(sites, self.options.off_line_bias)
+        for group in self._groups:
+            first: list[tuple[Site, Line]] = [(s, line) for s in group for line in kept[s]]
+            later = [(site, line) for site, line in first if site != "self"]
+            for site in group:
+                above = self._heads(site, later)
+                sites[site] = (self._heads(site, first), *(above,) * (self.layers - 1))
+        return self.made(sites)
+
+    @property
+    def _groups(self) -> list[list[Site]]:
+        """Sites with lines whose heads are the same."""
+        return [[site for site in group if site in self.lines] for group in self.groups]
+
+    def _heads(self, site: Site, lines: Sequence[tuple[Site, Line]]) -> Heads:
+        """The lines at a site of a layer's heads, each of which has one of ``lines``, or none."""
+        sink = self.sinks[site]
+        closed = () if sink is None else (sink,)
+        heads = [(line,) if at == site else closed for at, line in lines]
+        return (*heads, *(closed,) * self.heads)[: self.heads]
 
     def kept(self, threshold: float) -> dict[Site, list[Line]]:
         """The lines at each site, the heaviest first.
@@ -111,9 +122,10 @@ class Rows(Fit):
         kept = smallest(windows, written, range(len(heavy)), TRIES)
         lines = [heavy[k] for k in kept if k < len(heavy)]
         found = {site: [x for _, s, x in reversed(lines) if s == site] for site in self.lines}
-        if (most := max(map(len, found.values()))) > self.heads:
+        most = max(sum(len(found[site]) for site in group) for group in self._groups)
+        if most > self.heads:
             raise AbcError(
-                f"{most} lines decide what is written at one site, and a "
+                f"{most} lines decide what is written, which heads of one attention follow, and a "
                 f"layer has {self.heads} heads: train with more --heads"
             )
         return found
