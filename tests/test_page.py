@@ -21,7 +21,7 @@ from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
-from abc_calib.reporting.page import MOST_BYTES, rendered, write_page
+from abc_calib.reporting.page import MOST_BYTES, names, rendered, write_page
 from abc_calib.reporting.page.collect import collected
 from abc_calib.reporting.page.weights import embedded
 from abc_calib.reporting.page.words import in_words
@@ -68,7 +68,8 @@ def ask_problem(chromium: Browser, run: int, problem: str) -> str:
             panel.querySelector('form').requestSubmit();
         }})()"""
     )
-    chromium.until(f"document.querySelector('#run-{run} .verdict').textContent !== ''")
+    said = f"document.querySelector('#run-{run} .verdict').textContent"
+    chromium.until(f"{said} !== '' && !{said}.includes('so far')")
     return chromium.ask(f"document.querySelector('#run-{run} .verdict').textContent")
 
 
@@ -148,6 +149,91 @@ def test_slider_and_tabs_move_by_mouse_and_by_keyboard(chromium, page, width):
     chromium.press("ArrowLeft")
     assert int(chromium.ask(at)[1:]) == int(before[1:]) + 1
     assert chromium.complaints() == []
+
+
+@needs_browser
+def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page):
+    chromium.open(page)
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    chromium.ask("dispatchEvent(new Event('beforeprint'))")
+    for run in ("#run-0", "#run-1"):
+        said = chromium.ask(f"document.querySelector('{run}').innerText")
+        assert said.startswith("successor-")
+        assert "✓ Right" in said or "✗ Wrong" in said
+        assert "100.00" in said and "95" in said
+        assert chromium.ask(f"document.querySelectorAll('{run} .cell.written').length") > 1
+    beside = "[...document.querySelectorAll('#run-0 .two > *')].map((s) => s.offsetTop)"
+    assert len(set(chromium.ask(beside))) == 1
+    assert chromium.complaints() == []
+    chromium.call("Emulation.setEmulatedMedia", media="")
+
+
+@needs_browser
+def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
+    """Also while some of it is wrong: then the right row stands below."""
+    task = get_task("long_multiplication")
+    data = make_data(task, plan_training("long_multiplication").train)
+    written = ["8", "4", "0", "|", "0", "4", "0", "&"]
+    example = {"length": 2, "problem": "12*34", "source": [], "right": written, "seen": []}
+    wrong = [*written[:5], "5", *written[6:]]
+    made = {
+        **{**both[0], "heads": None, "spelling": data.spelling(), "task": task.name},
+        **{"symbols": list(data.vocabulary.symbols), "rule": task.row_rule().as_dict()},
+        "examples": [{**example, "written": written}, {**example, "written": wrong}],
+    }
+    path = tmp_path / "rows.html"
+    path.write_text(rendered([made]), "utf-8")
+    chromium.open(path)
+    rows = "[...document.querySelectorAll('.sheet .row')].map((row) => row.innerText.split(/\\s+/)"
+    rows += ".join(''))"
+    chips = "document.querySelectorAll('.chip')"
+    chromium.ask(f"{chips}[0].click()")
+    assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1&040", "=0408"]
+    chromium.ask(f"{chips}[1].click()")
+    assert chromium.ask(rows)[3:] == ["row1&050", "right&040", "=0508"]
+    assert "y5, 5 instead of 4" in chromium.ask("document.querySelector('.verdict').textContent")
+    assert chromium.complaints() == []
+
+
+@needs_browser
+def test_equal_curves_are_set_apart_and_names_on_axes_do_not_touch(chromium, both, tmp_path):
+    rows = [
+        {"set": "random", "series": "random", "length": n, "size": str(n), "n": 10, "correct": 10}
+        | {"accuracy": 100.0, "low": 70.0, "high": 100.0}
+        for n in (5, 6, 7, 1000, 1024, 1200)
+    ]
+    history = [
+        {"step": 100 * k, "loss": 0.1, "validation_accuracy": 100.0, "seconds": k}
+        for k in range(1, 400)
+    ]
+    made = [
+        {**both[0], "name": f"run {k}", "accuracy": {"source": "", "rows": rows}}
+        | {"history": history, "length": 3}
+        for k in range(5)
+    ]
+    path = tmp_path / "equal.html"
+    path.write_text(rendered(made), "utf-8")
+    for width in WIDTHS:
+        chromium.open(path, width)
+        curves = "[...document.querySelectorAll('[data-fill=together] .curve')]"
+        assert len(set(chromium.ask(f"{curves}.map((c) => c.getAttribute('d'))"))) == 5
+        apart = "document.querySelector('[data-fill=together] .legend').textContent"
+        assert "equal curves set apart" in chromium.ask(apart)
+        gaps = chromium.ask(
+            """[...document.querySelectorAll('.run:not([hidden]) .chart')].flatMap((chart) => {
+                const boxes = [...chart.querySelectorAll('.tick.middle:not([transform])')]
+                    .slice(0, -1).map((t) => t.getBoundingClientRect()).sort((a, b) => a.x - b.x);
+                return boxes.slice(1).map((box, i) => box.left - boxes[i].right);
+            })"""
+        )
+        assert len(gaps) > 3 and min(gaps) > 1
+
+
+def test_runs_of_the_same_name_are_told_apart():
+    paths = [Path("runs/a/one"), Path("runs/b/one"), Path("runs/b/two")]
+    assert names(paths) == ["a/one", "b/one", "b/two"]
+    assert names(paths[1:]) == ["one", "two"]
+    assert names([paths[0], paths[0]]) == ["one", "one"]
 
 
 def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:

@@ -41,8 +41,21 @@ def write_page(
     for number, run in enumerate(runs):
         on_run(number, len(runs))
         found.append(collected(run))
+    for made, name in zip(found, names([run.path for run in runs]), strict=True):
+        made["name"] = name
     write_text(path, rendered(found, title))
     return path
+
+
+def names(paths: Sequence[Path]) -> list[str]:
+    """The names of run folders; more of their paths where those would be alike."""
+    whole = [path.resolve().parts for path in paths]
+    found = ["/".join(parts[-1:]) for parts in whole]
+    depth = 1
+    while len(set(found)) < len(set(whole)):
+        depth += 1
+        found = ["/".join(parts[-depth:]) for parts in whole]
+    return found
 
 
 def rendered(runs: list[dict[str, Any]], title: str = "") -> str:

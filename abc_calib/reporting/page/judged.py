@@ -6,6 +6,7 @@ What was measured before is read; where nothing was, a little is measured for th
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ SAMPLES, HARD = 200, 20
 """Problems of a length, and of each hard family, that are measured for a page."""
 ROWS_FAR = 20
 """The longest problems with an output of several rows."""
+NAMES = ("set", "length", "accuracy", "low", "high", "n", "correct")
+"""Of a row of ``eval.csv``."""
 SHOWN = 4
 """Keys of a row that an example shows at most, those of weight ``LEAST`` and more."""
 LEAST = 0.2
@@ -48,8 +51,16 @@ def accuracy(run: Run, model: Model) -> dict[str, Any]:
             rows = [row.as_dict() for row in evaluate(model, run.data, lengths, SAMPLES)]
         except (AbcError, TaskError):  # a task without problems of these lengths
             rows = []
-    names = ("set", "length", "accuracy", "low", "high", "n", "correct")
-    return {"source": source, "rows": [{name: row[name] for name in names} for row in rows]}
+    found = [{name: row[name] for name in NAMES} | _size(row) for row in rows]
+    return {"source": source, "rows": sorted(found, key=lambda row: row["length"])}
+
+
+def _size(row: Mapping[str, Any]) -> dict[str, str]:
+    """How large its problems are, in words, and which curve it belongs to."""
+    length, high = row["length"], row.get("rows")
+    size = f"{length:,}" if high is None else f"{length}x{high}"
+    aside = "" if high in (None, length) else f", {high} rows"
+    return {"size": size, "series": f"{row['set']}{aside}"}
 
 
 def hard(run: Run, model: Model) -> dict[str, Any] | None:

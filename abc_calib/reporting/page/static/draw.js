@@ -42,10 +42,11 @@ function tabs(label, names, show) {
 // Curves of {name, points: [{x, y, low, high, text}]}; arrows and the pointer tell the numbers.
 // ``wide``: drawn over the whole page.
 function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, label, yTicks, wide = false}) {
-  const width = innerWidth < 600 ? 400 : wide ? 900 : 520, height = 260, left = 46, right = 14, top = 12, bottom = 40;
+  const width = innerWidth < 600 ? 400 : wide ? 900 : 520, height = 260, left = 46, right = 20, top = mark ? 26 : 12, bottom = 40;
   const xs = [...new Set(series.flatMap((one) => one.points.map((point) => point.x)))].sort((a, b) => a - b);
   const scale = log ? Math.log10 : (x) => x;
-  const low = scale(xs[0]), span = scale(xs.at(-1)) - low || 1;
+  const from = Math.min(xs[0], mark?.x ?? xs[0]), to = Math.max(xs.at(-1), mark?.x ?? 0);
+  const low = scale(from), span = scale(to) - low || 1;
   const px = (x) => left + ((scale(x) - low) / span) * (width - left - right - 12) + 6;
   const py = (y) => top + (1 - y / yMax) * (height - top - bottom);
   const svg = make(":svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, tabindex: 0, class: "chart"});
@@ -53,14 +54,15 @@ function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, la
     svg.append(
       make(":line", {x1: left, x2: width - right, y1: py(y), y2: py(y), class: "grid"}),
       make(":text", {x: left - 8, y: py(y) + 4, class: "tick end"}, String(y)));
-  for (const x of spread(xs, px)) svg.append(make(":text", {x: px(x), y: height - bottom + 18, class: "tick middle"}, x.toLocaleString("en")));
+  for (const x of log ? spread(xs, px) : roundOnes(from, to, innerWidth < 600 ? 4 : 6)) svg.append(make(":text", {x: px(x), y: height - bottom + 18, class: "tick middle"}, x.toLocaleString("en")));
   svg.append(
     make(":text", {x: (left + width) / 2, y: height - 4, class: "tick middle"}, xLabel),
     make(":text", {x: 12, y: (top + height - bottom) / 2, class: "tick middle", transform: `rotate(-90 12 ${(top + height - bottom) / 2})`}, yLabel));
   if (mark) svg.append(
     make(":line", {x1: px(mark.x), x2: px(mark.x), y1: top, y2: height - bottom, class: "mark"}),
-    make(":text", {x: px(mark.x) + 5, y: top + 12 + 0.35 * (height - top - bottom), class: "tick halo"}, mark.text));
-  series.forEach((one, i) => curve(svg, one, i, px, py));
+    make(":text", {x: Math.max(px(mark.x) - 4, left - 30), y: 13, class: "tick"}, `↓ ${mark.text}`));
+  const lane = lanes(series), apart = Math.min(0.04, 0.2 / Math.max(1, ...lane));
+  series.forEach((one, i) => curve(svg, one, i, px, (y) => py(yMax / 2 + (y - yMax / 2) * (1 - apart * lane[i]))));
   const told = make("output", {class: "told", "aria-live": "polite"}, "Point at the chart or use the arrow keys to read the numbers.");
   const cursor = make(":line", {class: "cursor", y1: top, y2: height - bottom, visibility: "hidden"});
   svg.append(cursor);
@@ -80,7 +82,8 @@ function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, la
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (step) { event.preventDefault(); tell(at + step); }
   });
-  const legend = make("ul", {class: "legend"}, series.map((one, i) => make("li", {}, symbol(i), one.name)));
+  const legend = make("ul", {class: "legend"}, series.map((one, i) => make("li", {}, symbol(i), one.name)),
+    lane.some(Boolean) ? make("li", {class: "by"}, "(equal curves set apart)") : null);
   return make("div", {class: "figure"}, svg, series.length > 1 ? legend : null, told);
 }
 
@@ -93,7 +96,7 @@ const SHAPES = [
 
 function symbol(i) {
   const mark = SHAPES[i % SHAPES.length](8, 8, 4);
-  mark.setAttribute("class", `dot s${i % 6}`);
+  mark.setAttribute("class", `${i ? "dot" : "dot hollow"} s${i % 6}`);
   return make(":svg", {viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true"}, mark);
 }
 
@@ -115,10 +118,35 @@ function curve(svg, one, i, px, py) {
   svg.append(group);
 }
 
+// A lane for each series, such that those of one lane never run along each other, as in reporting/looks.py.
+function lanes(series) {
+  const curves = series.map((one) => new Map(one.points.map((point) => [point.x, point.y]))), found = [];
+  const together = (one, other) => {
+    const shared = [...one.keys()].filter((x) => other.has(x)).sort((a, b) => a - b);
+    const meets = shared.map((x) => Math.abs(one.get(x) - other.get(x)) < 1.5);
+    return one.size === 1 || other.size === 1 ? meets.some(Boolean) : meets.some((meet, i) => i && meet && meets[i - 1]);
+  };
+  curves.forEach((mine, i) => {
+    const beside = new Set(found.filter((_, k) => together(mine, curves[k])));
+    let lane = 0;
+    while (beside.has(lane)) lane++;
+    found.push(lane);
+  });
+  return found;
+}
+
+// Round numbers from the first to the last value, at most so many.
+function roundOnes(from, to, most) {
+  const steps = Array.from({length: 30}, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
+  const step = steps.find((one) => (to - from) / one <= most) ?? to - from, first = Math.ceil(from / step) * step;
+  return Array.from({length: Math.floor((to - first) / step) + 1}, (_, i) => first + i * step);
+}
+
 // Which values are named on an axis: the ends, then round ones, as many as have room.
 function spread(xs, px) {
   const rank = (x) => (x === xs[0] || x === xs.at(-1) ? 0 : /^[125]0*$/.test(x) ? 1 : 2), shown = [];
+  const half = (x) => 4 * x.toLocaleString("en").length + 5;
   for (const x of [...xs].sort((a, b) => rank(a) - rank(b)))
-    if (shown.every((other) => Math.abs(px(x) - px(other)) > 34)) shown.push(x);
+    if (shown.every((other) => Math.abs(px(x) - px(other)) > half(x) + half(other))) shown.push(x);
   return shown;
 }

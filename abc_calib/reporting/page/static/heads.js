@@ -19,13 +19,13 @@ function placesOf(read) {
   return read.map((token) => Object.assign(new Grid(), grid.read(token), {opens: [...grid.opens]}));
 }
 
-// An image of cells {row, key, value from 0 to 1}, with names of its first and last row and key.
-function grid(rows, keys, cells, kind, label, causal = false) {
-  const svg = make(":svg", {viewBox: `0 0 ${keys.length} ${rows.length}`, class: `heat ${kind}`, role: "img", "aria-label": label});
+// An image of cells {row, key, value from 0 to 1}, with names of its first and last key; ``most`` is the darkest value.
+function grid(rows, keys, cells, kind, label, causal = false, most = 1) {
+  const svg = make(":svg", {viewBox: `0 0 ${keys.length} ${rows.length}`, preserveAspectRatio: "none", class: `heat ${kind}`, role: "img", "aria-label": label});
   svg.append(make(":rect", {width: keys.length, height: rows.length, class: "paper"}));
   if (causal) svg.append(make(":path", {class: "unseen", d: rows.map((_, i) => `M${i + 1} ${i}H${keys.length}V${i + 1}H${i + 1}Z`).join("")}));
   for (const {row, key, value} of cells) {
-    const cell = make(":rect", {x: key, y: row, width: 1, height: 1, "fill-opacity": Math.max(value, 0.06).toFixed(2)});
+    const cell = make(":rect", {x: key, y: row, width: 1, height: 1, "fill-opacity": Math.max(value / most, 0.06).toFixed(2)});
     cell.append(make(":title", {}, `${rows[row]} reads ${keys[key]}: ${value.toFixed(2)}`));
     svg.append(cell);
   }
@@ -61,7 +61,7 @@ function headCard(heads, site, layer, number) {
   const name = `layer ${layer}, head ${number}`;
   const images = [make("figure", {},
     grid(rows, keys, attentionCells(head.attention, rows.length, keys.length), "seen", `Averaged attention of ${name}`, causal),
-    make("figcaption", {}, heads.calibrated ? "attention" : "averaged attention"))];
+    make("figcaption", {}, "attention"))];
   let drawBias = () => {};
   if (head.lines.length) {
     const near = shapeAt(heads, heads.digits, site);
@@ -73,13 +73,14 @@ function headCard(heads, site, layer, number) {
       bias.replaceChildren(grid(shape.rows, shape.keys, cells, "bias", `Bias of ${name} at ${length}`, causal),
         make("figcaption", {}, "bias at ", make("b", {}, String(length))));
     };
-    images.push(make("figure", {}, grid(rows, keys, fit, "fit", `Lines kept from ${name}`, causal), make("figcaption", {}, "kept line")), bias);
+    const most = Math.max(...fit.map((cell) => cell.value));
+    images.push(make("figure", {}, grid(rows, keys, fit, "fit", `Lines kept from ${name}`, causal, most), make("figcaption", {}, "kept line")), bias);
   }
   const label = head.lines.map((line) => line.label + (line.note ? `, ${line.note}` : "")).join("; ");
   const card = make("article", {class: "head"},
     make("h4", {}, `Head ${number}`, label ? make("code", {}, label) : null),
     make("p", {}, head.lines.length ? capital(said) + "." : heads.calibrated ? "Attends as it likes: no line." : null),
-    make("div", {class: "images"}, images));
+    make("div", {class: "images", style: `--shape: ${keys.length} / ${rows.length}`}, images));
   return {card, drawBias, sink: head.sink};
 }
 
@@ -91,9 +92,9 @@ function capital(text) {
 function headsSection(run) {
   const heads = run.heads, sites = Object.keys(SITES).filter((site) => heads.sites[site]);
   const cards = [], panel = make("div", {role: "tabpanel"});
-  const number = make("b", {}, String(Math.min(20, heads.shapes.length)));
+  const number = make("b", {}), beginning = Math.min(Math.max(20, 2 * heads.digits), heads.shapes.length);
   const redraw = (length) => { number.textContent = length; cards.forEach((card) => card.drawBias(length)); };
-  const slider = make("input", {type: "range", min: 1, max: heads.shapes.length, value: Math.min(20, heads.shapes.length), "aria-label": `Length of the bias in ${run.unit}`,
+  const slider = make("input", {type: "range", min: 1, max: heads.shapes.length, value: beginning, "aria-label": `Length of the bias in ${run.unit}`,
     oninput: (event) => redraw(Number(event.target.value))});
   const show = (chosen) => {
     cards.length = 0;
@@ -105,7 +106,7 @@ function headsSection(run) {
       const sinks = made.filter((card) => card.sink).map((card) => card.card);
       const others = made.filter((card) => !card.sink).map((card) => card.card);
       return make("section", {class: "layer"}, make("h3", {}, `Layer ${k}`),
-        others.length ? make("div", {class: "cards"}, others) : make("p", {class: "note"}, "No head of this layer looks for anything."),
+        others.length ? make("div", {class: heads.calibrated ? "cards" : "cards plain"}, others) : make("p", {class: "note"}, "No head of this layer looks for anything."),
         sinks.length ? make("details", {}, make("summary", {}, `${sinks.length} head${sinks.length > 1 ? "s rest" : " rests"} where nothing new stands`), make("div", {class: "cards"}, sinks)) : null);
     }));
     redraw(Number(slider.value));

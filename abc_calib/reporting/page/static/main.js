@@ -4,11 +4,11 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 
 function accuracyChart(runs, wide = false) {
-  const named = runs.length > 1, series = runs.flatMap((run) => {
-    const sets = [...new Set(run.accuracy.rows.map((row) => row.set))];
+  const named = wide, series = runs.flatMap((run) => {
+    const sets = [...new Set(run.accuracy.rows.map((row) => row.series))];
     return sets.map((set) => ({
       name: named ? `${run.name}, ${set}` : set,
-      points: run.accuracy.rows.filter((row) => row.set === set).map((row) => ({
+      points: run.accuracy.rows.filter((row) => row.series === set).map((row) => ({
         x: row.length, y: row.accuracy, low: row.low, high: row.high,
         text: `${row.accuracy.toFixed(2)} % [${row.low.toFixed(2)}, ${row.high.toFixed(2)}] of ${row.n.toLocaleString("en")}`,
       })),
@@ -16,7 +16,7 @@ function accuracyChart(runs, wide = false) {
   });
   if (!series.length) return make("p", {class: "note"}, "Not evaluated yet: abc eval.");
   return chart({series, xLabel: runs[0].unit, yLabel: "exact match, %", log: true, yTicks: [0, 25, 50, 75, 100],
-    mark: {x: runs[0].length, text: "trained up to here"}, label: "Exact match against length", wide});
+    mark: new Set(runs.map((run) => run.length)).size === 1 ? {x: runs[0].length, text: "trained up to here"} : null, label: "Exact match against length", wide});
 }
 
 function historyChart(run) {
@@ -43,11 +43,18 @@ if (page.runs.length > 1) {
     if (!players[chosen].problem) players[chosen].begin();
   });
   const together = document.querySelector("[data-fill=together]");
-  if (new Set(page.runs.map((run) => run.unit)).size === 1) together.append(accuracyChart(page.runs, true));
+  for (const unit of new Set(page.runs.map((run) => run.unit)))
+    together.append(accuracyChart(page.runs.filter((run) => run.unit === unit), true));
   document.querySelector("[data-fill=runs]").append(choice.list);
   choice.buttons.forEach((button, i) => { button.id = `tab-${i}`; button.setAttribute("aria-controls", `run-${i}`); });
   choice.choose(0);
 } else players[0].begin();
+
+// Paper shows every run, with its numbers.
+addEventListener("beforeprint", () => {
+  players.filter((player) => !player.problem).forEach((player) => player.begin(true));
+  for (const details of document.querySelectorAll("details.numbers")) details.open = true;
+});
 
 // For those who check the page from outside: the logits of every row of a problem.
 window.abcPage = {

@@ -10,18 +10,19 @@ class Player {
     this.verdict = make("p", {class: "verdict", role: "status"});
     this.board = make("div", {class: "board", tabindex: 0, role: "group", "aria-label": "The problem and what was written"});
     this.reads = make("div", {class: "reads", "aria-live": "polite"});
-    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Row that is looked at", oninput: () => this.look(Number(this.slider.value))});
+    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Token that is looked at", oninput: () => this.look(Number(this.slider.value))});
     this.input = make("input", {type: "text", id: `problem-${index}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false", inputmode: "text"});
     this.board.addEventListener("keydown", (event) => {
       const step = {ArrowLeft: 1, ArrowRight: -1}[event.key];
       if (step) { event.preventDefault(); this.look(this.row + (this.problem.words ? -step : step)); }
     });
     this.turn = 0;
+    this.paper = make("code", {});
   }
 
   elements() {
-    const rows = make("label", {class: "slider"}, make("span", {}, "Row"), this.slider);
-    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), this.verdict, this.board, rows, this.reads];
+    const rows = make("label", {class: "slider"}, make("span", {}, "Token"), this.slider);
+    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), make("p", {class: "printed"}, this.paper), this.verdict, this.board, rows, this.reads];
   }
 
   form() {
@@ -38,7 +39,8 @@ class Player {
     const chip = (text, action) => make("button", {type: "button", class: "chip", onclick: action}, text);
     const spelling = this.run.spelling, buttons = [];
     if (this.model && spelling.digits) {
-      for (const length of spelling.notation === "rows" ? [this.run.length, 10, 20, 40] : [this.run.length, 20, 100, 500])
+      const far = spelling.notation === "rows" ? [10, 20, 40] : [20, 100, 500];
+      for (const length of new Set([this.run.length, ...far]))
         buttons.push(chip(`random, ${length} ${this.run.unit}`, () => this.ask(invented(spelling, length, false))));
       const nines = spelling.notation === "rows" ? 15 : 50;
       buttons.push(chip(`${spelling.digits.at(-1).repeat(3)}…, ${nines} ${this.run.unit}`, () => this.ask(invented(spelling, nines, true))));
@@ -51,18 +53,18 @@ class Player {
     return make("div", {class: "chips", role: "group", "aria-label": "Problems to try"}, buttons);
   }
 
-  // Something to look at before anything is typed.
-  begin() {
+  // Something to look at before anything is typed; ``atOnce`` for paper, which does not wait.
+  begin(atOnce = false) {
     const examples = this.run.examples, spoiled = examples.find((one) => one.written.join(" ") !== one.right.join(" "));
     const first = spoiled ?? examples.find((one) => one.length > this.run.length) ?? examples[0];
     if (!first) this.verdict.textContent = "Type a problem.";
-    else if (this.model) this.ask(first.problem);
+    else if (this.model) this.ask(first.problem, atOnce);
     else this.replay(first);
   }
 
-  async ask(text) {
+  async ask(text, atOnce = false) {
     const turn = ++this.turn;
-    this.input.value = text.trim();
+    this.paper.textContent = this.input.value = text.trim();
     const problem = parsed(this.run, text), right = problem.error ? null : rightOutput(this.run, problem);
     if (problem.error || right === undefined) {
       this.say("wrong", problem.error ?? `“${shown(text.trim())}” is no problem of ${this.run.task}: its answer is below 0`);
@@ -74,16 +76,19 @@ class Player {
     this.set(problem, right ?? known?.right ?? null);
     const state = this.model.encode(problem.ids), most = (this.right?.length ?? 2 * problem.ids.length) + 2;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    let token = this.run.model.sos, painted = performance.now();
+    let token = this.run.model.sos, painted = performance.now(), pause = 60;
     for (let row = 0; row < most; row++) {
       const {logits, reads} = this.model.step(state, token);
       token = largest(logits);
       this.written.push(this.run.symbols[token]);
       this.seen.push(this.named(reads));
       const slow = most <= NAMED && !still;
-      if (slow || performance.now() - painted > 60) {
+      if (!atOnce && (slow || performance.now() - painted > pause)) {
+        const begun = performance.now();
         this.draw();
         this.look(row);
+        pause = Math.max(60, 8 * (performance.now() - begun));  // of a large board the writing is to take most of the time
+        this.say("open", `${this.written.length.toLocaleString("en")} tokens so far …`);
         await new Promise((resolve) => setTimeout(resolve, slow ? 45 : 0));
         if (turn !== this.turn) return;
         painted = performance.now();
@@ -95,6 +100,7 @@ class Player {
 
   // An example whose output and attention were computed when the page was made.
   replay(example) {
+    this.paper.textContent = example.problem;
     this.turn++;
     const problem = {tokens: example.source, words: this.run.spelling?.notation === "words" || !this.run.spelling};
     const again = this.run.spelling ? parsed(this.run, example.problem) : {};
@@ -105,7 +111,7 @@ class Player {
   }
 
   set(problem, right) {
-    Object.assign(this, {problem, right, written: [], seen: [], row: 0});
+    Object.assign(this, {problem, right, written: [], seen: [], row: 0, done: false});
   }
 
   // What the heads of all layers read in a row, without those that rest.
@@ -116,14 +122,17 @@ class Player {
     })));
   }
 
+  // The first wrong token, or -1; what is not written yet is not wrong.
   wrong() {
     const {written, right} = this;
     if (!right) return -1;
-    const at = right.findIndex((token, i) => token !== written[i]);
-    return at < 0 && written.length > right.length ? right.length : at;
+    const first = right.findIndex((token, i) => token !== written[i]);
+    const at = first < 0 && written.length > right.length ? right.length : first;
+    return this.done || at < written.length ? at : -1;
   }
 
   finish() {
+    this.done = true;
     const wrong = this.wrong(), count = `${this.written.length.toLocaleString("en")} tokens`;
     if (!this.right) this.say("open", `${count} written. The page has no rule for this task and does not judge them.`);
     else if (wrong < 0) this.say("right", `Right: all ${count}.`);
@@ -167,7 +176,7 @@ class Player {
     const rows = operands.map((operand, which) => line(String.fromCharCode(97 + which), source(`d${which}`, "delimiter"),
       (column) => source(`${which},${column}`, "source"), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : null));
     rows.push(line("y", null, (column) => (column < this.written.length ? this.output(column) : null)));
-    if (this.right && wrong >= 0 && this.written.length >= wrong)
+    if (this.right && wrong >= 0)
       rows.push(line("right", null, (column) => (column < this.right.length ? this.cell(null, this.right[column], this.right[column] === this.written[column] ? "fine" : "missing") : null)));
     return [make("div", {class: "sheet"}, rows)];
   }
@@ -179,7 +188,8 @@ class Player {
       lines.at(-1).push(position);
       if (token === "|") lines.push([]);
     });
-    const columns = Math.max(...operands.map((operand) => operand.length), ...lines.map((line, row) => line.length + row * shift));
+    const longest = this.wrong() < 0 ? 0 : Math.max(...this.right.join("").split("|").map((line) => line.length + 1));
+    const columns = Math.max(...operands.map((operand) => operand.length), ...lines.map((line, row) => Math.max(line.length, longest) + row * shift));
     const key = new Map(places.map((place, at) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, at]));
     const source = (id, kind) => (key.has(id) ? this.cell(`s${key.get(id)}`, tokens[key.get(id)], kind) : this.cell(null, "", "empty"));
     const row = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label), first,
@@ -187,13 +197,26 @@ class Player {
     const empty = () => this.cell(null, "", "empty");
     const above = operands.map((_, which) => row(String.fromCharCode(97 + (which % 26)), source(`d${which}`, "delimiter"),
       (column) => (key.has(`${which},${column}`) ? source(`${which},${column}`, "source") : null), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : empty()));
-    const below = lines.map((line, number) => row(`row ${number}`, empty(), (column) => {
-      const position = line[column - number * shift];
-      return position === undefined ? null : this.output(position);
-    }, empty()));
-    const wrong = this.wrong();
-    const right = wrong < 0 ? [] : [make("p", {class: "note"}, `Right: ${this.right.slice(Math.max(0, wrong - 8), wrong + 8).join(" ")} …, around y${wrong}.`)];
-    return [make("div", {class: "sheet"}, above, below), ...right];
+    const wrong = this.wrong(), below = lines.flatMap((line, number) => {
+      const shown = row(`row ${number}`, empty(), (column) => {
+        const position = line[column - number * shift];
+        return position === undefined ? null : this.output(position);
+      }, empty());
+      if (wrong < line[0] || (wrong > line.at(-1) && number < lines.length - 1) || wrong < 0) return [shown];
+      const end = this.right.findIndex((token, at) => at >= line[0] && token === "|"), right = this.right.slice(line[0], end < 0 ? undefined : end + 1);
+      return [shown, row("right", empty(), (column) => {
+        const token = right[column - number * shift];
+        return token === undefined ? null : this.cell(null, token, token === this.written[line[column - number * shift]] ? "fine" : "missing");
+      }, empty())];
+    });
+    return [make("div", {class: "sheet"}, above, below, this.total(lines, shift, row, empty))];
+  }
+
+  // What rows of which each is moved on by ``shift`` come to: the digits that the next ones no longer change.
+  total(lines, shift, row, empty) {
+    if (this.written.at(-1) !== "&") return [];
+    const places = lines.flatMap((line, number) => (number < lines.length - 1 ? line.slice(0, shift) : line.slice(0, -1)));
+    return row("=", empty(), (column) => (column < places.length ? this.cell(null, this.written[places[column]], "total") : null), empty());
   }
 
   wordRows() {
@@ -239,6 +262,6 @@ class Player {
       return make("li", {}, make("span", {class: `swatch ${site === "self" ? "own" : "lit"}`}), make("b", {}, name), name === value || value === undefined ? "" : ` = ${value}`,
         make("span", {class: "by"}, heads.length > 3 ? `${heads.length} heads` : heads.join(", ")));
     });
-    this.reads.replaceChildren(make("p", {}, "Row ", make("b", {}, `y${row}`), " writes ", make("b", {}, this.written[row]), items.length ? " and reads" : ""), make("ul", {}, items));
+    this.reads.replaceChildren(make("p", {}, "Token ", make("b", {}, `y${row}`), " is ", make("b", {}, this.written[row]), items.length ? ", and reads" : ""), make("ul", {}, items));
   }
 }
