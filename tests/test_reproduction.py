@@ -124,11 +124,37 @@ def test_targets_have_the_names_of_their_lines():
     assert {name: target.name for name, target in TARGETS.items()} == {n: n for n in TARGETS}
 
 
+def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
+    """A row of results for each model and length, right to 10 digits alone and to 200 with ABC."""
+    target = get_target("rivals")
+    rows = [
+        {
+            "task": e.task, "row": e.row, "seed": e.seed, "length": test.length, "n": test.n,
+            "stage": target.models()[e.task, e.row].stage, "key": f"{e.row} {e.seed}",
+            "accuracy": 100.0 if e.row.endswith("abc") or test.length <= 10 else 1.0,
+            "train_seconds": 60.0, "error": None,
+        }
+        for e in target.entries(seeds=2)
+        for test in e.job.tests
+        if e.task == "addition"
+    ]  # fmt: skip
+    made = make_report(target, pd.DataFrame(rows), 2)
+    (table,) = made.tables
+    cells = {row[0]: row for row in table.rows}
+    alone = ["100 / 100", "100 / 100", *["1 / 1"] * 5]
+    assert cells["position coupling, decoder-only"][2:-1] == alone
+    assert cells["position coupling, decoder-only"][-1].startswith("30 → 200")
+    assert cells["Abacus, encoder-decoder, + ABC"][2:-1] == ["100 / 100"] * 7
+    assert any("with ABC at 200: 24 of 24 rows" in note for note in made.notes)
+    write_report(made, None, tmp_path)
+    assert (tmp_path / "rivals-addition.png").stat().st_size > 10_000
+
+
 # Jobs
 
 
 def test_every_job_of_the_paper_and_its_reviewers_is_possible():
-    names = ("table1", "table2", "table3", "figure1", "reviewers")
+    names = ("table1", "table2", "table3", "figure1", "reviewers", "rivals")
     entries = [entry for name in names for entry in get_target(name).entries(seeds=1)]
     for job in with_parents([entry.job for entry in entries]):
         job.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc_calib.errors import UsageError
-from abc_calib.reproduction import attender_targets, duan_shi
+from abc_calib.reproduction import attender_targets, duan_shi, rivals
 from abc_calib.reproduction.base import Target
 from abc_calib.reproduction.reviewers import Reviewers
 from tasks.base import unknown
@@ -14,6 +14,7 @@ TARGETS: dict[str, Target] = {
         *duan_shi.TARGETS,
         Reviewers("reviewers", "What the reviewers asked"),
         *attender_targets.TARGETS,
+        *rivals.TARGETS,
     )
 }
 

@@ -1,0 +1,201 @@
+"""Position schemes of others beside each other, alone and before a calibration, under one protocol.
+
+The same size, data, steps and seeds for all, trained on at most 6 digits. What each scheme's own
+paper reports is printed beside with its training length: those are other protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from abc_calib.nn.positions import SCHEMES
+from abc_calib.reporting.reach import Reach, reach_figure
+from abc_calib.reproduction.base import Row
+from abc_calib.reproduction.cells import SUCCEEDS, Cell, Place, shown
+from abc_calib.reproduction.comparison import TITLES, Comparison
+from abc_calib.reproduction.report import Table
+from abc_calib.sweeps import Test
+
+SEEDS, SAMPLES = 5, 1000
+LENGTHS = {
+    "addition": (6, 10, 15, 20, 50, 100, 200),
+    "multiplication": (6, 10, 15, 20, 50, 100, 200),
+    "parity": (20, 30, 50, 100, 200),
+    "copy": (10, 15, 20, 50, 100, 200),
+}
+"""The first is the longest training length."""
+KINDS = {"transformer": "encoder-decoder", "decoder": "decoder-only"}
+NAMES = {
+    "sinusoidal": "sinusoidal",
+    "none": "none (NoPE)",
+    "learned": "learned",
+    "randomized": "randomized",
+    "alibi": "ALiBi",
+    "rope": "RoPE",
+    "rpe": "RPE (Shaw)",
+    "t5": "T5",
+    "xl": "Transformer-XL",
+    "coupled": "position coupling",
+    "abacus": "Abacus",
+    "fire": "FIRE",
+}
+PUBLISHED = {
+    "coupled": "30 → 200: > 95, median of 8",
+    "abacus": "20 → 100: 99.1",
+    "fire, hints": "40 → 100: > 98, best seed",
+    "abc": "6 → 50: 99.8",
+}
+"""Addition: trained on at most so many digits → tested on so many: exact match in percent.
+
+arXiv 2405.20671, 2405.17399, 2402.09371 and 2310.11984, in this order."""
+HINTED = {"scheme": "fire", "format": "hints:202"}
+COUPLED_AS_PUBLISHED = {
+    "model": "decoder", "scheme": "coupled:size=202", "decoder_layers": 1, "heads": 4, "width": 128,
+    "feedforward": 512, "length": 15, "steps": 10_000,
+}  # fmt: skip
+
+
+def rows_of(task: str) -> dict[str, Row]:
+    """What is trained on a task, by name; a row that is calibrated behind the one that is not."""
+    found: dict[str, Row] = {}
+    for kind, said in KINDS.items():
+        own = {} if kind == "transformer" else {"model": kind}
+        rivals = {name: {"scheme": name} for name in SCHEMES if name in NAMES}
+        if task in ("addition", "multiplication"):
+            rivals["fire, hints"] = HINTED
+        for name, options in rivals.items():
+            label = f"{NAMES.get(name, 'FIRE, index hints')}, {said}"
+            found[f"{kind}, {name}"] = Row(label, {**own, **options}, own=False)
+            if name != "fire, hints":  # lines count digits, and hints stand between them
+                options = {**own, **options}
+                found[f"{kind}, {name}, abc"] = Row(f"{label}, + ABC", options, calibrate={})
+    if task == "addition":
+        label = "position coupling as published: one layer, at most 15 digits, decoder-only"
+        found["coupled as published"] = Row(label, COUPLED_AS_PUBLISHED, own=False)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rivals(Comparison):
+    """Every scheme of the registry, with both kinds of Transformer."""
+
+    head: ClassVar = "model"
+    columns: ClassVar = ("task", "row", "length", "median", "min", "max", "seeds", "n")
+
+    def models(self) -> dict[tuple[str, str], Row]:
+        return {(task, row): made for task in LENGTHS for row, made in rows_of(task).items()}
+
+    def tests(self, task: str, row: str) -> tuple[Test, ...]:
+        return tuple(Test(length=length, n=SAMPLES) for length in LENGTHS[task])
+
+    def seeds_of(self, task: str, row: str) -> int:
+        return 1 if row == "coupled as published" else SEEDS
+
+    def number(self, place: Place) -> float | None:
+        return None
+
+    def unit(self, task: str) -> str:
+        return "tokens" if task == "copy" else "digits of an operand"
+
+    def tables(self, found: Sequence[Cell]) -> list[Table]:
+        tables = []
+        for task, lengths in LENGTHS.items():
+            mine = [one for one in found if one.task == task and one.seeds]
+            if not mine:
+                continue
+            made = self.table(mine, lengths)
+            columns = [*made.columns[1:], "published"]
+            names = list(dict.fromkeys(one.row for one in mine))
+            rows = [
+                [*row[1:], self._published(task, name)]
+                for name, row in zip(names, made.rows, strict=True)
+            ]
+            heading = f"{TITLES[task]}, trained on at most {lengths[0]}"
+            tables.append(Table(columns, rows, heading))
+        return tables
+
+    def _published(self, task: str, row: str) -> str:
+        if task != "addition":
+            return ""
+        if row.endswith(", abc"):
+            return PUBLISHED["abc"] if "sinusoidal" in row else ""
+        return PUBLISHED.get(row.partition(", ")[2] or "coupled", "")
+
+    def _curves(self, found: Sequence[Cell], results: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+        """For each task how far every row gets: the longest length at 99 % in the median."""
+        for task, lengths in LENGTHS.items():
+            best: dict[str, int] = {}
+            for one in found:
+                if one.task == task and one.seeds:
+                    right = one.length if (one.median or 0) >= SUCCEEDS else 0
+                    best[one.row] = max(right, best.get(one.row, 0))
+            panels: dict[str, dict[str, Reach]] = {}
+            for kind, said in KINDS.items():
+                rows = [row.partition(", ")[2] for row in best if row.startswith(f"{kind}, ")]
+                names = dict.fromkeys(row.removesuffix(", abc") for row in rows)
+                reached: dict[str, Reach] = {
+                    NAMES.get(name, "FIRE, hints"): (
+                        best.get(f"{kind}, {name}"),
+                        best.get(f"{kind}, {name}, abc"),
+                    )
+                    for name in names
+                }
+                if reached:
+                    panels[said] = reached
+            if panels:
+                title = f"{TITLES[task]}: longest length at {SUCCEEDS:g} % (median)"
+                yield f"{self.name}-{task}", reach_figure(panels, lengths, title, self.unit(task))
+
+    def remarks(self, found: Sequence[Cell], results: pd.DataFrame) -> list[str]:
+        return [
+            "Each cell: exact match in percent, median / worst seed. Where a model did not "
+            "interpolate it is not calibrated, and its row with ABC is missing or has fewer seeds. "
+            "The last column has what a scheme's own paper reports, trained on up to so many "
+            "digits → tested on so many: other models, formats and steps, printed so that nobody "
+            "takes these rows for that paper's. ABC's is that of Duan & Shi.",
+            *self._times(results),
+            *self._reached(found),
+        ]
+
+    def _times(self, results: pd.DataFrame) -> Iterator[str]:
+        """How long a training takes, of each kind and stage."""
+        known = results.dropna(subset=["train_seconds"]).drop_duplicates("key")
+        for kind, said in KINDS.items():
+            mine = known[known["row"].astype(str).str.startswith(kind)]
+            parts = [
+                f"{stage} {np.median(part):.0f} (longest {part.max():.0f})"
+                for stage, part in mine.groupby("stage")["train_seconds"]
+            ]
+            if parts:
+                yield f"Seconds of a training, median, {said}: {', '.join(sorted(parts))}."
+
+    def _reached(self, found: Sequence[Cell]) -> Iterator[str]:
+        """How far each half gets."""
+        for task, lengths in LENGTHS.items():
+            last = [one for one in found if one.task == task and one.length == lengths[-1]]
+            for calibrated in (False, True):
+                mine = [
+                    one for one in last if one.seeds and one.row.endswith(", abc") == calibrated
+                ]
+                if mine:
+                    good = sum((one.min or 0) >= SUCCEEDS for one in mine)
+                    best = max(one.median or 0.0 for one in mine)
+                    yield (
+                        f"{TITLES[task]} {'with' if calibrated else 'without'} ABC at "
+                        f"{lengths[-1]}: {good} of {len(mine)} rows at {SUCCEEDS:g} % or more in "
+                        f"every seed, the best median {shown(best)} %."
+                    )
+
+
+TARGETS = (
+    Rivals(
+        "rivals",
+        "Rivals: every position scheme, alone and before a calibration",
+    ),
+)
