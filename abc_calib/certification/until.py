@@ -30,6 +30,11 @@ MOST = 400
 """Of them all that are kept, the latest."""
 SHARE = 0.25
 """Of them in a batch, at most."""
+MANY = 3 * 10**6
+"""Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
+LIMIT = 7
+LARGE_SHARE, FEW = 0.4, 20
+"""Then so many are in a batch, and a sample with fewer failing windows is not all that is seen."""
 
 
 class Certain:
@@ -38,21 +43,24 @@ class Certain:
     def __init__(self, proof: Proof, seed: int):
         self.proof, self.seed = proof, seed
         self.hard: list[str] = []
+        self.scale = min(max(proof.size // MANY, 1), LIMIT)
 
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
-        held = None not in proof.windows
+        held, failed = None not in proof.windows, False
         for most in (*SAMPLES, *([None] if held else [])):
             if most is not None and held and most >= proof.size:
                 continue
             looked = proof if most is None else proof.some(most, rng)
             checked = check(looked, floor=FLOOR)
-            if any(len(one.failing) for one in checked):
+            if failing := sum(len(one.failing) for one in checked):
                 found = [*self._problems(checked, rng), *self.hard]
-                self.hard = list(dict.fromkeys(found))[:MOST]
-                return False
-        return True
+                self.hard = list(dict.fromkeys(found))[: self.scale * MOST]
+                failed = True
+            if failing >= FEW or (failed and self.scale == 1):
+                break
+        return not failed
 
     def batch(self, usual: Batch, step: int) -> Batch:
         """The training batch of a step, a part of it hard problems."""
@@ -60,7 +68,8 @@ class Certain:
             return usual
         data: Any = self.proof.data
         rng = np.random.default_rng([self.seed, 10, step])
-        few = min(int(SHARE * len(usual)), len(self.hard))
+        share = SHARE if self.scale == 1 else LARGE_SHARE
+        few = min(int(share * len(usual)), len(self.hard))
         parsed = [data.task.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
@@ -69,7 +78,7 @@ class Certain:
         """Windows below the floor inside training numbers, of the training length at most."""
         data: Any = self.proof.data
         drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
-        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, SOURCES))
+        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.scale * SOURCES))
         parsed = {text: data.task.parse(text) for text in texts}
         return [
             text

@@ -74,7 +74,10 @@ class RecipeOptions(Options):
     """Where the defaults of a training are from."""
 
     preset: Word = option("small", "small (minutes on a CPU), quick or paper.")
-    model: Word | None = option(None, "transformer or gru; by default transformer.")
+    model: Word | None = option(
+        None,
+        "transformer (an encoder-decoder), decoder (decoder-only) or gru; by default transformer.",
+    )
     epochs: int | None = option(
         None,
         "gru: passes through the training set, instead of steps.",

@@ -117,7 +117,7 @@ PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
 ROWS = TransformerOptions(scheme="coupled")
 ROW_TRAINING = TrainOptions(steps=4000, sampling="mixed", validate_every=250)
 ROW_RETRAINING = TrainOptions(
-    steps=8000, learning_rate=4e-3, sampling="mixed", validate_every=250, cooldown=3000
+    steps=20_000, learning_rate=2e-3, sampling="mixed", validate_every=250, cooldown=0
 )
 ROW_PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
     "small": (ROWS, ROW_TRAINING, ROW_RETRAINING),

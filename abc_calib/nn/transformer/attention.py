@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from abc_calib.nn.biases import MASKED, Frame, Gathered
+from abc_calib.nn.biases import MASKED, Frame, Gathered, LayerBias
 from abc_calib.nn.positions import Places, Scheme
-from abc_calib.nn.transformer.stream import AnyBias
+from abc_calib.nn.transformer.stream import AnyBias, Stream, StreamBias
 
 GATHER_FROM = 64
 """From this many keys on, gathering a few keys a row is faster than scoring all of them."""
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         if is_single(bias, scheme, path, weights):
-            assert bias is not None
+            assert isinstance(bias, LayerBias)
             key = frame.stored(bias.positions(frame)[0][..., 0])
             mixed = self._picked(values[:, 0], key)
             return self.output(F.dropout(mixed, dropout, self.training)), None
@@ -96,6 +96,19 @@ class Attention(nn.Module):
         if bias is not None and bias.may_mask_rows:
             mixed = mixed * (score_bias > MASKED / 2).any(-1, keepdim=True)
         return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen if weights else None
+
+    def along(self, parts: tuple[Tensor, Tensor], frame: Stream, bias: StreamBias) -> Tensor:
+        """Where every head has one key a row: from the values of source and output, apart.
+
+        So that a step does not copy all of the source. ``parts (b, 1, j, d)`` each.
+        """
+        found = [
+            self._picked(x[:, 0], key) for x, key in zip(parts, bias.picks(frame), strict=True)
+        ]
+        size = found[0].shape[-1] // self.heads
+        of_source = bias.of_source(found[0].device).repeat_interleave(size)
+        mixed = torch.where(of_source, *found)
+        return self.output(F.dropout(mixed, self.dropout, self.training))
 
     def _picked(self, values: Tensor, key: Tensor) -> Tensor:
         """``values (b, j, d)`` at each head's one key a row, ``key (b|1, h, i)``: ``(b, i, d)``."""

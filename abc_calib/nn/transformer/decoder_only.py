@@ -93,15 +93,35 @@ class DecoderOnly(Autoregressive):
         at = Coordinates(at.part, at.column, at.row, drawn)
         # numbered once: so many rows behind the source as it has, then on by one
         numbers = self.scheme.renumber(torch.arange(2 * len(rows)), 2 * lengths)
-        x = self.dropout(self.scheme.embed(self.embed(source), numbers[..., : len(rows)], at))
         frame = Prefix("encoder", rows, len(rows), lengths, delimiters)
+        if self._by_token and not weights:
+            every = torch.arange(self.tokens.size, device=source.device)[:, None]
+            alone = Prefix("encoder", rows[:1], 1, torch.ones_like(every[:, 0]))
+            states, seen = self._through(self.embed(every), alone, weights)
+            states = [state[:, 0][source] for state in states]
+        else:
+            x = self.scheme.embed(self.embed(source), numbers[..., : len(rows)], at)
+            states, seen = self._through(self.dropout(x), frame, weights)
+        attention = tuple(seen) if weights else ()
+        return Encoded(states[-1], lengths, delimiters, 0, attention, drawn, tuple(states), numbers)
+
+    @property
+    def _by_token(self) -> bool:
+        """Do the states of a source depend on the token alone, so that each is computed once?"""
+        plain = type(self.scheme).embed is Scheme.embed
+        dropped = self.training and self.options.dropout
+        return plain and not dropped and not self.mixed_source and self.path != "dense"
+
+    def _through(
+        self, x: Tensor, frame: Prefix, weights: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The source before each layer, and what its rows saw."""
         states, seen = [x], []
         for layer, bias in zip(self.layers, self.biases["encoder"], strict=False):
             x, one = layer(x, frame, self.scheme, bias, path=self.path, weights=weights)
             states.append(x)
             seen.append(one)
-        attention = tuple(seen) if weights else ()
-        return Encoded(x, lengths, delimiters, 0, attention, drawn, tuple(states), numbers)
+        return states, seen
 
     def read(self, encoded: Encoded, read: Tensor, frame: Frame) -> Tensor:
         at = self._written_at(frame, encoded.drawn)

@@ -13,7 +13,7 @@ from abc_calib.nn.biases import Frame, LayerBias
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
 from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.stream import AnyBias, Stream
+from abc_calib.nn.transformer.stream import AnyBias, Stream, StreamBias
 
 
 class FeedForward(nn.Sequential):
@@ -88,8 +88,12 @@ class StreamLayer(EncoderLayer):
         output = self.attention.project(y, frame.row_positions, scheme, single)
         if cache is not None:
             output = cache.extended(self.index, *output)
-        keys, values = (torch.cat(both, 2) for both in zip(source, output, strict=True))
-        y, seen = self.attention(y, keys, values, frame, scheme, bias, **how)
+        if single:
+            assert isinstance(bias, StreamBias)
+            y, seen = self.attention.along((source[1], output[1]), frame, bias), None
+        else:
+            keys, values = (torch.cat(both, 2) for both in zip(source, output, strict=True))
+            y, seen = self.attention(y, keys, values, frame, scheme, bias, **how)
         x = x + self.dropout(y)
         return x + self.dropout(self.feedforward(self.norms[1](x))), seen
 

@@ -68,14 +68,17 @@ class StreamBias:
         self.restricted, self.single = own.restricted, own.single
         self.may_mask_rows = own.may_mask_rows
 
-    def positions(self, frame: Any) -> tuple[Tensor, Tensor]:
-        """As ``LayerBias.positions``; where each head has one line, of this one alone."""
-        keys, outside = self._both(frame, "positions")
-        if not self.single:
-            return keys, outside
-        at = [0 if head else 1 for head in self.parts[0].heads]
-        which = torch.tensor(at, device=keys.device)[:, None, None].expand(*keys.shape[:3], 1)
-        return keys.gather(3, which), outside.gather(3, which)
+    def picks(self, frame: Stream) -> list[Tensor]:
+        """Where each head has one line: its key ``(b, h, i)`` among those of either part.
+
+        What a head names in the part without its line is of no meaning: see ``of_source``.
+        """
+        pairs = zip(self.parts, frame.parts, strict=True)
+        return [part.stored(bias.positions(part)[0][..., 0]) for bias, part in pairs]
+
+    def of_source(self, device: torch.device) -> Tensor:
+        """Which heads have a line to the source, ``(h,)``."""
+        return torch.tensor([bool(head) for head in self.parts[0].heads], device=device)
 
     def dense(self, frame: Any) -> Tensor:
         """The bias as a matrix, ``(b, h, i, j)``."""
@@ -83,16 +86,9 @@ class StreamBias:
 
     def gathered(self, frame: Any) -> Gathered:
         """The same as a list of keys a row."""
-        keys, bias = self._both(frame, "keys")
-        return Gathered(frame.stored(keys), bias)
-
-    def _both(self, frame: Any, what: str) -> tuple[Tensor, Tensor]:
-        """What both parts say of their keys, those of the output behind the source's."""
-        crossed, own = (
-            getattr(bias, what)(f) for bias, f in zip(self.parts, frame.parts, strict=True)
-        )
+        crossed, own = (bias.keys(f) for bias, f in zip(self.parts, frame.parts, strict=True))
         keys = _beside([crossed[0], own[0] + frame.parts[0].keys])
-        return keys, _beside([crossed[1], own[1]])
+        return Gathered(frame.stored(keys), _beside([crossed[1], own[1]]))
 
 
 def _beside(parts: list[Tensor]) -> Tensor:
