@@ -55,8 +55,6 @@ TOLD = ("output", "correct", "looked", "gold", "variables")
 
 def print_steps(found: Any) -> None:
     """One line a step: what was written, where it looked, and the attender's variables."""
-    from rich import box
-
     columns = {
         "t": range(len(found.output)),
         "writes": found.output,
@@ -68,12 +66,7 @@ def print_steps(found: Any) -> None:
         columns,
         islice(zip_longest(*columns.values()), len(found.output)),
         right=columns.keys() - {"writes"},
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
         caption="places in words of the source, from 0; a step goes the way it is read",
-        caption_justify="left",
     )
 
 

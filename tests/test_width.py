@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import run_command
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,8 +20,10 @@ from abc_calib.evaluation.exact import Row
 from abc_calib.reporting import accuracy_table
 from abc_calib.reporting.tables import Fitting
 from abc_calib.runs import folders
-from abc_calib.text import as_latex
+from abc_calib.text import as_latex, visible
 from cli import completion, console, sweep
+from cli.jobs import jobs_table
+from cli.tables import Lines
 
 WIDTHS = (80, 120)
 COMMANDS = (
@@ -99,8 +102,67 @@ def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
 
 
 @given(
+    title=st.sampled_from(["training long_multiplication", "checking windows"]),
+    note=st.sampled_from(["", "held-out 100.0 %, loss 0.0000"]),
+    left=st.none() | st.floats(0, 10**5),
+    width=st.integers(20, 75),
+)
+def test_a_bar_in_a_narrow_terminal_still_tells_how_much(title, note, left, width):
+    task: Any = SimpleNamespace(description=title, completed=1234, total=5000, elapsed=10.0)
+    task.fields, task.time_remaining = {"note": note}, left
+    line = progress.fitted(task, "steps", width)
+    assert len(line) <= width and "1234/5000 steps" in line
+
+
+def printed_at(width: int, what: object) -> list[str]:
+    """The lines of something that is printed to a terminal."""
+    printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    printed.print(what)
+    return printed.export_text().splitlines()
+
+
+def letters(*texts: str) -> Counter[str]:
+    return Counter("".join("".join(texts).split()))
+
+
+TEXT = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=30).map(visible)
+ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), max_size=5)
+
+
+@given(rows=ROWS, width=st.integers(40, 200), title=TEXT, whole=st.sets(st.integers(0, 3)))
+@example(
+    rows=[("a/folder/of a very-long name" * 3, "x" * 50, "", "1")], width=40, title="", whole={1}
+)
+def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, width, title, whole):
+    columns = ["run", "held-out", "seconds", "now"]
+    kept = [columns[i] for i in whole]
+    lines = printed_at(width, Lines(columns, rows, {"seconds"}, kept, title))
+    assert max(map(cell_len, lines), default=0) <= width
+    missing = letters(*map("".join, rows), title) - letters(*lines)
+    assert not missing
+
+
+@given(
+    keys=st.lists(st.from_regex(r"[a-z_]{1,20}-[a-z_]{1,20}-seed[0-9]{1,3}", fullmatch=True)),
+    said=st.text(max_size=100),
+    seconds=st.floats(0, 10**6),
+    width=st.integers(40, 200),
+)
+def test_the_live_table_of_jobs_fits(keys, said, seconds, width):
+    running: Any = [
+        SimpleNamespace(job=SimpleNamespace(key=key), seconds=seconds, last_line=said)
+        for key in keys
+    ]
+    now: Any = SimpleNamespace(seconds_left=seconds, total=10, waiting=["x"], running=running)
+    now.count = lambda *states: 3
+    lines = printed_at(width, jobs_table(now))
+    assert max(map(cell_len, lines)) <= width
+    assert not letters("3/10 complete", *keys, progress.clock(seconds)) - letters(*lines)
+
+
+@given(
     cells=st.lists(st.lists(st.text(max_size=12), min_size=7, max_size=7), max_size=5),
-    width=st.integers(60, 130),
+    width=st.integers(40, 200),
 )
 def test_a_table_that_is_too_wide_goes_on_below(cells, width):
     columns = [f"column {i}" for i in range(7)]
