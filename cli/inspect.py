@@ -95,5 +95,5 @@ def diagnose(
     if found.forwards is not None:
         console.tell(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
     for finding in found.findings or ["nothing is wrong with its attention"]:
-        console.tell(finding)
+        console.tell_sentence(finding)
     console.say(f"on {found.samples} held-out problems", quiet)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from abc_calib import progress
+from abc_calib import progress, stages
 from abc_calib.evaluation.exact import Row
 from abc_calib.reporting import accuracy_table
 from abc_calib.reporting.tables import Fitting
@@ -35,23 +35,38 @@ COMMANDS = (
     ("predict", "199", "--show"),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3, "--all"),
+    ("inspect", "RECURRENT", "--input", "010 t3 t1 t2 t4 t5 .", "--out", "OUT"),
+    ("diagnose", "RECURRENT"),
+    ("certify",),
     ("reproduce", "figure1", "--from-results"),
+    ("reproduce", "location-table3", "--from-results"),
     ("reproduce", "attenders-table2", "--from-results"),
     ("reproduce", "reviewers", "--from-results"),
 )
 
 
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory) -> Path:
+    """A run of an attender with all its variables, after one step."""
+    small: Any = {"width": 8, "embedding": 6, "d_head": 8, "value": 8, "batch": 32, "steps": 1}
+    folder = tmp_path_factory.mktemp("recurrent") / "run"
+    return stages.train("lookup", out=folder, model="gru", attender="mix", **small).path
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(str, words))[:30])
-def test_what_a_command_prints_fits(tiny, monkeypatch, words, width):
+def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, words, width):
     deep = tiny.vanilla.parent / "a folder of an experiment" / "a run of a very long name indeed"
     deep.parent.mkdir()
     tiny.vanilla.rename(deep)
     monkeypatch.setattr(console.out, "width", width)
+    monkeypatch.setattr(console.out, "_force_terminal", True)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    said = run_command(*(deep if word == "LONG-VANILLA" else word for word in words))
+    places = {"LONG-VANILLA": deep, "RECURRENT": recurrent, "OUT": tmp_path / "drawn"}
+    said = run_command(*(places.get(word, word) for word in words))
     assert said.code == 0, said
-    assert max(map(len, said.out.splitlines())) <= width
+    lines = [line for line in said.out.splitlines() if not line.startswith("/")]  # paths are whole
+    assert max(map(cell_len, lines)) <= width
     if words[0] == "runs":
         assert said.out.splitlines()[0].split() == [
             *("run", "task", "stage", "seed", "held-out", "seconds")
@@ -78,6 +93,15 @@ def test_a_bar_is_never_cut(title, done, total, note, elapsed, left, width):
     for part in (f"{min(done, total)}/{total} steps", note, progress.clock(elapsed)):
         assert part in line
     assert left is None or line.endswith(f"{progress.clock(left)} left")
+
+
+def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():
+    text = "  9" * 3 + " gives " + "8" * 100 + " instead of what is right"
+    file: Any = open("/dev/null", "w")  # noqa: SIM115
+    assert console.wrapped(text, Console(file=file, width=40)) == text
+    lines = console.wrapped(text, Console(file=file, width=40, force_terminal=True)).splitlines()
+    assert "8" * 100 in [line.strip() for line in lines]
+    assert all(len(line) <= 40 or "8" * 100 in line for line in lines)
 
 
 def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
