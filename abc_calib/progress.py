@@ -85,6 +85,9 @@ def fitted(task: Task, unit: str, width: int) -> str:
     count = count or f"{task.completed:.0f}/{total:.0f} {unit}".rstrip()
     left = "" if task.time_remaining is None else f"{clock(task.time_remaining)} left"
     parts = [count, task.fields["note"], clock(task.elapsed or 0), left]
+    for spare in (2, 1, 3):  # what is left out first where there is no room
+        if len("  ".join(filter(None, parts))) > width:
+            parts[spare] = ""
     rest = "  ".join(filter(None, parts))
     room = width - len(rest) - 2
     title = task.description if len(task.description) <= room else task.description[: max(room, 0)]

@@ -107,10 +107,10 @@ def _decide(
 
 def _report(run: Run, certificate: Certificate, quiet: bool) -> None:
     """The verdict on stdout, and where the page is on stderr."""
-    console.tell(f"{certificate.outcome}: {certificate.reason}")
+    console.tell_sentence(f"{certificate.outcome}: {certificate.reason}")
     for one in certificate.counterexamples[:3]:
         answer = one["answer"] or "no end"
-        console.tell(f"  {one['problem']} gives {answer} instead of {one['right']}")
+        console.tell_sentence(f"  {one['problem']} gives {answer} instead of {one['right']}")
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
         console.tell(f"verified by dense attention: smallest margin {least}")

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
@@ -156,7 +157,8 @@ def fail(message: str, code: int) -> NoReturn:
 
 def _say_error(message: str, code: int) -> int:
     line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), visible(message))
-    text = Text.assemble(("error:", "bold red"), " ", shortened(line, LONGEST_LINE))
+    text = Text(wrapped(f"error: {shortened(line, LONGEST_LINE)}", err))
+    text.stylize("bold red", 0, len("error:"))
     err.print(text, soft_wrap=True)
     return code
 
@@ -169,7 +171,7 @@ def typed(value: object) -> str:
 def say(message: str, quiet: bool = False) -> None:
     """A remark on stderr, if there is one."""
     if message and not quiet:
-        err.print(Text(visible(message)), soft_wrap=True)
+        err.print(Text(wrapped(visible(message), err)), soft_wrap=True)
 
 
 def tell(text: str) -> None:
@@ -177,30 +179,37 @@ def tell(text: str) -> None:
     typer.echo("\n".join(map(visible, text.split("\n"))))
 
 
+def tell_sentence(text: str) -> None:
+    """A result in words on stdout, broken between them where it is a terminal."""
+    typer.echo(wrapped(visible(text), out))
+
+
+def wrapped(text: str, console: Console) -> str:
+    """Lines that fit a terminal, each word whole: a path or a number can be copied. Else one."""
+    if not console.is_terminal:
+        return text
+    indent = " " * (len(text) - len(text.lstrip()))
+    look: Any = {"initial_indent": indent, "subsequent_indent": 2 * indent}
+    look |= {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text.lstrip(), console.width, **look)
+
+
 def print_table(
     columns: Iterable[str],
     rows: Iterable[Iterable[object]],
     right: Collection[str] = (),
     whole: Collection[str] | None = None,
-    **look: Any,
+    **more: str,
 ) -> None:
-    """A table on stdout: None is an empty cell, columns of ``right`` are aligned there.
+    """A table on stdout, with a ``title`` or ``caption``: None is an empty cell.
 
-    Where it is too wide, lines are broken but in columns that stay ``whole``, by default the first.
+    As ``Lines``; the first column is kept whole unless others are named.
     """
-    from rich import box
-    from rich.table import Table
+    from cli.tables import Lines
 
     names = list(columns)
-    kept = names[:1] if whole is None else whole
-    plain = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "title_justify": "left"}
-    table = Table(**{**plain, "collapse_padding": True, **look})
-    for name in names:
-        justify: Any = "right" if name in right else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in kept)
-    for row in rows:
-        table.add_row(*("" if cell is None else Text(visible(str(cell))) for cell in row))
-    out.print(table)
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
+    out.print(Lines(names, cells, right, names[:1] if whole is None else whole, **more))
 
 
 def show_files(run: object, files: Iterable[Path], as_json: bool, **more: object) -> None:

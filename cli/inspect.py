@@ -55,8 +55,6 @@ TOLD = ("output", "correct", "looked", "gold", "variables")
 
 def print_steps(found: Any) -> None:
     """One line a step: what was written, where it looked, and the attender's variables."""
-    from rich import box
-
     columns = {
         "t": range(len(found.output)),
         "writes": found.output,
@@ -68,12 +66,7 @@ def print_steps(found: Any) -> None:
         columns,
         islice(zip_longest(*columns.values()), len(found.output)),
         right=columns.keys() - {"writes"},
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
         caption="places in words of the source, from 0; a step goes the way it is read",
-        caption_justify="left",
     )
 
 
@@ -102,5 +95,5 @@ def diagnose(
     if found.forwards is not None:
         console.tell(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
     for finding in found.findings or ["nothing is wrong with its attention"]:
-        console.tell(finding)
+        console.tell_sentence(finding)
     console.say(f"on {found.samples} held-out problems", quiet)

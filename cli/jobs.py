@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from abc_calib.progress import err
+from abc_calib.errors import shortened
+from abc_calib.progress import clock, err
 from abc_calib.text import visible
 from cli import console
+from cli.tables import Lines
 
 if TYPE_CHECKING:
     from abc_calib.sweeps import Outcome, Progress
@@ -24,6 +24,8 @@ WORDS = {
     "blocked": "left out",
     "missing": "not started",
 }
+LAST_LINE = 60
+"""Characters that are shown of what a job said last."""
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def say_outcome(progress: Progress, outcome: Outcome | None) -> None:
     console.say(line if left is None else f"{line}; {clock(left)} left")
 
 
-def jobs_table(progress: Progress) -> Table:
+def jobs_table(progress: Progress) -> Lines:
     """How many jobs have ended, and what runs."""
     left = progress.seconds_left
     parts = [
@@ -67,17 +69,9 @@ def jobs_table(progress: Progress) -> Table:
         f"{len(progress.waiting)} waiting",
         "" if left is None else f"{clock(left)} left",
     ]
-    table = Table(title=", ".join(filter(None, parts)), title_justify="left")
-    table.add_column("running", no_wrap=True)
-    table.add_column("time", justify="right")
-    table.add_column("now", overflow="ellipsis", no_wrap=True)
-    for one in progress.running:
-        table.add_row(Text(one.job.key), clock(one.seconds), Text(visible(one.last_line)))
-    return table
-
-
-def clock(seconds: float) -> str:
-    """``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    rows = [
+        (one.job.key, clock(one.seconds), shortened(visible(one.last_line), LAST_LINE))
+        for one in progress.running
+    ]
+    title = ", ".join(filter(None, parts))
+    return Lines(("running", "time", "now"), rows, {"time"}, {"time"}, title)

@@ -42,7 +42,9 @@ def stress(
     if least is None:
         console.tell("nothing failed")
     else:
-        console.tell(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
+        console.tell_sentence(
+            f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}"
+        )
     console.say(f"written to {found.path / 'stress.json'}", quiet)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,18 +10,20 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import run_command
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from abc_calib import progress
+from abc_calib import progress, stages
 from abc_calib.evaluation.exact import Row
 from abc_calib.reporting import accuracy_table
 from abc_calib.reporting.tables import Fitting
 from abc_calib.runs import folders
-from abc_calib.text import as_latex
+from abc_calib.text import as_latex, visible
 from cli import completion, console, sweep
+from cli.jobs import jobs_table
+from cli.tables import Lines
 
 WIDTHS = (80, 120)
 COMMANDS = (
@@ -32,23 +35,38 @@ COMMANDS = (
     ("predict", "199", "--show"),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3, "--all"),
+    ("inspect", "RECURRENT", "--input", "010 t3 t1 t2 t4 t5 .", "--out", "OUT"),
+    ("diagnose", "RECURRENT"),
+    ("certify",),
     ("reproduce", "figure1", "--from-results"),
+    ("reproduce", "location-table3", "--from-results"),
     ("reproduce", "attenders-table2", "--from-results"),
     ("reproduce", "reviewers", "--from-results"),
 )
 
 
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory) -> Path:
+    """A run of an attender with all its variables, after one step."""
+    small: Any = {"width": 8, "embedding": 6, "d_head": 8, "value": 8, "batch": 32, "steps": 1}
+    folder = tmp_path_factory.mktemp("recurrent") / "run"
+    return stages.train("lookup", out=folder, model="gru", attender="mix", **small).path
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(str, words))[:30])
-def test_what_a_command_prints_fits(tiny, monkeypatch, words, width):
+def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, words, width):
     deep = tiny.vanilla.parent / "a folder of an experiment" / "a run of a very long name indeed"
     deep.parent.mkdir()
     tiny.vanilla.rename(deep)
     monkeypatch.setattr(console.out, "width", width)
+    monkeypatch.setattr(console.out, "_force_terminal", True)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    said = run_command(*(deep if word == "LONG-VANILLA" else word for word in words))
+    places = {"LONG-VANILLA": deep, "RECURRENT": recurrent, "OUT": tmp_path / "drawn"}
+    said = run_command(*(places.get(word, word) for word in words))
     assert said.code == 0, said
-    assert max(map(len, said.out.splitlines())) <= width
+    lines = [line for line in said.out.splitlines() if not line.startswith("/")]  # paths are whole
+    assert max(map(cell_len, lines)) <= width
     if words[0] == "runs":
         assert said.out.splitlines()[0].split() == [
             *("run", "task", "stage", "seed", "held-out", "seconds")
@@ -77,6 +95,15 @@ def test_a_bar_is_never_cut(title, done, total, note, elapsed, left, width):
     assert left is None or line.endswith(f"{progress.clock(left)} left")
 
 
+def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():
+    text = "  9" * 3 + " gives " + "8" * 100 + " instead of what is right"
+    file: Any = open("/dev/null", "w")  # noqa: SIM115
+    assert console.wrapped(text, Console(file=file, width=40)) == text
+    lines = console.wrapped(text, Console(file=file, width=40, force_terminal=True)).splitlines()
+    assert "8" * 100 in [line.strip() for line in lines]
+    assert all(len(line) <= 40 or "8" * 100 in line for line in lines)
+
+
 def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
     def row(kind: str, length: int, accuracy: float, n: int, low: float, high: float) -> Row:
         return Row(length, accuracy, n, kind, 0, low, high, 0, "", 0.0)
@@ -99,8 +126,67 @@ def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
 
 
 @given(
+    title=st.sampled_from(["training long_multiplication", "checking windows"]),
+    note=st.sampled_from(["", "held-out 100.0 %, loss 0.0000"]),
+    left=st.none() | st.floats(0, 10**5),
+    width=st.integers(20, 75),
+)
+def test_a_bar_in_a_narrow_terminal_still_tells_how_much(title, note, left, width):
+    task: Any = SimpleNamespace(description=title, completed=1234, total=5000, elapsed=10.0)
+    task.fields, task.time_remaining = {"note": note}, left
+    line = progress.fitted(task, "steps", width)
+    assert len(line) <= width and "1234/5000 steps" in line
+
+
+def printed_at(width: int, what: object) -> list[str]:
+    """The lines of something that is printed to a terminal."""
+    printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    printed.print(what)
+    return printed.export_text().splitlines()
+
+
+def letters(*texts: str) -> Counter[str]:
+    return Counter("".join("".join(texts).split()))
+
+
+TEXT = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=30).map(visible)
+ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), max_size=5)
+
+
+@given(rows=ROWS, width=st.integers(40, 200), title=TEXT, whole=st.sets(st.integers(0, 3)))
+@example(
+    rows=[("a/folder/of a very-long name" * 3, "x" * 50, "", "1")], width=40, title="", whole={1}
+)
+def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, width, title, whole):
+    columns = ["run", "held-out", "seconds", "now"]
+    kept = [columns[i] for i in whole]
+    lines = printed_at(width, Lines(columns, rows, {"seconds"}, kept, title))
+    assert max(map(cell_len, lines), default=0) <= width
+    missing = letters(*map("".join, rows), title) - letters(*lines)
+    assert not missing
+
+
+@given(
+    keys=st.lists(st.from_regex(r"[a-z_]{1,20}-[a-z_]{1,20}-seed[0-9]{1,3}", fullmatch=True)),
+    said=st.text(max_size=100),
+    seconds=st.floats(0, 10**6),
+    width=st.integers(40, 200),
+)
+def test_the_live_table_of_jobs_fits(keys, said, seconds, width):
+    running: Any = [
+        SimpleNamespace(job=SimpleNamespace(key=key), seconds=seconds, last_line=said)
+        for key in keys
+    ]
+    now: Any = SimpleNamespace(seconds_left=seconds, total=10, waiting=["x"], running=running)
+    now.count = lambda *states: 3
+    lines = printed_at(width, jobs_table(now))
+    assert max(map(cell_len, lines)) <= width
+    assert not letters("3/10 complete", *keys, progress.clock(seconds)) - letters(*lines)
+
+
+@given(
     cells=st.lists(st.lists(st.text(max_size=12), min_size=7, max_size=7), max_size=5),
-    width=st.integers(60, 130),
+    width=st.integers(40, 200),
 )
 def test_a_table_that_is_too_wide_goes_on_below(cells, width):
     columns = [f"column {i}" for i in range(7)]
