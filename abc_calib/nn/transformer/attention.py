@@ -102,12 +102,10 @@ class Attention(nn.Module):
 
         So that a step does not copy all of the source. ``parts (b, 1, j, d)`` each.
         """
-        found = [
-            self._picked(x[:, 0], key) for x, key in zip(parts, bias.picks(frame), strict=True)
-        ]
-        size = found[0].shape[-1] // self.heads
-        of_source = bias.of_source(found[0].device).repeat_interleave(size)
-        mixed = torch.where(of_source, *found)
+        (source, output), (to_source, to_output) = parts, bias.picks(frame)
+        read, written = self._picked(source[:, 0], to_source), self._picked(output[:, 0], to_output)
+        of_source = bias.of_source(read.device).repeat_interleave(read.shape[-1] // self.heads)
+        mixed = torch.where(of_source, read, written)
         return self.output(F.dropout(mixed, self.dropout, self.training))
 
     def _picked(self, values: Tensor, key: Tensor) -> Tensor:
