@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import in_stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from abc_calib.certification.places import Constant, Digit, Other, Place, Writte
 from abc_calib.certification.prove import check, prepare
 from abc_calib.certification.row_sources import RowRealiser
 from abc_calib.certification.rows import GridCase
-from abc_calib.config import CalibrationOptions, TrainOptions, TransformerOptions, build
+from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import evaluate
@@ -146,12 +147,12 @@ def data_of(name: str, base: int = 10, **options):
     return make_data(get_task(name, base=base), TrainOptions(length=4, sampling="mixed", **options))
 
 
-def model_of(data, lines: LineBias | None, layers: int = 2, seed: int = 0):
-    options = TransformerOptions(
+def model_of(data, lines: LineBias | None, layers: int = 2, seed: int = 0, kind="transformer"):
+    options = MODEL_OPTIONS[kind](
         scheme="none", width=16, feedforward=32, heads=4, decoder_layers=layers
     )
-    model = build_model("transformer", options, data, seed).eval()
-    model.set_lines(lines)
+    model = build_model(kind, options, data, seed).eval()
+    model.set_lines(in_stream(lines, seed) if model.stream and lines else lines)
     return model
 
 
@@ -285,11 +286,11 @@ def tokens_of(case: GridCase, atoms, problems, data, spot) -> list[int] | None:
     return found
 
 
-@pytest.mark.parametrize("base", [2, 3])
-def test_every_row_of_real_problems_is_in_its_window_with_its_margin(base):
+@pytest.mark.parametrize(("base", "kind"), [(2, "transformer"), (3, "transformer"), (2, "decoder")])
+def test_every_row_of_real_problems_is_in_its_window_with_its_margin(base, kind):
     """The windows of the certificate and whole problems through the model agree, token by token."""
     data = data_of("long_multiplication", base)
-    model = model_of(data, product_lines(heads=4)).double()
+    model = model_of(data, product_lines(heads=4), kind=kind).double()
     proof = prepare(model, data)
     checked = {one.case: one for one in check(proof)}
     held = {w.case: w for w in proof.windows if w is not None}

@@ -136,9 +136,13 @@ class Width:
         key = {"diag": opened + 1 + along + offset, "anti": anti, "vert": vert}[direction]
         at = min(max(key, opened), closed)
         place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
-        node, read = self.nodes(place, (self.nodes(self.source[at]),)), ((0, 0.0),)
-        for later in range(1, layer if self.e.stream else 1):  # a row that reads itself
-            node = self.nodes(("row", later, (read,) * (self.e.width // self.e.size)), (node,))
+        return self.later(layer, self.nodes(place, (self.nodes(self.source[at]),)))
+
+    def later(self, layer: int, node: int) -> int:
+        """What a layer reads of a source's token: in a stream a row that has read itself alone."""
+        heads = (((0, 0.0),),) * (self.e.width // self.e.size)
+        for before in range(1, layer if self.e.stream else 1):
+            node = self.nodes(("row", before, heads), (node,))
         return node
 
     def row(self, layer: int, row: int) -> int:

@@ -62,7 +62,8 @@ class Size(Width):
         anti, vert = closed - 1 - column - offset - on, closed - offset - on
         key = {"diag": opened + 1 + column + offset + on, "anti": anti, "vert": vert}[direction]
         place = ("place", "encoder", 0)
-        return self.nodes(place, (self.nodes(self.source[min(max(key, opened), closed)]),))
+        token = self.nodes(self.source[min(max(key, opened), closed)])
+        return self.later(layer, self.nodes(place, (token,)))
 
     def opening(self, row: int) -> tuple:
         return ("symbol", self.e.delimiters[0] if row == 0 else self.e.certificate["source"]["row"])
