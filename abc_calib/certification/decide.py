@@ -71,7 +71,7 @@ def decide(
         task=config.task,
         base=config.base,
         train_length=config.train.length,
-        scheme=config.model.label,
+        scheme=getattr(config.model, "scheme", config.model.label),
         fingerprint=fingerprint(run),
         machine=machine(),
     )

@@ -93,9 +93,15 @@ class Problem:
 # Lines as matrices
 
 
-def dense(heads: Heads, site: Site, frame: Frame, off: float | None = None) -> np.ndarray:
+def dense(
+    heads: Heads,
+    site: Site,
+    frame: Frame,
+    off: float | None = None,
+    elsewhere: Heads | None = None,
+) -> np.ndarray:
     """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    matrix = LayerBias(heads, site, off).dense(frame).masked_fill(~frame.mask(), MASKED)
+    matrix = LayerBias(heads, site, off, elsewhere).dense(frame).masked_fill(~frame.mask(), MASKED)
     values = matrix[0].double().numpy()
     return np.where(values <= MASKED / 2, -np.inf, values)
 

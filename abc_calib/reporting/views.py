@@ -103,7 +103,7 @@ class View:
         rows, keys = self.lines.far.labels(self.site)
         kept, shared = self._kept(layer)
         fit, bias = self._fit_and_bias(layer)
-        chosen = self.heads
+        chosen, open_ = self.heads, set(self.lines.bias.transparent())
         return bias_report(
             self._visible(self.attention[layer])[chosen],
             self._visible(fit)[chosen],
@@ -119,7 +119,7 @@ class View:
                 f"bias, {self.lines.far.digits} digits",
             ),
             kept=[note_of(kept[head]) for head in chosen],
-            transparent=[not self._heads_of(layer)[head] for head in chosen],
+            transparent=[(self.site, layer, head) in open_ for head in chosen],
             panel=self.asked.block,
             numbers=chosen,
             width=self.asked.inches,
@@ -142,7 +142,8 @@ class View:
         lines, heads = self.lines, self._heads_of(layer)
         fit = line_sum(heads, self._kept(layer)[0], self.site, lines.near.frame(self.site))
         off = lines.bias.off_line_bias
-        return fit, dense(heads, self.site, lines.far.frame(self.site), off)
+        elsewhere = lines.bias.elsewhere(self.site, layer)
+        return fit, dense(heads, self.site, lines.far.frame(self.site), off, elsewhere)
 
     def _title(self, layer: int) -> str:
         part = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}[self.site]

@@ -102,7 +102,10 @@ def _head(
         return found
     kept = table.get((site, layer, head)) or table.get((site, LAST, 0), [])
     found["lines"] = [_line(line, site, near, kept) for line in layers[layer][head]]
-    found["sink"] = bool(found["lines"]) and all(map(rests, found["lines"]))
+    elsewhere = bias.elsewhere(site, layer) if bias is not None else None
+    found["elsewhere"] = not found["lines"] and bool(elsewhere and elsewhere[head])
+    resting = bool(found["lines"]) and all(map(rests, found["lines"]))
+    found["sink"] = resting or found["elsewhere"]
     return found
 
 

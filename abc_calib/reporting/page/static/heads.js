@@ -79,7 +79,7 @@ function headCard(heads, site, layer, number) {
   const label = head.lines.map((line) => line.label + (line.note ? `, ${line.note}` : "")).join("; ");
   const card = make("article", {class: "head"},
     make("h4", {}, `Head ${number}`, label ? make("code", {}, label) : null),
-    make("p", {}, head.lines.length ? capital(said) + "." : heads.calibrated ? "Attends as it likes: no line." : null),
+    make("p", {}, head.lines.length ? capital(said) + "." : head.elsewhere ? `Looks at the ${site === "self" ? "source" : "output"} alone.` : heads.calibrated ? "Attends as it likes: no line." : null),
     make("div", {class: "images", style: `--shape: ${keys.length} / ${rows.length}`}, images));
   return {card, drawBias, sink: head.sink};
 }
