@@ -15,6 +15,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from abc_calib.version import __version__
+from abc_calib.waiting import wait
+
+wait()  # models of transformers that hold lines get them, whenever those are imported
 
 _HOMES = {
     "AbcError": "errors",
@@ -24,6 +27,7 @@ _HOMES = {
     "Prediction": "evaluation",
     "Run": "runs",
     "UsageError": "errors",
+    "adopt": "stages",
     "calibrate": "stages",
     "certified": "stages",
     "certify": "stages",

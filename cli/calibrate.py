@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import RETRAIN, CalibrationOptions, MachineOptions, RetrainedOptions
+from abc_calib.config import (
+    RETRAIN,
+    AdoptOptions,
+    CalibrationOptions,
+    MachineOptions,
+    RetrainedOptions,
+    build,
+)
+from abc_calib.config.options import taken
+from abc_calib.errors import UsageError
 from cli import console
 from cli.options import AsJson, Out, Quiet, RunArgument, options
 from cli.train import report
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
     from abc_calib.calibration.fits.base import LineRow
     from abc_calib.calibration.pipeline import Calibration
     from abc_calib.calibration.trial import Check
+    from abc_calib.nn.foreign.checks import Neutrality
     from abc_calib.runs import Run
 
 
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
     RetrainedOptions,
     RETRAIN,
     MachineOptions,
+    AdoptOptions,
     without=("length", "format"),
     kept=("seed", "sampling"),
 )
@@ -44,13 +55,14 @@ def calibrate(
     """Find the lines that a trained model attends along, and retrain with them as biases.
 
     Examples: **abc calibrate --dirs diag,anti,vert** · **abc calibrate --fit mean --threshold 2
-    --no-retrain**
+    --no-retrain** · **abc calibrate --hf FOLDER --data pairs.jsonl --delimiters "+,="**
     """
     from abc_calib import stages
     from abc_calib.evaluation.memory import dense_note
 
+    named = adopted(run, build(AdoptOptions, **taken(AdoptOptions, given)), given, quiet)
     made = stages.calibrate(
-        run,
+        named,
         force=force,
         retrain=not no_retrain,
         out=out,
@@ -66,6 +78,37 @@ def calibrate(
         console.print_json({"run": str(made), "retrained": False})
     else:
         console.say(f"{made}: calibrated; next: abc retrain", quiet)
+
+
+def adopted(
+    run: str | None, asked: AdoptOptions, given: dict[str, Any], quiet: bool
+) -> str | Run | None:
+    """The run to calibrate: that of a model in a folder, where ``--hf`` names one."""
+    if asked.hf is None or asked.data is None or asked.delimiters is None:
+        return run
+    from abc_calib import stages
+
+    if run is not None:
+        raise UsageError(f"{console.typed(run)}: a run has its model; leave out it or --hf")
+
+    def checked(found: Neutrality) -> None:
+        console.say(
+            f"a bias of zeros changes its logits by at most {found.logits:.1g}, and its attention "
+            f"by {found.attention:.1g}",
+            quiet,
+        )
+
+    made = stages.adopt(
+        asked.hf,
+        asked.data,
+        asked.delimiters,
+        fit_lengths=asked.fit_lengths or "",
+        check_lengths=asked.check_lengths or "",
+        seed=given.get("seed") or 0,
+        on_checked=checked,
+    )
+    console.say(f"{made}: the model as it is, {made.summary}", quiet)
+    return made
 
 
 @console.command

@@ -48,7 +48,9 @@ def predict(
     console.tell(found.answer)
     if show:
         show_attention(found)
-    if not found.correct:
+    if found.correct is None:
+        console.say("nothing says whether this is right: its pairs follow no rule that is known")
+    elif not found.correct:
         console.say("this is wrong: the model has not learned this one")
 
 

@@ -18,6 +18,7 @@ from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
+from tasks.pairs import FilePairs
 from tasks.rows import LongMultiplication, RowTask, Sum
 from tasks.scan import Scan
 from tasks.subtraction import Subtraction
@@ -59,6 +60,8 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "cfq": Cfq,
 }
 TASKS: dict[str, type[Task]] = {**ARITHMETIC, **ROW_TASKS, **TOKEN_TASKS}
+FROM_FILES: dict[str, type[Task]] = {"pairs": FilePairs}
+"""Tasks that are nothing without a file: nobody asks for one by its name."""
 
 
 def get_task(name: str, **options: Any) -> Task:
@@ -66,9 +69,10 @@ def get_task(name: str, **options: Any) -> Task:
 
     ``TaskError`` names the known tasks, or the options that the task takes.
     """
-    if name not in TASKS:
+    known = {**TASKS, **FROM_FILES}
+    if name not in known:
         raise TaskError(unknown("task", name, TASKS))
-    kind = TASKS[name]
+    kind = known[name]
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if key not in kind.options:
@@ -95,6 +99,7 @@ def examples() -> list[dict[str, str]]:
 
 __all__ = [
     "ARITHMETIC",
+    "FROM_FILES",
     "ROW_TASKS",
     "TASKS",
     "TOKEN_TASKS",

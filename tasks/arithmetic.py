@@ -77,7 +77,7 @@ class Arithmetic(Task):
 
     def solve(self, source: str) -> str:
         answer = self.parse(source).answer
-        return self.read(self._text(answer, 0))
+        return self.read(self.digits_of(answer, 0))
 
     def read(self, output: str) -> str:
         return output.lstrip("0") or output[-1:]
@@ -104,7 +104,7 @@ class Arithmetic(Task):
         return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
 
     def write(self, problems: Problems, row: int) -> str:
-        return (self.operator or "").join(self._text(o, row) for o in problems.operands)
+        return (self.operator or "").join(self.digits_of(o, row) for o in problems.operands)
 
     def _number(self, text: str) -> Digits:
         bad = sorted(set(text) - set(DIGITS[: self.base]))
@@ -115,7 +115,8 @@ class Arithmetic(Task):
         text = text.lstrip("0") or "0"
         return without_zeros(np.array([[DIGITS.index(c) for c in text]], np.uint8))
 
-    def _text(self, digits: Digits, row: int) -> str:
+    def digits_of(self, digits: Digits, row: int) -> str:
+        """One number of several, first digit first, every digit that it has."""
         shown = digits.values[row, digits.width - digits.lengths[row] :]
         return "".join(self.symbols[d] for d in shown)
 

@@ -339,7 +339,7 @@ class Sum(RowTask):
 
     def write(self, problems: Problems, row: int) -> str:
         there = [o for o in problems.operands if o.lengths[row]]
-        return "+".join(self._text(operand, row) for operand in there)
+        return "+".join(self.digits_of(operand, row) for operand in there)
 
     def counts(
         self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
@@ -361,7 +361,7 @@ class Sum(RowTask):
     def plain(self, problems: Problems, row: int) -> str:
         numbers = (o for o in problems.operands if o.lengths[row])
         found = (without_zeros(o.values[row : row + 1]) for o in numbers)
-        return "+".join(self._text(number, 0) for number in found)
+        return "+".join(self.digits_of(number, 0) for number in found)
 
     def smallest(self) -> list[str]:
         return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]

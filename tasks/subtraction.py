@@ -52,7 +52,7 @@ class Subtraction(Arithmetic):
             rest[:, column] = digit + self.base * borrow
         if borrow.any():
             row = int(borrow.argmax())
-            problem = f"{self._text(first, row)}-{self._text(second, row)}"
+            problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
             raise TaskError(
                 f"{problem} is below 0: {self.name} takes a-b with a not smaller than b"
             )

@@ -34,7 +34,7 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
         "decoder_scheme": None,
         "cross_scheme": None,
         "attention_window": None,
-        "cyclic": None if scheme == "none" else options.cyclic,
+        "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
     }
     known = {name: changed[name] for name in changed if name in type(options).model_fields}
     return options.model_copy(update=known)

@@ -133,12 +133,8 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
 
 def carries_over(bias: LineBias, vanilla: Model, data: Data) -> float:
     """Exact match on the longer training lengths after training on the shorter ones only."""
-    short = data.shortened(max(1, data.length * 2 // 3))
-    tests = [
-        data.test(length, JUDGED, kind)
-        for length in range(short.length + 1, data.length + 1)
-        for kind in data.tests
-    ]
+    short, lengths = data.left_out()
+    tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
         return 1.0
     options = RETRAIN.model_copy(update={"steps": STEPS, "learning_rate": LEARNING_RATE})

@@ -14,6 +14,7 @@ from abc_calib.config.commands import (
     TaskOptions,
     WorkOptions,
 )
+from abc_calib.config.foreign import AdoptOptions, ForeignOptions
 from abc_calib.config.model import (
     MODEL_OPTIONS,
     DecoderOptions,
@@ -31,12 +32,14 @@ __all__ = [
     "MODEL_OPTIONS",
     "PRESETS",
     "RETRAIN",
+    "AdoptOptions",
     "CalibrationOptions",
     "CertifyOptions",
     "DecoderOptions",
     "DemoOptions",
     "EvaluateOptions",
     "FigureOptions",
+    "ForeignOptions",
     "MachineOptions",
     "ModelOptions",
     "Options",

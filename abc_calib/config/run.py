@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from abc_calib.config.calibration import CalibrationOptions
+from abc_calib.config.foreign import ForeignOptions
 from abc_calib.config.model import MODEL_OPTIONS, ModelOptions
 from abc_calib.config.options import Options, refusal
 from abc_calib.config.training import TrainOptions
@@ -81,7 +82,8 @@ class RunConfig(Options):
         data = dict(data)
         if recurrent := data.pop("recurrent", None):
             data |= {"kind": "gru", "model": recurrent}
-        kind = MODEL_OPTIONS.get(data.get("kind", "transformer"))
+        kinds: dict[str, type[ModelOptions]] = {**MODEL_OPTIONS, "foreign": ForeignOptions}
+        kind = kinds.get(data.get("kind", "transformer"))
         if kind is None:
             raise ValueError(f"unknown kind of model {data['kind']!r}")
         if isinstance(data.get("model"), Mapping):

@@ -6,17 +6,29 @@ from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
 from abc_calib.data.hints import HintData
+from abc_calib.data.pairs import PairData
 from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import TokenData
 from abc_calib.errors import UsageError
 from tasks import Task
 
-__all__ = ["DATA", "Batch", "Data", "DigitData", "HintData", "RowData", "TokenData", "make_data"]
+__all__ = [
+    "DATA",
+    "Batch",
+    "Data",
+    "DigitData",
+    "HintData",
+    "PairData",
+    "RowData",
+    "TokenData",
+    "make_data",
+]
 
 DATA: dict[str, type[Data]] = {
     "digits": DigitData,
     "rows": RowData,
     "tokens": TokenData,
+    "pairs": PairData,
 }
 """By the ``notation`` of a task."""
 FORMATS: dict[tuple[str, str], type[Data]] = {("digits", "hints"): HintData}

@@ -127,6 +127,11 @@ class Data(ABC):
         """The same data, trained on up to a shorter length."""
         return type(self)(self.task, self.options.model_copy(update={"length": length}))
 
+    def left_out(self) -> tuple[Data, list[int]]:
+        """For a trial: the same data up to a shorter length, and the lengths it is judged on."""
+        short = self.shortened(max(1, self.length * 2 // 3))
+        return short, list(range(short.length + 1, self.length + 1))
+
     @abstractmethod
     def lay_out(self, problems: Any) -> Batch:
         """Token ids of problems as the task drew or parsed them."""

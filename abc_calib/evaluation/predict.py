@@ -12,11 +12,14 @@ from abc_calib.errors import AbcError
 from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
 from abc_calib.nn.base import Model
+from tasks import TaskError
 
 
 @dataclass(frozen=True)
 class Prediction:
     """A model's answer: ``answer`` as a person reads it, ``output`` token by token.
+
+    ``correct``: None where nothing says what is right.
 
     ``attended``: for each output token, the positions of the source's digits that it attended
     to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
@@ -24,7 +27,7 @@ class Prediction:
     """
 
     answer: str
-    correct: bool
+    correct: bool | None
     tokens: list[str]
     places: list[str]
     output: list[str]
@@ -34,7 +37,9 @@ class Prediction:
         return self.answer
 
     def _repr_html_(self) -> str:
-        mark = "right" if self.correct else "wrong"
+        mark = {True: "right", False: "wrong", None: "nobody knows whether it is right"}[
+            self.correct
+        ]
         return f"<p><code>{escape(self.answer)}</code> ({mark})</p>"
 
 
@@ -59,12 +64,20 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     places = digit_places(data.layout(problems))
     return Prediction(
         answer=answer,
-        correct=answer == data.task.solve(problem),
+        correct=_judged(data, problem, answer),
         tokens=[symbols[i] for i in batch.source[0].tolist()],
         places=places,
         output=output,
         attended=_attended(model, batch.source, written, places) if show else [],
     )
+
+
+def _judged(data: Data, problem: str, answer: str) -> bool | None:
+    """Is an answer right? None if the task cannot tell."""
+    try:
+        return answer == data.task.solve(problem)
+    except TaskError:  # it was parsed, so that there is nothing wrong with it
+        return None
 
 
 LOOKED_AT = 0.2

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -61,9 +62,11 @@ class Model(nn.Module):
     #: ``model_type`` and class name of its ``transformers`` face
     hub_names: ClassVar[tuple[str, str]]
     #: are source and output one stream, which each head looks at as a whole?
-    stream: ClassVar[bool] = False
+    stream: bool = False
     #: why no lines can be put into its attention; empty where they can
     no_lines: ClassVar[str] = ""
+    #: why no certificate can be about it; empty where one can
+    no_certificate: ClassVar[str] = ""
     #: does it look at its source by an attender, whose steps can be shown?
     has_attender: ClassVar[bool] = False
     #: tokens of source and output that are decoded at once: what bounds the memory
@@ -153,6 +156,14 @@ class Model(nn.Module):
         yield from rows.split(self.rows_per_chunk(tokens)) if len(rows) else ()
 
     # Beside the weights
+
+    def write_folder(self, folder: Path) -> bool:
+        """Write its folder in a way of its own, and say so; all of ours are written alike."""
+        return False
+
+    def read_weights(self, weights: dict[str, Tensor]) -> bool:
+        """Take weights of such a folder, and say so; ``AbcError`` if they are another model's."""
+        return False
 
     @abstractmethod
     def hub_config(self) -> dict[str, Any]:

@@ -216,13 +216,7 @@ class LayerBias:
         key, outside = self.positions(frame)
         value = self.tensors(key.device).value
         bias = value[:, None].expand(key.shape).masked_fill(outside, MASKED)
-        for k in range(1, key.shape[-1]):  # lines that meet: the highest counts, once
-            for other in range(k):
-                same = key[..., k] == key[..., other]
-                lower = bias[..., k] <= bias[..., other]
-                bias[..., k].masked_fill_(same & lower, MASKED)
-                bias[..., other].masked_fill_(same & ~lower, MASKED)
-        return key, bias
+        return key, met(key, bias)
 
     def dense(self, frame: Frame) -> Tensor:
         """The bias as a matrix, ``(b, h, i, j)``; transparent heads are 0."""
@@ -236,6 +230,17 @@ class LayerBias:
         assert self.restricted
         key, bias = self.keys(frame)
         return Gathered(frame.stored(key), bias)
+
+
+def met(key: Tensor, bias: Tensor) -> Tensor:
+    """``bias (b, h, i, k)``, in place: of lines that meet on one key the highest counts, once."""
+    for k in range(1, key.shape[-1]):
+        for other in range(k):
+            same = key[..., k] == key[..., other]
+            lower = bias[..., k] <= bias[..., other]
+            bias[..., k].masked_fill_(same & lower, MASKED)
+            bias[..., other].masked_fill_(same & ~lower, MASKED)
+    return bias
 
 
 @dataclass(frozen=True)

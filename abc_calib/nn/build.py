@@ -8,6 +8,7 @@ from abc_calib.config import ModelOptions
 from abc_calib.data.base import Data
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Model
+from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.transformer.decoder_only import DecoderOnly
 from abc_calib.nn.transformer.model import Transformer
@@ -19,9 +20,14 @@ MODELS: dict[str, type[Model]] = {
 }
 """By the name that ``--model`` takes. The options of each are in ``config.MODEL_OPTIONS``."""
 
+FOREIGN = "foreign"
+"""Somebody else's model: it comes from a folder, and nobody asks for one by its name."""
+
 
 def model_type(kind: str) -> type[Model]:
     """The class of a kind; ``UsageError`` names the known ones."""
+    if kind == FOREIGN:
+        return Foreign
     if kind not in MODELS:
         raise UsageError(f"unknown model {kind!r}: choose {' or '.join(MODELS)}")
     return MODELS[kind]

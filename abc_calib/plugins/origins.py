@@ -14,7 +14,7 @@ from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
 from abc_calib.plugins.files import blamed, plugin_of, said
 from abc_calib.plugins.kinds import KINDS, PACKAGES, find, is_ours
-from tasks import Task, TaskError, get_task
+from tasks import FROM_FILES, Task, TaskError, get_task
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
 """What every task has beside its methods."""
@@ -24,7 +24,8 @@ RESERVED = ("$", "&", "@")
 
 def make_task(name: str, **options: Any) -> Task:
     """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails."""
-    find("task", name)
+    if name not in FROM_FILES:
+        find("task", name)
     try:
         task = get_task(name, **options)
         for attribute in NEEDED:

@@ -82,7 +82,7 @@ def worked_example(run: Run, device: str = "auto") -> Example:
         found = stages.predict(run, problem, device=device)
     except AbcError:  # it wrote no end
         return Example(problem, "no number", False)
-    return Example(problem, found.answer, found.correct)
+    return Example(problem, found.answer, bool(found.correct))
 
 
 def as_rows(series: Series) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ def save_weights(folder: Path, model: Model) -> None:
 
     def write(made: Path) -> None:
         made.mkdir()
+        if model.write_folder(made):
+            return
         save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
         for name, content in hub_files(model).items():
             (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
@@ -36,6 +38,12 @@ def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
     what stands beside the weights is not looked at.
     """
     weights = read_weights(folder / WEIGHTS)
+    try:
+        if model.read_weights(weights):
+            return model.eval()
+    except (AbcError, RuntimeError) as error:
+        problem = " ".join(str(error).split()[:20])
+        raise AbcError(f"{folder} is damaged ({problem}): calibrate again") from None
     if not force:
         _check_beside(folder, model)
         if name := not_finite(weights):

@@ -8,6 +8,7 @@ from abc_calib.certification.export import export
 from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.plugins import load_plugin
+from abc_calib.stages.foreign import adopt
 from abc_calib.stages.judging import certify, evaluate, predict, stress
 from abc_calib.stages.making import (
     calibrate,
@@ -21,6 +22,7 @@ from abc_calib.stages.making import (
 )
 
 __all__ = [
+    "adopt",
     "calibrate",
     "certified",
     "certify",

@@ -132,7 +132,7 @@ def calibrate(
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    size = partial(windows_inside, again, vanilla.data)
+    size = None if again.no_certificate else partial(windows_inside, again, vanilla.data)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
     config = config.model_copy(update={"parent": str(vanilla.path)})

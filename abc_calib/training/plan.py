@@ -40,7 +40,8 @@ def plan_training(
     whose model and weights to start from. ``given``: options of the model and of the training.
     """
     kind = model or (finetune.config.kind if finetune else "transformer")
-    model_type(kind)
+    if kind not in RECIPES:
+        raise UsageError(f"unknown model {kind!r}: choose {' or '.join(RECIPES)}")
     if finetune is not None and kind != finetune.config.kind:
         raise UsageError(f"finetune {finetune}: its model is {finetune.config.kind}, not {kind}")
     options = {key: value for key, value in (task_options or {}).items() if value is not None}

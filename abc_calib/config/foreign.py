@@ -1,0 +1,106 @@
+"""The shape of a model of ``transformers`` that somebody else made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from pydantic import field_validator, model_validator
+
+from abc_calib.config.model import ModelOptions
+from abc_calib.config.options import Options, Word, option
+
+
+class ForeignOptions(ModelOptions):
+    """A class of ``transformers`` and its configuration.
+
+    ``scheme``: ``own`` for the positions that the class has, ``none`` for a model without.
+    ``prefix`` and ``suffix``: token ids that its tokenizer puts around each source. ``closed``: is
+    the first of the suffix what closes the source, and the last delimiter not?
+    """
+
+    title: ClassVar[str] = "foreign"
+
+    folder: str = option("", "Where it came from, with its tokenizer.")
+    architecture: Word = option("", "The class.")
+    config: dict[str, Any] = option({}, "Its configuration.")
+    scheme: Word = option("own", "Its positions.")
+    prefix: tuple[int, ...] = option((), "Ids before each source.")
+    suffix: tuple[int, ...] = option((), "Ids behind each source.")
+    closed: bool = option(False, "Does the suffix close the source?")
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of a layer, under whichever name the class has them."""
+        names = ("decoder_attention_heads", "num_attention_heads", "num_heads", "n_head")
+        return next(int(self.config[name]) for name in names if self.config.get(name))
+
+    @property
+    def label(self) -> str:
+        return self.architecture
+
+
+FOREIGN = "Somebody else's model"
+"""A panel of the help."""
+
+
+class AdoptOptions(Options):
+    """A model of ``transformers`` in a folder, and pairs of what it reads and writes."""
+
+    title: ClassVar[str] = "a foreign model"
+    panel: ClassVar[str] = FOREIGN
+
+    hf: str | None = option(
+        None,
+        "A folder that save_pretrained wrote, the model's and its tokenizer's.",
+        min_length=1,
+        max_length=4096,
+    )
+    data: str | None = option(
+        None,
+        "Its pairs: JSON lines of source and target.",
+        min_length=1,
+        max_length=4096,
+    )
+    delimiters: str | None = option(
+        None,
+        "Tokens that end the parts of a source, in their order, with commas between, as in +,=.",
+        min_length=1,
+        max_length=1000,
+    )
+    fit_lengths: str | None = option(
+        None, "Lengths on which lines are tried out, as in 1-4; two thirds by default."
+    )
+    check_lengths: str | None = option(
+        None, "Lengths on which they are judged, as in 5-6; the others by default."
+    )
+
+    @field_validator("fit_lengths", "check_lengths")
+    @classmethod
+    def _a_range(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        found = re.fullmatch(r"([1-9][0-9]{0,3})(-([1-9][0-9]{0,3}))?", given)
+        if not found or int(found[3] or found[1]) < int(found[1]):
+            raise ValueError("give lengths as in 1-4, the smaller first")
+        return given
+
+    @model_validator(mode="after")
+    def _together(self) -> AdoptOptions:
+        given = {name for name, value in self if value is not None}
+        if not given:
+            return self
+        if missing := {"hf", "data", "delimiters"} - given:
+            raise ValueError(
+                f"--{sorted(missing)[0]} is missing: --hf, --data and --delimiters go together"
+            )
+        if len(given & {"fit_lengths", "check_lengths"}) == 1:
+            raise ValueError("--fit-lengths and --check-lengths: give both or none")
+        if self.fit_lengths and self.check_lengths:
+            fit, check = (text.split("-") for text in (self.fit_lengths, self.check_lengths))
+            if int(check[0]) <= int(fit[-1]):
+                raise ValueError(
+                    f"--check-lengths {self.check_lengths}: give longer ones than --fit-lengths "
+                    f"{self.fit_lengths}"
+                )
+        return self

@@ -1,0 +1,277 @@
+"""Data of a file of pairs, in the token ids of somebody else's tokenizer.
+
+A source is what the file says between what opens it and the delimiter that closes it; an id of our
+own stands for an opening token where the tokenizer puts none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_calib.config import TrainOptions
+from abc_calib.data.base import Batch, Data
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Layout
+from tasks.pairs import FilePairs, Texts
+
+HELD_OUT = 8
+"""One pair in so many is held out, but of the shortest."""
+SHORTEST = 2
+"""Pairs of sources up to this wide are always for training."""
+TESTED = 1000
+
+
+class Coder:
+    """A tokenizer's file: texts to ids and back."""
+
+    def __init__(self, folder: str):
+        from tokenizers import Tokenizer
+
+        path = Path(folder) / "tokenizer.json"
+        if not path.is_file():
+            raise UsageError(
+                f"{folder} has no tokenizer.json: save the model's fast tokenizer there, with "
+                "tokenizer.save_pretrained(FOLDER)"
+            )
+        try:
+            self.tokenizer: Any = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more exact
+            raise UsageError(f"{path} is no tokenizer ({error}): save it again") from None
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.size = int(self.tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def symbol(self, token: int) -> str:
+        return self.tokenizer.id_to_token(token) or ""
+
+    def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
+        """Ids without special tokens, or with those that the tokenizer adds."""
+        found = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
+        return [one.ids for one in found]
+
+    def around(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What the tokenizer puts before and behind a text."""
+        (plain,), (whole,) = self.ids([text]), self.ids([text], special=True)
+        for start in range(len(whole) - len(plain) + 1):
+            if whole[start : start + len(plain)] == plain:
+                return tuple(whole[:start]), tuple(whole[start + len(plain) :])
+        return (), ()
+
+    def delimiter(self, text: str) -> int:
+        """The token of a delimiter; ``UsageError`` if it is none, or several."""
+        token = self.tokenizer.token_to_id(text)
+        if token is None:
+            (found,) = self.ids([text])
+            token = found[0] if len(found) == 1 else None
+        if token is None:
+            raise UsageError(
+                f"the delimiter {text!r} is no single token of this tokenizer: name tokens, with "
+                "commas between"
+            )
+        return int(token)
+
+    def text(self, ids: Iterable[int], between: str) -> str:
+        """What a person reads."""
+        found = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return found.strip() if between else "".join(found.split())
+
+
+class PairVocabulary:
+    """The tokenizer's ids, then two of ours: padding, and a token that opens sources."""
+
+    def __init__(self, task: FilePairs, coder: Coder):
+        self.coder, self.eos = coder, task.eos
+        self.pad = coder.size
+        self.prefix, self.suffix = coder.around(task.pairs.source[0])
+        self.sos = self.prefix[-1] if self.prefix else coder.size + 1
+        named = tuple(coder.delimiter(text) for text in task.delimiters)
+        last = coder.ids([task.pairs.source[0]])[0][-1]
+        #: does a token that the tokenizer puts behind a source close it?
+        self.closed = last != named[-1]
+        self.named = (*named, self.suffix[0]) if self.closed and self.suffix else named
+        self.symbols = [*map(coder.symbol, range(coder.size)), "@", ""]
+        self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    @property
+    def delimiters(self) -> tuple[int, ...]:
+        return (self.sos, *self.named)
+
+    @property
+    def tokens(self) -> TokenIds:
+        return TokenIds(len(self.symbols), self.pad, self.sos, self.eos, self.delimiters)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def text(self, ids: Iterable[int], separator: str = "") -> str:
+        """What a person reads, up to the end."""
+        kept = [i for i in ids if i not in (self.pad, self.sos)]
+        kept = kept[: kept.index(self.eos)] if self.eos in kept else kept
+        return self.coder.text(kept, separator)
+
+
+class PairData(Data):
+    """Draws batches of a file of pairs; beyond it, of the rule that they follow."""
+
+    task: FilePairs
+    vocabulary: Any
+    laws = {"random": "balanced", "carry": "carry", "hard": "hard"}
+    """How each test set is drawn where there is a rule."""
+
+    def __init__(self, task: FilePairs, options: TrainOptions):
+        self.task, self.options = task, options
+        self.seed = options.seed
+        self.coder = Coder(task.tokenizer)
+        self.vocabulary = PairVocabulary(task, self.coder)
+        self.length = self.size = options.length
+        self.tests = tuple(self.laws) if task.rule is not None else ("random",)
+
+    @property
+    def between(self) -> str:
+        return " " if " " in self.task.pairs.source[0] else ""
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """The widest part of each source, in tokens."""
+        found = [self._widths(ids) for ids in self.coder.ids(self.task.pairs.source)]
+        return np.array([max(each, default=0) for each in found])
+
+    def _widths(self, ids: Sequence[int]) -> list[int]:
+        """How wide each part of a source is, given its own ids."""
+        found, width = [], 0
+        for token in ids:
+            if token in self.vocabulary.named:
+                found.append(width)
+                width = 0
+            else:
+                width += 1
+        return [*found, width] if self.vocabulary.closed else found
+
+    @cached_property
+    def held_out(self) -> np.ndarray:
+        """Which pairs are kept from training."""
+        rng = np.random.default_rng([self.seed, 0])
+        chosen = rng.random(len(self.widths)) < 1 / HELD_OUT
+        return chosen & (self.widths > min(SHORTEST, self.widths.max() - 1))
+
+    @cached_property
+    def everything(self) -> Batch:
+        """All pairs of the file."""
+        return self.lay_out(self.task.pairs)
+
+    def _taken(self, rows: np.ndarray) -> Batch:
+        """These pairs, without columns of padding alone."""
+        index, pad = torch.from_numpy(rows), self.vocabulary.pad
+        source, target = (
+            ids[:, : int(ids.ne(pad).sum(1).max())]
+            for ids in (self.everything.source[index], self.everything.target[index])
+        )
+        return Batch(source, target, self.task.pairs.take(rows))
+
+    # Batches
+
+    def training(self, step: int, n: int, exact: bool = False) -> Batch:
+        rng = np.random.default_rng([self.seed, 1, step])
+        wide = self.widths == self.length if exact else self.widths <= self.length
+        rows = np.flatnonzero(wide & ~self.held_out)
+        if not len(rows):
+            raise UsageError(f"no pairs of sources up to {self.length} wide: give more of them")
+        found = self.widths[rows]  # every width is as likely, however few pairs it has
+        there, counts = np.unique(found, return_counts=True)
+        share = 1 / (len(there) * counts[np.searchsorted(there, found)])
+        return self._taken(rng.choice(rows, n, p=share))
+
+    def validation(self, n: int) -> Batch:
+        """Held-out pairs of the longest training length, or where there are none, all of it."""
+        return self._of_file(self.length, n, 2)
+
+    def _of_file(self, length: int, n: int, seed: int) -> Batch:
+        wide = self.widths == length
+        rows = np.flatnonzero(wide & self.held_out)
+        rows = rows if len(rows) else np.flatnonzero(wide)
+        return self._taken(np.random.default_rng([self.seed, seed]).permutation(rows)[:n])
+
+    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
+        """At most ``n`` pairs of the file, held-out ones if there are any, or of the rule."""
+        there = bool((self.widths == length).any())
+        if kind == "random" and there and (length <= self.length or self.task.rule is None):
+            return self._of_file(length, n, 3)
+        if self.task.rule is None:
+            raise UsageError(
+                f"length {length}: the pairs follow no rule that is known, and none is so long; "
+                f"choose {', '.join(map(str, np.unique(self.widths)))}"
+            )
+        law = self.laws[kind]
+        if law == "hard":
+            return self.lay_out(self.task.hard(np.random.default_rng([seed, 4, length]), n, length))
+        rng = np.random.default_rng([seed, 3, length])
+        return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
+
+    def test_size(self, length: int) -> int:
+        return TESTED
+
+    def left_out(self) -> tuple[Data, list[int]]:
+        fit, check = (_range(text) for text in (self.task.fit, self.task.check))
+        if not fit or not check:
+            return super().left_out()
+        there = set(np.unique(self.widths).tolist())
+        return self.shortened(max(fit)), sorted(there & set(check))
+
+    def source_tokens(self, length: int) -> int:
+        return self.layout_at(length).keys
+
+    # Tokens
+
+    def lay_out(self, problems: Texts) -> Batch:
+        known = self.vocabulary
+        behind = [known.suffix[0]] if known.closed and known.suffix else []
+        sources = [[known.sos, *ids, *behind] for ids in self.coder.ids(problems.source)]
+        targets = [[*ids, known.eos] for ids in self.coder.ids(problems.target)]
+        for row, target in enumerate(problems.target):
+            if not target:  # nobody knows it: so long it may be
+                targets[row] = [known.eos] * self.output_steps(max(self._widths(sources[row][1:])))
+        return Batch(self._filled(sources), self._filled(targets), problems)
+
+    def _filled(self, rows: list[list[int]]) -> Tensor:
+        ids = np.full((len(rows), max(map(len, rows), default=0)), self.vocabulary.pad, np.int64)
+        for row, found in enumerate(rows):
+            ids[row, : len(found)] = found
+        return torch.from_numpy(ids)
+
+    def layout(self, problems: Texts) -> Layout:
+        return self._layout(tuple(self._widths(self.coder.ids(problems.source[:1])[0])))
+
+    def layout_at(self, length: int) -> Layout:
+        if self.task.rule is not None:
+            return self._layout(tuple(self.task.rule.task.widths(length)))
+        return self._layout((length,) * len(self.vocabulary.named))
+
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        known = self.vocabulary
+        return Layout(widths, tuple(known.symbols[i] for i in known.delimiters))
+
+    def output_steps(self, length: int) -> int:
+        longest = int(self.everything.target.ne(self.vocabulary.pad).sum(1).max())
+        return longest + max(0, length - int(self.widths.max())) * 2
+
+    def read(self, output: Sequence[str]) -> str:
+        return self.vocabulary.text(
+            [self.vocabulary.ids[symbol] for symbol in output], self.between
+        )
+
+    def size_of(self, problems: Texts) -> int:
+        return max(self._widths(self.coder.ids(problems.source[:1])[0]))
+
+
+def _range(text: str) -> set[int]:
+    """The numbers of ``1-4``."""
+    first, _, last = text.partition("-")
+    return set(range(int(first), int(last or first) + 1)) if first else set()

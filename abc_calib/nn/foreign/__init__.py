@@ -1,0 +1,1 @@
+"""Other people's models: attention along lines in models of ``transformers``."""

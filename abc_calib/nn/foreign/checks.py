@@ -1,0 +1,71 @@
+"""What is tried on somebody else's model before anything is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from abc_calib.errors import UsageError
+from abc_calib.geometry import LineBias
+from abc_calib.nn.foreign.inject import detach, put
+from abc_calib.nn.foreign.model import Foreign
+
+LOGITS, WEIGHTS = 1e-5, 1e-6
+"""What a bias of zeros may change: of logits, and of attention."""
+
+
+@dataclass(frozen=True)
+class Neutrality:
+    """What a bias of zeros changes at most: the ``logits``, and the ``attention`` captured."""
+
+    logits: float
+    attention: float
+
+
+@torch.no_grad()
+def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
+    """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
+    name = type(model.network).__name__
+    model.eval()
+    own = model(source, target)
+    captured = model.attention(source, target).weights
+    if any(layer is None for layers in captured.values() for layer in layers):
+        raise UsageError(f"{name} gives no attention weights with eager attention")
+    put(model.network, LineBias({}), model.marks, model.sites)
+    try:
+        given = model._run(source, target, output_attentions=True)
+    finally:
+        detach(model.network)
+        model.network.set_attn_implementation("sdpa")
+    steps = target.shape[1]
+    logits = own - given.logits[:, -steps:, : model.vocabulary]
+    split = model._split(given, source != model.pad, steps)
+    rows = (target != model.pad)[:, None, :, None]
+    apart = [
+        float((one - other).masked_fill(~rows, 0).abs().max())
+        for site in ("self", "cross")
+        for one, other in zip(captured[site], split[site], strict=True)
+    ]
+    found = Neutrality(float(logits[target != model.pad].abs().max()), max(apart, default=0.0))
+    if found.logits > LOGITS or found.attention > WEIGHTS:
+        raise UsageError(
+            f"{name} does not attend as its eager attention says: a bias of zeros changes its "
+            f"logits by {found.logits:.1g} and its attention by {found.attention:.1g}"
+        )
+    return found
+
+
+@torch.no_grad()
+def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
+    """``UsageError`` unless a model writes the same with its cache as without."""
+    name = type(model.network).__name__
+    try:
+        written = model.decode(source, steps).ids
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        said = " ".join(str(error).split())[:120]
+        raise UsageError(f"{name} has no cache to write with ({said})") from None
+    again = model(source, written.masked_fill(written == model.pad, model.eos)).argmax(-1)
+    if not bool(((written == again) | (written == model.pad)).all()):
+        raise UsageError(f"{name} writes with its cache what it does not write without")

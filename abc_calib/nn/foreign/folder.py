@@ -1,0 +1,77 @@
+"""A folder of somebody else's model: its class, its configuration and its weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abc_calib.config import ForeignOptions
+from abc_calib.errors import UsageError
+from abc_calib.nn.foreign.attention import RECORD
+
+NOT_SHAPE = (RECORD, "_name_or_path", "transformers_version", "dtype", "torch_dtype")
+"""Entries of a configuration that do not shape a model."""
+END = "eos_token_id"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model as it was loaded, and what shapes another of its kind. ``eos``: ends its outputs."""
+
+    network: Any
+    options: ForeignOptions
+    eos: int
+
+
+def load(folder: Path | str) -> Found:
+    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    path = Path(folder)
+    if not (path / "config.json").is_file():
+        raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
+    try:
+        described = json.loads((path / "config.json").read_text())
+        name = (described.get("architectures") or [""])[0]
+    except (OSError, ValueError, AttributeError, IndexError) as error:
+        raise UsageError(f"{path / 'config.json'} is no configuration ({error})") from None
+    kind: Any = getattr(transformers, str(name), None)
+    if not hasattr(kind, "from_pretrained") or not name:
+        raise UsageError(
+            f"{path} is a {name or 'model without a class'}, which transformers "
+            f"{transformers.__version__} does not have: save the model with save_pretrained"
+        )
+    if not name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")):
+        raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
+    try:
+        network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
+    except Exception as error:  # whatever its code raises
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise UsageError(f"{path} does not load ({said}): save the model again") from None
+    if getattr(network.config, RECORD, None):
+        raise UsageError(f"{path} has lines already: give the model that it was made from")
+    return Found(network.float().eval(), described_by(network, path), end_of(network, path))
+
+
+def described_by(network: Any, folder: Path) -> ForeignOptions:
+    """The class and configuration of a model."""
+    config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
+    plain = json.loads(json.dumps(config, default=str))
+    return ForeignOptions(
+        folder=str(folder.resolve()), architecture=type(network).__name__, config=plain
+    )
+
+
+def end_of(network: Any, folder: Path) -> int:
+    """The id that ends an output; ``UsageError`` if nothing says which."""
+    for held in (network.generation_config, network.config):
+        found = getattr(held, END, None)
+        found = found[0] if isinstance(found, list) and found else found
+        if isinstance(found, int):
+            return found
+    raise UsageError(
+        f"nothing in {folder} says which token ends an output: set model.config.{END} and save it"
+    )

@@ -1,0 +1,268 @@
+"""Lines in a model of ``transformers``: put in, taken out, and found again when it is loaded.
+
+What was put in is an entry of the model's configuration, so that ``save_pretrained`` writes it and
+``from_pretrained`` reads it; once ``abc_calib`` is imported a model with such an entry gets its
+lines when it is made (``abc_calib.waiting``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Heads, LineBias, Site
+from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, Lines, register
+from abc_calib.nn.foreign.places import Marks, State
+from abc_calib.nn.foreign.sites import Sites, find_sites
+
+HOOKS = "abc_hooks"
+"""The attribute of a model that holds what removes our hooks."""
+PLACES = "abc_places"
+"""The attribute of a cache and of an encoder's output that holds where its tokens stand."""
+
+
+def inject(
+    model: Any, bias: LineBias | None, marks: Marks | None = None, neutral: bool = False
+) -> Any:
+    """Let a model of ``transformers`` attend along lines from now on; gives the model.
+
+    ``marks``: by what sources are read, by default as it was captured. ``neutral``: without the
+    model's own positions, as a model is retrained.
+    """
+    held = record_of(model)
+    if marks is None and held is None:
+        raise UsageError("inject does not know the delimiters: capture first, or give marks")
+    marks = marks or Marks(tuple(held["delimiters"]), held["prefix"])  # type: ignore[index]
+    detach(model)
+    sites = find_sites(model)
+    put(model, bias or LineBias({}), marks, sites, neutral)
+    return model
+
+
+def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
+    """The same, where it is known where the model attends."""
+    check(lines, sites)
+    if neutral and not sites.positions:
+        raise UsageError(
+            f"{type(model).__name__} has no positions that this program knows to take out: its "
+            "lines would stand beside them; take Llama, GPT-2, GPT-NeoX, Qwen, T5 or BART"
+        )
+    write_record(model, lines, marks, sites, neutral)
+    attach(model)
+
+
+def check(lines: LineBias, sites: Sites) -> None:
+    """``UsageError`` unless the lines are of a model with these sites."""
+    lines.check({"encoder": 0, **sites.layers}, sites.heads)
+    if sites.stream and any(
+        line.segment < 0
+        for layers in lines.sites.values()
+        for heads in layers
+        for h in heads
+        for line in h
+    ):
+        raise UsageError(
+            "a decoder-only model has no corners of its own between source and output: fit lines "
+            "with anchors segment"
+        )
+
+
+def write_record(
+    model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False
+) -> None:
+    """Say in the model's configuration what is in it."""
+    parts = {s: of_module(lines, sites, s) for s in sites.modules}
+    every = [held for part in parts.values() for held in part]
+    record = {
+        "lines": lines.to_dict(),
+        "delimiters": list(marks.delimiters),
+        "prefix": marks.prefix,
+        "modules": sites.modules,
+        "heads": sites.heads,
+        "stream": sites.stream,
+        "positions": sites.positions,
+        "neutral": neutral,
+        "restricted": lines.off_line_bias is None
+        and all(any(head) for one in every for head in zip(*one.values(), strict=True)),
+    }
+    model.config.abc_calib = record
+    model.config.architectures = [type(model).__name__]
+    for module in model.modules():
+        if getattr(module, "config", None) is not None:
+            module.config.abc_calib = record
+
+
+def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
+    """For each module of a site the lines of its heads: in a stream those of both sites."""
+    there: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
+    none: Heads = ((),) * sites.heads
+    return [
+        {one: lines.heads(one, layer) or none for one in there}
+        for layer in range(len(sites.modules[site]))
+    ]
+
+
+def record_of(model: Any) -> dict[str, Any] | None:
+    """What the configuration says of the lines in a model."""
+    return getattr(model.config, RECORD, None)
+
+
+def attach(model: Any) -> None:
+    """Put into the modules what the model's configuration says."""
+    detach(model)
+    register()
+    record = record_of(model)
+    assert record is not None
+    sites = Sites(record["modules"], record["heads"], record["stream"], record["positions"])
+    lines = LineBias.from_dict(record["lines"])
+    marks, state = Marks(tuple(record["delimiters"]), record["prefix"]), State()
+    known = dict(model.named_modules())
+    try:
+        for site, names in sites.modules.items():
+            for name, heads in zip(names, of_module(lines, sites, site), strict=True):
+                held = Lines(state, heads, lines.off_line_bias, marks.prefix > 0)
+                known[name].__dict__[HELD] = held
+        kept = [*listen(model, marks, state)]
+        if record["neutral"]:
+            kept += silence(known, record["positions"])
+    except KeyError as error:
+        raise UsageError(
+            f"the model has no {error}: load it with the class that saved it"
+        ) from None
+    model.__dict__[HOOKS] = kept
+    model.__dict__["abc_state"] = state
+    model.set_attn_implementation(NAME)
+
+
+def detach(model: Any) -> None:
+    """Take our hooks out again."""
+    for hook in model.__dict__.pop(HOOKS, []):
+        hook.remove()
+    for module in model.modules():
+        module.__dict__.pop(HELD, None)
+
+
+# What a call tells
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Hooks by which the lines learn where the tokens of a call stand.
+
+    Bound methods, so that a copied model has copies of them.
+    """
+
+    marks: Marks
+    state: State
+
+    def asked(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+        """Before a call of the whole model."""
+        self.state.weights = bool(given.get("output_attentions"))
+        output = given.get("encoder_outputs")
+        if (known := getattr(output, PLACES, None)) is not None:
+            self.state.places = known
+
+    def reads(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+        """Before what reads the source."""
+        ids, cache = first(args, given, "input_ids"), given.get("past_key_values")
+        past = 0 if cache is None else int(cache.get_seq_length())
+        if past and (known := getattr(cache, PLACES, None)) is not None:
+            self.state.places = known
+        elif past or ids is None:
+            raise UsageError("lines need input_ids from the first token on: give whole sources")
+        else:
+            self.state.places = self.marks.places(ids, given.get("attention_mask"))
+
+    def has_read(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+        """After it: what is kept of the source knows where it stands."""
+        for kept in (getattr(output, "past_key_values", None), given.get("past_key_values")):
+            if kept is not None:
+                setattr(kept, PLACES, self.state.places)
+
+    def has_encoded(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+        """The same of an encoder."""
+        if not isinstance(output, tuple):
+            setattr(output, PLACES, self.state.places)
+
+    def writes(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+        """Before a decoder that has an encoder."""
+        cache = given.get("past_key_values")
+        self.state.past = 0 if cache is None else int(cache.get_seq_length())
+
+
+def listen(model: Any, marks: Marks, state: State) -> list[Any]:
+    """Put the hooks into a model; gives what takes them out."""
+    heard = Listener(marks, state)
+    hooks = [model.register_forward_pre_hook(heard.asked, with_kwargs=True)]
+    if not model.config.is_encoder_decoder:
+        body = model.base_model
+        hooks.append(body.register_forward_pre_hook(heard.reads, with_kwargs=True))
+        hooks.append(body.register_forward_hook(heard.has_read, with_kwargs=True))
+        return hooks
+    encoder, decoder = model.get_encoder(), model.get_decoder()
+    hooks.append(encoder.register_forward_pre_hook(heard.reads, with_kwargs=True))
+    hooks.append(encoder.register_forward_hook(heard.has_encoded, with_kwargs=True))
+    hooks.append(decoder.register_forward_pre_hook(heard.writes, with_kwargs=True))
+    return hooks
+
+
+def first(args: Any, given: Mapping[str, Any], name: str) -> Tensor | None:
+    """The first argument of a call, however it was given."""
+    return given[name] if name in given else args[0] if args else None
+
+
+# Without positions
+
+
+def silence(known: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:
+    """Make positions neutral: rotary and learned ones all of id 0, relative biases zero for good.
+
+    What a learned position of id 0 adds is the same everywhere, so it may be trained.
+    """
+    hooks = []
+    for name in positions.get("rotary", []):
+        hooks.append(known[name].register_forward_pre_hook(unturned, with_kwargs=True))
+    for name in positions.get("learned", []):
+        plain = type(known[name]) is nn.Embedding
+        hook = unplaced if plain else placed_first
+        hooks.append(known[name].register_forward_pre_hook(hook, with_kwargs=True))
+        if not plain:
+            blank(known[name])
+    for name in positions.get("relative", []):
+        blank(known[name])
+    return hooks
+
+
+def blank(table: Any) -> None:
+    """Zero, and not trained any more; what is loaded later has been saved so."""
+    if table.weight.device.type != "meta":
+        with torch.no_grad():
+            table.weight.zero_()
+    table.weight.requires_grad_(False)
+
+
+def unturned(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+    """Rotary embeddings of position 0."""
+    if "position_ids" in given:
+        return args, {**given, "position_ids": torch.zeros_like(given["position_ids"])}
+    return (args[0], torch.zeros_like(args[1]), *args[2:]), given
+
+
+def unplaced(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+    """A table of positions, looked up at 0."""
+    ids = first(args, given, "input")
+    return (torch.zeros_like(ids),), {}  # type: ignore[arg-type]
+
+
+def placed_first(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+    """A table that counts by itself, as BART has it, looked up at 0."""
+    ids = first(args, given, "input_ids")
+    assert ids is not None
+    given = {k: v for k, v in given.items() if k != "position_ids"}
+    zeros = torch.zeros(ids.shape[1], dtype=torch.long, device=ids.device)
+    return args, {**given, "position_ids": zeros}

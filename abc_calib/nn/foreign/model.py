@@ -1,0 +1,230 @@
+"""A model of ``transformers`` behind our contract, encoder-decoder or decoder-only.
+
+It reads and writes ids of its own tokenizer. A decoder-only model has source and output in one
+sequence; to whoever asks, its attention has the sites of an encoder-decoder: ``cross`` is what the
+output reads of the source, ``self`` what it reads of itself, by the same heads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from abc_calib.config import ForeignOptions
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.geometry import LineBias, Site
+from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.biases import Frame
+from abc_calib.nn.foreign.inject import detach, put, record_of
+from abc_calib.nn.foreign.places import Marks
+from abc_calib.nn.foreign.sites import find_sites
+from abc_calib.nn.foreign.streams import Sources, cut
+
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
+"""The files of a tokenizer beside a model."""
+
+
+class Foreign(Model):
+    """The model: see the module."""
+
+    options_type = ForeignOptions
+    hub_names = ("foreign", "Foreign")
+    no_certificate = "its layers are those of transformers, which no certificate computes"
+    options: ForeignOptions
+
+    def __init__(self, options: ForeignOptions, tokens: TokenIds):
+        super().__init__(options, tokens)
+        self.network = made(options)
+        self.sites = find_sites(self.network)
+        self.stream = self.sites.stream
+        self.marks = Marks(tokens.delimiters[1:], len(options.prefix))
+        self.vocabulary = tokens.size - 2  # what the tokenizer knows
+        self.sources = Sources(options.prefix, options.suffix, options.closed, self.sites.stream)
+        self.keeps = "logits_to_keep" in inspect.signature(self.network.forward).parameters
+        self._lines: LineBias | None = None
+        self.set_lines(None)
+
+    # Lines
+
+    @property
+    def attention_layers(self) -> dict[Site, int]:
+        """How many layers of attention each site has; tokens of a stream's source look nowhere."""
+        return {"encoder": 0, **self.sites.layers}
+
+    @property
+    def lines(self) -> LineBias | None:
+        return self._lines
+
+    def set_lines(self, lines: LineBias | None) -> None:
+        neutral = self.options.scheme == "none"
+        if lines is None and not neutral:
+            detach(self.network)
+            self.network.set_attn_implementation("sdpa")
+        else:
+            put(self.network, lines or LineBias({}), self.marks, self.sites, neutral)
+        self._lines = lines
+
+    # The pass
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        steps = target.shape[1]
+        found = self._run(source, target, kept=steps)
+        return found.logits[:, -steps:, : self.vocabulary]
+
+    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
+        """The network's output while ``target`` is written."""
+        ids, mask = self.sources.ids(source, self.pad)
+        if not self.sites.stream:
+            read = self._plain(self.shifted(target))
+            given = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
+            return self.network(**given, decoder_input_ids=read, use_cache=False, **how)
+        ids = torch.cat([ids, target[:, :-1]], 1)
+        mask = torch.cat([mask, torch.ones_like(target[:, :-1], dtype=torch.bool)], 1)
+        if kept and self.keeps:
+            how["logits_to_keep"] = kept
+        given = {"attention_mask": mask.long(), "position_ids": places(mask)}
+        return self.network(input_ids=self._plain(ids), **given, use_cache=False, **how)
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """What the decoder reads: its own start, then the target but its last token."""
+        read = target.roll(1, dims=1)
+        read[:, 0] = self.network.config.decoder_start_token_id
+        return read
+
+    def _plain(self, ids: Tensor) -> Tensor:
+        """Ids that the network has: padding, which nobody reads, as its first."""
+        return ids.masked_fill(ids >= self.vocabulary, 0)
+
+    @torch.inference_mode()
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        ids, mask = self.sources.ids(source, self.pad)
+        written = source.new_full((len(source), steps), self.pad)
+        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+        given: dict[str, Any] = {"attention_mask": mask.long()}
+        read = self._plain(ids)
+        if not self.sites.stream:
+            encoder = self.network.get_encoder()
+            given["encoder_outputs"] = encoder(input_ids=read, attention_mask=mask.long())
+            read = read.new_full((len(read), 1), self.network.config.decoder_start_token_id)
+        for step in range(steps):
+            if self.sites.stream:
+                given["position_ids"] = places(mask)[:, -read.shape[1] :]
+                given["attention_mask"] = mask.long()
+                found = self.network(input_ids=read, use_cache=True, **given)
+                mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+            else:
+                found = self.network(decoder_input_ids=read, use_cache=True, **given)
+            given["past_key_values"] = found.past_key_values
+            best = found.logits[:, -1, : self.vocabulary].argmax(-1)
+            written[:, step] = best.masked_fill(ended, self.pad)
+            ended |= best == self.eos
+            if bool(ended.all()):
+                break
+            read = best[:, None]
+        return Decoded(written)
+
+    @torch.no_grad()
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        if self._lines is None and self.options.scheme != "none":
+            self.network.set_attn_implementation("eager")
+        try:
+            found = self._run(source, target, output_attentions=True)
+        finally:
+            if self._lines is None and self.options.scheme != "none":
+                self.network.set_attn_implementation("sdpa")
+        there, written = source != self.pad, target != self.pad
+        rows: dict[Site, Tensor] = {"encoder": there, "self": written, "cross": written}
+        weights = self._split(found, there, target.shape[1])
+        frames = self.frames(source, target)
+        return Attention(weights, frames, {site: rows[site] for site in weights})
+
+    def _split(self, found: Any, there: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
+        """The weights of each site, with the rows and keys of our sources and targets."""
+        if self.sites.stream:
+            cross = [
+                self.sources.of_source(layer[:, :, -steps:], there) for layer in found.attentions
+            ]
+            own = [layer[:, :, -steps:, -steps:] for layer in found.attentions]
+            return {"encoder": (), "self": tuple(own), "cross": tuple(cross)}
+        first, count = len(self.options.prefix) - 1, there.shape[1]
+        inner = [cut(cut(x, first, count, 3), first, count, 2) for x in found.encoder_attentions]
+        cross = [cut(layer, first, count, 3) for layer in found.cross_attentions]
+        own = found.decoder_attentions
+        return {"encoder": tuple(inner), "self": tuple(own), "cross": tuple(cross)}
+
+    def frames(self, source: Tensor, target: Tensor) -> dict[Site, Frame]:
+        """Where the rows and keys of each site stand while ``target`` is written."""
+        there = source != self.pad
+        lengths = there.sum(1)
+        closes = Marks(self.marks.delimiters, 1).places(source, there).closes
+        keys = torch.arange(source.shape[1], device=source.device)
+        steps = torch.arange(target.shape[1], device=source.device)
+        found: dict[Site, Frame] = {
+            "self": Frame("self", steps, len(steps), lengths),
+            "cross": Frame("cross", steps, len(keys), lengths, closes),
+        }
+        if not self.sites.stream:
+            found["encoder"] = Frame("encoder", keys, len(keys), lengths, closes)
+        return found
+
+    # What it takes
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        trained = [weight for weight in self.parameters() if weight.requires_grad]
+        return torch.optim.AdamW(trained, betas=(0.9, 0.98), fused=True)
+
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        config = self.network.config
+        tokens = batch * (keys + steps)
+        held = 40 * tokens * 5 * config.hidden_size * 4 + tokens * self.vocabulary * 8
+        record = record_of(self.network)
+        if self._lines is not None and record and record["restricted"]:
+            return held
+        return held + 6 * self.sites.heads * batch * (keys + steps) ** 2 * 4
+
+    # Beside the weights
+
+    def hub_config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_hub_config(cls, config: Mapping[str, Any]) -> Model:
+        raise UsageError("a foreign model is loaded by its own class: from_pretrained")
+
+    def write_folder(self, folder: Path) -> bool:
+        self.network.save_pretrained(folder)
+        for pattern in TOKENIZER:
+            for file in Path(self.options.folder).glob(pattern):
+                shutil.copyfile(file, folder / file.name)
+        return True
+
+    def read_weights(self, weights: dict[str, Tensor]) -> bool:
+        tied = {*getattr(self.network, "all_tied_weights_keys", {})}
+        missing, strange = self.network.load_state_dict(weights, strict=False)
+        if wrong := [*(set(missing) - tied), *strange]:
+            raise AbcError(f"its weights are another model's ({sorted(wrong)[0]})")
+        return True
+
+
+def made(options: ForeignOptions) -> Any:
+    """A fresh model of a class of ``transformers``."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    kind: Any = getattr(transformers, options.architecture, None)
+    if kind is None or not hasattr(kind, "config_class"):
+        raise UsageError(f"transformers has no class {options.architecture}: install its version")
+    config = kind.config_class.from_dict({**options.config, "attn_implementation": None})
+    return kind(config).float()
+
+
+def places(mask: Tensor) -> Tensor:
+    """Positions of tokens, padding on their left left out."""
+    return (mask.long().cumsum(1) - 1).clamp(min=0)

@@ -1,0 +1,141 @@
+"""Which modules of a foreign model attend where, and which hold its positions.
+
+Both are found, not listed by families: a model is run once with a function that notes who calls it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Site
+from abc_calib.nn.foreign.attention import NAME
+
+PROBE = "abc_probe"
+SOURCE, OUTPUT = 7, 5
+"""Tokens of a probe: numbers that no other size of the call has."""
+LEARNED = ("wpe", "embed_positions", "position_embeddings", "pos_embed")
+DEPTHS = ("num_decoder_layers", "decoder_layers", "num_hidden_layers")
+"""Where configurations say how many layers write."""
+RELATIVE = "relative_attention_bias"
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The names of the attention modules of each site, layer by layer, and how many heads each has.
+
+    A ``stream`` has the same modules at both sites, ``self`` and ``cross``. ``positions``: the
+    modules that hold positions, by how they are made neutral.
+    """
+
+    modules: dict[Site, list[str]]
+    heads: int
+    stream: bool
+    positions: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> dict[Site, int]:
+        return {site: len(names) for site, names in self.modules.items()}
+
+
+def find_sites(model: Any) -> Sites:
+    """The sites of a model of ``transformers``; ``UsageError`` if its attention is its own."""
+    seen = probed(model)
+    names = {module: name for name, module in model.named_modules()}
+    stream = not model.config.is_encoder_decoder
+    inside = set() if stream else set(model.get_encoder().modules())
+    modules: dict[Site, list[str]] = {}
+    for module, keys in seen:
+        if stream:
+            sites: tuple[Site, ...] = ("self", "cross")
+        else:
+            sites = (
+                ("encoder",) if module in inside else ("cross",) if keys == SOURCE else ("self",)
+            )
+        for site in sites:
+            modules.setdefault(site, []).append(names[module])
+    heads = {heads_of(module) for module, _ in seen}
+    if len(heads) > 1:
+        raise UsageError(
+            f"{type(model).__name__} has layers of {' and '.join(map(str, sorted(heads)))} heads: "
+            "lines are found for models whose layers are alike"
+        )
+    counts = (getattr(model.config, name, None) for name in DEPTHS)
+    if len(modules.get("self", [])) != next(count for count in counts if count):
+        raise no_backend(model, f"{len(modules.get('self', []))} of its layers call it")
+    return Sites(modules, heads.pop(), stream, find_positions(model))
+
+
+def heads_of(module: nn.Module) -> int:
+    """How many heads an attention module has, as the probe saw it."""
+    return int(module.__dict__["abc_heads"])
+
+
+def probed(model: Any) -> list[tuple[nn.Module, int]]:
+    """The attention modules in the order in which they are called, with how many keys they saw."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    seen: list[tuple[nn.Module, int]] = []
+
+    def note(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+    ) -> Any:
+        seen.append((module, key.shape[2]))
+        module.__dict__["abc_heads"] = query.shape[1]
+        groups = query.shape[1] // value.shape[1]
+        mixed = value.repeat_interleave(groups, 1).mean(2, keepdim=True)
+        mixed = mixed.expand(-1, -1, query.shape[2], -1).transpose(1, 2).contiguous()
+        return mixed, None
+
+    AttentionInterface.register(PROBE, note)
+    AttentionMaskInterface.register(PROBE, eager_mask)
+    before, training = model.config._attn_implementation, model.training
+    ids = torch.zeros(1, SOURCE, dtype=torch.long, device=model.device)
+    how: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.is_encoder_decoder:
+        how["decoder_input_ids"] = ids[:, :OUTPUT]
+    try:
+        model.set_attn_implementation(PROBE)
+        with torch.no_grad():
+            model.eval()(**how, use_cache=False)
+    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        said = " ".join(str(error).split())[:120]
+        raise no_backend(model, f"{type(error).__name__}: {said}") from None
+    finally:
+        model.set_attn_implementation(before)
+        model.train(training)
+    if not seen:
+        raise no_backend(model, "none of its layers calls it")
+    return seen
+
+
+def no_backend(model: Any, why: str) -> UsageError:
+    """What to say of a model whose attention takes no function from outside."""
+    flag = getattr(model, "_supports_attention_backend", False)
+    return UsageError(
+        f"{type(model).__name__} takes no attention function of transformers ({why}; its "
+        f"_supports_attention_backend is {flag}): take a model that does, such as Llama, GPT-2, "
+        "GPT-NeoX, Qwen, T5 or BART"
+    )
+
+
+def find_positions(model: nn.Module) -> dict[str, list[str]]:
+    """The modules that hold positions: ``rotary``, ``learned`` and ``relative``."""
+    found: dict[str, list[str]] = {"rotary": [], "learned": [], "relative": []}
+    for name, module in model.named_modules():
+        last = name.rpartition(".")[2]
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            found["rotary"].append(name)
+        elif last in LEARNED or type(module).__name__.endswith("PositionalEmbedding"):
+            found["learned"].append(name)
+        elif last == RELATIVE:
+            found["relative"].append(name)
+    return {kind: names for kind, names in found.items() if names}
+
+
+__all__ = ["NAME", "Sites", "find_positions", "find_sites"]

@@ -1,0 +1,192 @@
+"""The verb that makes a run of somebody else's model: ``adopt``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abc_calib.config import RunConfig, TrainOptions
+from abc_calib.data import Batch
+from abc_calib.data.pairs import PairData
+from abc_calib.errors import UsageError
+from abc_calib.evaluation import exact_matches
+from abc_calib.nn.build import FOREIGN
+from abc_calib.nn.foreign import folder as folders
+from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_neutral
+from abc_calib.nn.foreign.model import Foreign
+from abc_calib.runs import Run
+from abc_calib.stages.judging import ignore
+from abc_calib.version import __version__
+from tasks.pairs import read_pairs, rule_of, wrong_pairs
+
+SAMPLES = 64
+"""Pairs on which a model is tried before it is adopted."""
+JUDGED = 2000
+"""Pairs that it has to answer."""
+
+
+def adopt(
+    folder: Path | str,
+    data: Path | str,
+    delimiters: str,
+    *,
+    fit_lengths: str = "",
+    check_lengths: str = "",
+    seed: int = 0,
+    out: Path | None = None,
+    on_checked: Callable[[Neutrality], None] = ignore,
+) -> Run:
+    """A run of a model of ``transformers`` in a folder, with its tokenizer, on pairs of a file.
+
+    ``data``: JSON lines of ``source`` and ``target``. ``delimiters``: tokens that end the parts of
+    a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
+    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. Raises ``UsageError`` for
+    a model or pairs that cannot be taken, before anything is written.
+    """
+    found = folders.load(folder)
+    task = described(folder, data, delimiters, found.eos, fit_lengths, check_lengths)
+    config = RunConfig(
+        code_version=__version__,
+        stage="vanilla",
+        task="pairs",
+        task_options=task,
+        kind=FOREIGN,
+        model=found.options,
+        train=TrainOptions(sampling="uniform", seed=seed),
+    )
+    pairs = PairData(Run.draft(config).task, config.train)
+    check_pairs(pairs, found)
+    around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
+    length = int(pairs.widths.max())
+    config = config.model_copy(
+        update={
+            "model": found.options.model_copy(update=around),
+            "train": config.train.model_copy(update={"length": length}),
+        }
+    )
+    draft = Run.draft(config)
+    model: Any = draft.fresh_model()
+    model.network.load_state_dict(found.network.state_dict())
+    model.eval()
+    batch = draft.data.training(0, SAMPLES)
+    on_checked(check_neutral(model, batch.source, batch.target))
+    check_cache(model, batch.source[:2], batch.target.shape[1])
+    return _finished(config, model, draft.data.validation(JUDGED), out)
+
+
+def described(
+    folder: Path | str, data: Path | str, delimiters: str, eos: int, fit: str, check: str
+) -> dict[str, int | str]:
+    """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
+    path = Path(data).resolve()
+    pairs, sha256 = read_pairs(path)
+    contradictions(pairs.source, pairs.target, path)
+    rule = rule_of(pairs)
+    if rule is not None and (wrong := wrong_pairs(rule, pairs)):
+        first = wrong[0]
+        raise UsageError(
+            f"{len(wrong)} of the {len(pairs)} pairs in {path.name} are wrong, if they are "
+            f"{rule.task.name} as the others are: the first is pair {first + 1}, "
+            f"{pairs.source[first]!r} with {pairs.target[first]!r}, not "
+            f"{solved(rule, pairs.source[first])}: mend or remove them"
+        )
+    options: dict[str, int | str] = {
+        "data": str(path),
+        "sha256": sha256,
+        "tokenizer": str(Path(folder).resolve()),
+        "delimiters": delimiters,
+        "eos": eos,
+    }
+    more = {"rule": rule.name if rule else "", "fit": fit, "check": check}
+    return options | {name: value for name, value in more.items() if value}
+
+
+def solved(rule: Any, source: str) -> str:
+    """The right target, as a message shows it."""
+    try:
+        return repr(rule.solve(source))
+    except ValueError:
+        return "a source of it"
+
+
+def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Path) -> None:
+    """``UsageError`` for a source that has two targets."""
+    known: dict[str, str] = {}
+    wrong = [
+        (source, target)
+        for source, target in zip(sources, targets, strict=True)
+        if known.setdefault(source, target) != target
+    ]
+    if wrong:
+        source, target = wrong[0]
+        raise UsageError(
+            f"{len(wrong)} pairs in {path.name} contradict others: {source!r} has the targets "
+            f"{known[source]!r} and {target!r}: keep the right ones"
+        )
+
+
+def check_pairs(pairs: PairData, found: folders.Found) -> None:
+    """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
+    known, coder = pairs.vocabulary, pairs.coder
+    sources = pairs.task.pairs.source
+    if coder.size > (size := found.network.get_input_embeddings().num_embeddings):
+        raise UsageError(f"the tokenizer has {coder.size} tokens and the model {size}: save both")
+    ids = coder.ids(sources)
+    named = list(known.named[:-1] if known.closed and known.suffix else known.named)
+    merged = [
+        (coder.symbol(token), source)
+        for source, row in zip(sources[:SAMPLES], ids, strict=False)
+        for token in row
+        if sum(c.isdigit() for c in coder.symbol(token)) > 1
+    ]
+    if merged:
+        tokens = ", ".join(dict.fromkeys(repr(token) for token, _ in merged[:3]))
+        raise UsageError(
+            f"the tokenizer merges digits: {tokens} in {merged[0][1]!r}: split them, with "
+            "pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model so"
+        )
+    for row, source in enumerate(sources):
+        there = [token for token in ids[row] if token in named]
+        if there != named:
+            missing = next((t for t in named if t not in there), None)
+            told = [coder.symbol(token) for token in named]
+            if missing is not None and all(missing not in row for row in ids):
+                raise UsageError(
+                    f"the delimiter {coder.symbol(missing)!r} is nowhere in the data: name those "
+                    f"that are, as they stand in {source!r}"
+                )
+            raise UsageError(
+                f"pair {row + 1}, {source!r}, does not have the delimiters {' '.join(told)} in "
+                "this order, each once: name those that each source has"
+            )
+    if known.closed and not (known.suffix and found.network.config.is_encoder_decoder):
+        raise UsageError(
+            f"{sources[0]!r} ends in no delimiter: name the one that closes a source last, and "
+            "write it into each"
+        )
+    if len(lengths := np.unique(pairs.widths)) < 2:
+        raise UsageError(
+            f"all sources are {lengths[0]} wide: give pairs of several lengths, so that lines can "
+            "be told from places"
+        )
+
+
+def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | None) -> Run:
+    """The run of a model that is trained already."""
+    right = float(exact_matches(model, judged).float().mean())
+    made = config.model_copy(update={"data_hash": Run.draft(config).data.training(0, 256).hash()})
+    run = Run.create(made, out)
+    run.save_model(model)
+    run.save_result(
+        {
+            "steps": 0,
+            "seconds": 0.0,
+            "validation_accuracy": round(100 * right, 3),
+            "validation_samples": len(judged),
+            "interpolated": right >= 0.999,
+        }
+    )
+    return run

@@ -1,0 +1,220 @@
+"""A stock Llama and a stock T5 of transformers: trained on six-digit addition, then calibrated.
+
+Both are trained by a plain loop that knows nothing of this program, on 50,000 pairs such as
+``{"source": "123456+000789=", "target": "542421"}`` with a tokenizer of one token a character.
+Then ``abc.adopt``, ``abc.calibrate`` and ``abc.evaluate``. Goes on where it was stopped:
+
+    python reports/foreign.py            # both, into reports/foreign.md
+    python reports/foreign.py llama      # one of them
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+HERE = Path(__file__).parent
+WORK = Path("runs/foreign")
+PAIRS, DIGITS, BATCH, STEPS, RATE = 50_000, 6, 128, 6000, 3e-3
+LENGTHS = {6: 1000, 10: 1000, 50: 1000, 200: 200, 1000: 50}
+WIDTH, LAYERS, HEADS = 64, 3, 8
+
+
+def pairs(path: Path) -> list[tuple[str, str]]:
+    """Sums of two numbers of one width, a third of them with long carries."""
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        found: dict[str, str] = {}
+        while len(found) < PAIRS:
+            width = int(rng.integers(1, DIGITS + 1))
+            a, b = (rng.integers(0, 10, width) for _ in range(2))
+            if rng.random() < 1 / 3:
+                start, stop = np.sort(rng.integers(0, width + 1, 2))
+                b[start:stop] = 9 - a[start:stop]
+            one, two = ("".join(map(str, x)) for x in (a, b))
+            found[f"{one}+{two}="] = str(int(one) + int(two))[::-1]
+        lines = [json.dumps({"source": s, "target": t}) for s, t in found.items()]
+        path.write_text("\n".join(lines) + "\n")
+    read = (json.loads(line) for line in path.read_text().splitlines())
+    return [(one["source"], one["target"]) for one in read]
+
+
+def tokenizer(ends: bool):
+    """One token a character; ``ends``: sources get an end token, as T5's do."""
+    import transformers as plain
+
+    transformers: Any = plain
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+
+    words = ["<pad>", "<s>", "</s>", "<unk>", *"0123456789+="]
+    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    if ends:
+        made.post_processor = processors.TemplateProcessing(
+            single="$A </s>", special_tokens=[("</s>", 2)]
+        )
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
+
+
+def stock(name: str, words: int):
+    """A fresh model with its class's own positions."""
+    import transformers
+
+    tf: Any = transformers
+
+    ids = {"vocab_size": words, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    if name == "llama":
+        shape = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH}
+        depth = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+        return tf.LlamaForCausalLM(tf.LlamaConfig(**ids, **shape, **depth))
+    shape = {"d_model": WIDTH, "d_kv": WIDTH // HEADS, "d_ff": 4 * WIDTH, "num_heads": HEADS}
+    depth: Any = {"num_layers": LAYERS, "dropout_rate": 0.0}
+    more = {"decoder_start_token_id": 0, "tie_word_embeddings": False}
+    return tf.T5ForConditionalGeneration(tf.T5Config(**ids, **shape, **depth, **more))
+
+
+class Sums:
+    """The pairs as tensors, for a plain loop."""
+
+    def __init__(self, texts, words, stream: bool):
+        self.stream = stream
+        self.sources = [words(source)["input_ids"] for source, _ in texts]
+        self.targets = [[*words(t, add_special_tokens=False)["input_ids"], 2] for _, t in texts]
+        self.widths = np.array([len(source.split("+")[0]) for source, _ in texts])
+
+    def batch(self, rows):
+        """What a model of transformers takes: ``labels`` are -100 where nothing counts."""
+        ids, labels = [], []
+        for row in rows:
+            source, target = self.sources[row], self.targets[row]
+            ids.append(source + target if self.stream else source)
+            labels.append([-100] * len(source) + target if self.stream else target)
+        mask = [[1] * len(one) for one in ids]
+        pads = ((ids, 0), (labels, -100), (mask, 0))
+        full = [padded(part, value) for part, value in pads]
+        return dict(zip(("input_ids", "labels", "attention_mask"), full, strict=True))
+
+
+def padded(rows, value):
+    width = max(map(len, rows))
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows])
+
+
+@torch.no_grad()
+def right(model, sums, rows) -> float:
+    """Exact match of held-out pairs, the right tokens before each given."""
+    model.eval()
+    batch = sums.batch(rows)
+    logits = model(**batch).logits
+    labels = batch["labels"]
+    if sums.stream:
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    return float(((logits.argmax(-1) == labels) | (labels < 0)).all(1).float().mean())
+
+
+def train(name: str, folder: Path) -> dict:
+    """Train a stock model until it is right on held-out pairs, or as long as it may."""
+    kept = folder / "training.json"
+    state: Any = json.loads(kept.read_text()) if kept.exists() else {"step": 0, "seconds": 0.0}
+    words = tokenizer(ends=name == "t5")
+    torch.manual_seed(0)
+    model = stock(name, len(words))
+    sums = Sums(pairs(WORK / "pairs.jsonl"), words, stream=name == "llama")
+    rng = np.random.default_rng(1)
+    order = rng.permutation(len(sums.sources))
+    held = order[sums.widths[order] == DIGITS][:1000]
+    known = np.setdiff1d(order, held)
+    by_width = [known[sums.widths[known] == width] for width in range(1, DIGITS + 1)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98))
+    if state["step"]:
+        saved = torch.load(folder / "training.pt")
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+    begun, good = time.perf_counter() - state["seconds"], state.get("good", 0)
+    while state["step"] < STEPS and good < 2:
+        step = state["step"]
+        rate = RATE * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / STEPS))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        model.train()
+        rng = np.random.default_rng([2, step])
+        rows = [rng.choice(by_width[width]) for width in rng.integers(0, DIGITS, BATCH)]
+        loss = model(**sums.batch(rows)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        state["step"] = step + 1
+        if state["step"] % 250 == 0:
+            state["accuracy"] = right(model, sums, held)
+            good = good + 1 if state["accuracy"] >= 0.999 else 0
+            state |= {"good": good, "seconds": round(time.perf_counter() - begun, 1)}
+            print(name, state, flush=True)
+            torch.save(
+                {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                folder / "training.pt",
+            )
+            kept.write_text(json.dumps(state))
+    model.save_pretrained(folder / "stock")
+    words.save_pretrained(folder / "stock")
+    return state
+
+
+def rows_of(name: str) -> list[dict]:
+    """Train, calibrate, retrain and evaluate one model."""
+    import abc_calib as abc
+
+    folder = WORK / name
+    folder.mkdir(parents=True, exist_ok=True)
+    state = train(name, folder)
+    own, lines = folder / "own", folder / "calibrated"
+    adopted = (
+        abc.Run.open(own)
+        if own.exists()
+        else abc.adopt(folder / "stock", WORK / "pairs.jsonl", "+,=", out=own)
+    )
+    if not lines.exists():
+        abc.calibrate(adopted, out=lines, on_check=lambda check: print(check, flush=True))
+    calibrated = abc.Run.open(lines)
+    if calibrated.result is None:
+        calibrated = abc.resume(calibrated)
+    found = []
+    for stage, run in (("stock", adopted), ("calibrated", calibrated)):
+        for length, samples in LENGTHS.items():
+            for kind in ("random", "carry"):
+                if stage == "stock" and length > 50:
+                    continue
+                table = abc.evaluate(run, [length], samples=samples, sets=(kind,), progress=False)
+                row = table.iloc[0]
+                found.append(
+                    {
+                        **{"model": name, "stage": stage, "digits": length, "set": kind},
+                        **{"accuracy": row["accuracy"], "n": int(row["n"])},
+                        **{"steps": (run.result or {})["steps"] or state["step"]},
+                        "seconds": (run.result or {})["seconds"] or state["seconds"],
+                    }
+                )
+                print(found[-1], flush=True)
+    return found
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    WORK.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[1:] or ["llama", "t5"]:
+        path = HERE / f"foreign-{name}.csv"
+        if not path.exists():
+            pd.DataFrame(rows_of(name)).to_csv(path, index=False)
+
+
+if __name__ == "__main__":
+    main()

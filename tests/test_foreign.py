@@ -1,0 +1,271 @@
+"""Lines in models of transformers: neutral when zero, the same in every path, found when loaded."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers as tf
+from others import FAMILIES, IDS, tiny
+
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.foreign.inject import detach, inject
+from abc_calib.nn.foreign.places import Marks
+from abc_calib.nn.foreign.sites import find_sites
+
+PLUS, EQUALS = 14, 15
+MARKS = Marks((PLUS, EQUALS))
+SOURCES = torch.tensor(
+    [[4, 5, 6, PLUS, 7, 8, 9, EQUALS], [10, 11, PLUS, 4, 5, 6, 7, EQUALS]]  # 012+345= and so on
+)
+OUTPUTS = torch.tensor([[6, 12, 5, 9, 4], [8, 8, 7, 10, 11]])
+
+
+def anti(segment, offset=0):
+    return (Line("anti", segment, offset),)
+
+
+OWN = (Line("diag", 0, 0),)
+BEFORE = (Line("diag", 0, -1),)
+
+
+def lines_for(model, layers=2):
+    """A line in every head: both operands, what was written before, the row itself."""
+    if model.config.is_encoder_decoder:
+        read = (anti(1), anti(2), anti(1, -1), (Line("vert", 2, 0),))
+        inner = (OWN, (Line("vert", 1, 0),), OWN, OWN)
+        own = (OWN, BEFORE, OWN, BEFORE)
+        depth = 1 if model.config.model_type == "bart" else layers
+        return LineBias(
+            {"encoder": (inner,) * depth, "self": (own,) * layers, "cross": (read,) * layers}
+        )
+    read = (anti(1), anti(2), (), ())
+    return LineBias({"cross": (read,) * layers, "self": (((), (), BEFORE, OWN),) * layers})
+
+
+def soft_lines_for(model):
+    """Several lines of different values in some heads; one head is open."""
+    bias = lines_for(model).to_dict()
+    for layer in bias["cross"]:
+        layer[0].append({"direction": "vert", "segment": 1, "offset": 0, "value": -1.5})
+        layer[0].append({"direction": "anti", "segment": 2, "offset": 1, "value": -0.5})
+    return LineBias.from_dict(bias)
+
+
+@pytest.fixture(params=FAMILIES)
+def model(request):
+    torch.manual_seed(0)
+    return tiny(request.param).eval()
+
+
+@torch.no_grad()
+def logits(model, source=SOURCES, output=OUTPUTS, **how):
+    """Of the tokens of an output; more of the call's outcome with ``whole``."""
+    if model.config.is_encoder_decoder:
+        start = torch.full_like(output[:, :1], model.config.decoder_start_token_id)
+        read = torch.cat([start, output[:, :-1]], 1)
+        found = model(source, attention_mask=source.ge(0).long(), decoder_input_ids=read, **how)
+        return found.logits if not how else found
+    ids = torch.cat([source, output[:, :-1]], 1)
+    found = model(ids, attention_mask=torch.ones_like(ids), **how)
+    return found.logits[:, source.shape[1] - 1 :] if not how else found
+
+
+def attentions(found):
+    """All weights that a call gives."""
+    names = ("attentions", "decoder_attentions", "cross_attentions", "encoder_attentions")
+    return [layer for name in names for layer in getattr(found, name, None) or ()]
+
+
+def test_a_bias_of_zeros_changes_nothing(model):
+    own = logits(model)
+    model.set_attn_implementation("eager")
+    eager = attentions(logits(model, output_attentions=True))
+    inject(model, LineBias({}), MARKS)
+    assert (logits(model) - own).abs().max() < 1e-5
+    captured = attentions(logits(model, output_attentions=True))
+    assert len(captured) == len(eager) == sum(find_layers(model))
+    for one, other in zip(captured, eager, strict=True):
+        assert (one - other).abs().max() < 1e-6
+
+
+def find_layers(model):
+    layers = model.config.abc_calib["modules"]
+    return [len(names) for site, names in layers.items() if not (site == "cross" and stream(model))]
+
+
+def stream(model):
+    return not model.config.is_encoder_decoder
+
+
+def test_the_causal_mask_is_not_lost(model):
+    """With open heads a later token of the output changes no earlier row."""
+    inject(model, LineBias({}), MARKS)
+    changed = OUTPUTS.clone()
+    changed[:, 2] = 13
+    before, after = logits(model), logits(model, output=changed)
+    assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6)
+    assert not torch.allclose(before[:, 3:], after[:, 3:], atol=1e-4)
+
+
+@pytest.mark.parametrize("lines", [lines_for, soft_lines_for])
+def test_gathered_attention_is_dense_attention(model, lines):
+    """Asked for weights, a model computes all scores; the weights stand on its lines alone."""
+    inject(model, lines(model), MARKS, neutral=True)
+    assert model.config.abc_calib["restricted"]
+    found = logits(model, output_attentions=True)
+    dense = found.logits if not stream(model) else found.logits[:, SOURCES.shape[1] - 1 :]
+    assert (logits(model) - dense).abs().max() < 1e-5
+    layer = (found.attentions if stream(model) else found.cross_attentions)[0]
+    rows = layer[:, 1, -len(OUTPUTS[0]) :]  # the head that reads the second operand
+    assert rows[0].argmax(-1).tolist() == [6, 5, 4, 3, 3]
+    assert rows[1].argmax(-1).tolist() == [6, 5, 4, 3, 2]
+    assert torch.allclose(rows.amax(-1), torch.ones(2, 5))
+
+
+def test_rows_of_the_source_see_themselves_alone():
+    torch.manual_seed(0)
+    model = tiny("llama").eval()
+    inject(model, lines_for(model), MARKS, neutral=True)
+    found = logits(model, output_attentions=True).attentions
+    before = SOURCES.shape[1] - 1
+    for layer in found:
+        own = torch.eye(before).expand(*layer.shape[:2], -1, -1)
+        assert torch.equal(layer[:, :, :before, :before], own)
+
+
+def test_without_its_positions_a_model_reads_tokens_not_places(model):
+    """Digits that no line names may change places, and any length can be read."""
+    inject(model, lines_for(model), MARKS, neutral=True)
+    one = SOURCES[:1].clone()
+    swapped = one.clone()
+    swapped[0, [0, 1]] = one[0, [1, 0]]
+    output = OUTPUTS[:1, :1]  # its row reads the last digits
+    assert torch.allclose(logits(model, one, output), logits(model, swapped, output), atol=1e-6)
+    long = torch.cat([torch.full((1, 40), 5), SOURCES[:1]], 1)  # beyond the tables of positions
+    assert logits(model, long, OUTPUTS[:1]).isfinite().all()
+
+
+def test_positions_stay_neutral_in_training(model):
+    inject(model, lines_for(model), MARKS, neutral=True)
+    relative = [w for n, w in model.named_parameters() if "relative" in n or "embed_pos" in n]
+    optimizer = torch.optim.AdamW([w for w in model.parameters() if w.requires_grad], lr=0.1)
+    ids = torch.cat([SOURCES, OUTPUTS], 1) if stream(model) else SOURCES
+    model.train()(ids, labels=ids if stream(model) else OUTPUTS).loss.backward()
+    optimizer.step()
+    assert all(not weight.any() for weight in relative)
+    assert bool(relative) == (not stream(model))
+
+
+@torch.no_grad()
+def greedy(model, source, steps=6):
+    """Greedy outputs, everything computed again for each token."""
+    given = torch.zeros(len(source), 0, dtype=torch.long)
+    for _ in range(steps):
+        output = torch.cat([given, given.new_zeros(len(source), 1)], 1)
+        given = torch.cat([given, logits(model, source, output)[:, -1:].argmax(-1)], 1)
+    return given
+
+
+def generated(model, source, steps=6, **how):
+    mask = source.ne(0).long()
+    plain = {"do_sample": False, "min_new_tokens": steps, "max_new_tokens": steps, **how}
+    ids = model.generate(source, attention_mask=mask, **plain)
+    return ids[:, source.shape[1] :] if stream(model) else ids[:, 1:]
+
+
+@pytest.mark.parametrize("lines", [lines_for, lambda model: LineBias({})])
+def test_generate_with_a_cache_writes_what_is_written_without(model, lines):
+    model.generation_config.eos_token_id = None
+    inject(model, lines(model), MARKS, neutral=True)
+    written = generated(model, SOURCES)
+    assert torch.equal(written, greedy(model, SOURCES))
+    assert torch.equal(generated(model, SOURCES, num_beams=3, num_return_sequences=1)[:, :1].ge(0),
+                       torch.ones(2, 1, dtype=torch.bool))  # fmt: skip
+    if stream(model):
+        padded = torch.cat([torch.zeros(2, 3, dtype=torch.long), SOURCES], 1)
+        assert torch.equal(generated(model, padded), written)
+
+
+def test_beams_keep_to_their_sources(model):
+    """With one beam more than needed, the best of each source is that of the source alone."""
+    model.generation_config.eos_token_id = None
+    inject(model, lines_for(model), MARKS, neutral=True)
+    both = generated(model, SOURCES, num_beams=2)
+    alone = [generated(model, SOURCES[k : k + 1], num_beams=2) for k in range(2)]
+    assert torch.equal(both, torch.cat(alone))
+
+
+@pytest.mark.parametrize("face", ["own", "auto"])
+def test_a_saved_model_has_its_lines_when_it_is_loaded(model, face, tmp_path):
+    model.generation_config.eos_token_id = None
+    inject(model, lines_for(model), MARKS, neutral=True)
+    expected, before = generated(model, SOURCES), logits(model)
+    model.save_pretrained(tmp_path)
+    auto = tf.AutoModelForCausalLM if stream(model) else tf.AutoModelForSeq2SeqLM
+    loaded = (type(model) if face == "own" else auto).from_pretrained(tmp_path).eval()
+    assert type(loaded) is type(model)
+    assert torch.equal(logits(loaded), before)
+    assert torch.equal(generated(loaded, SOURCES), expected)
+
+
+def test_a_fresh_process_needs_import_abc_calib_alone(tmp_path):
+    """Whichever of the two is imported first."""
+    torch.manual_seed(0)
+    model = tiny("llama").eval()
+    inject(model, lines_for(model), MARKS, neutral=True)
+    model.save_pretrained(tmp_path)
+    expected = generated(model, SOURCES).tolist()
+    for order in ("abc_calib, transformers", "transformers, abc_calib"):
+        code = (
+            f"import {order}, torch\n"
+            f"m = transformers.LlamaForCausalLM.from_pretrained({str(tmp_path)!r}).eval()\n"
+            f"s = torch.tensor({SOURCES.tolist()})\n"
+            "g = m.generate(s, attention_mask=torch.ones_like(s), do_sample=False,"
+            " min_new_tokens=6, max_new_tokens=6)\n"
+            "print(g[:, s.shape[1]:].tolist())"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert ran.stdout.strip().endswith(str(expected)), ran.stderr
+
+
+def test_importing_abc_calib_does_not_import_transformers():
+    code = "import abc_calib, sys; print('transformers' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.strip() == "False", ran.stderr
+
+
+def test_a_copy_has_its_own_lines(model):
+    inject(model, lines_for(model), MARKS, neutral=True)
+    before = logits(model)
+    other = copy.deepcopy(model)
+    assert torch.equal(logits(other), before)
+    detach(other)
+    assert torch.equal(logits(model), before)
+
+
+def test_what_cannot_be_followed_is_refused(model):
+    inject(model, lines_for(model), MARKS)
+    whole = SOURCES.clone()
+    whole[whole == PLUS] = 4
+    with pytest.raises(UsageError, match=r"source 0 of the batch has 1 of the 2 delimiters"):
+        logits(model, whole)
+    with pytest.raises(UsageError, match="of the same shape"):
+        inject(model, lines_for(model, layers=3), MARKS)
+
+
+def test_corner_lines_of_a_stream_are_refused():
+    model = tiny("llama")
+    bias = LineBias({"self": (((Line("diag", -1, 0),),) * 4,) * 2})
+    with pytest.raises(UsageError, match="anchors segment"):
+        inject(model, bias, MARKS)
+
+
+def test_a_model_with_attention_of_its_own_is_refused():
+    config = tf.MambaConfig(**IDS, hidden_size=16, num_hidden_layers=1, state_size=4)
+    with pytest.raises(UsageError, match="takes no attention function of transformers"):
+        find_sites(tf.MambaForCausalLM(config))
