@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import digit_data
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from rich.console import Console
@@ -33,6 +35,7 @@ from abc_calib.reporting import (
     heatmap_figures,
     save_figure,
 )
+from abc_calib.reporting.looks import lanes
 from abc_calib.reporting.style import font
 from abc_calib.runs import Run
 
@@ -212,6 +215,28 @@ def test_a_report_has_three_rows_of_panels() -> None:
         texts(figure)
     )
     assert texts(figure).count("transparent") == 2
+
+
+@given(
+    curves=st.lists(
+        st.dictionaries(st.integers(1, 9), st.sampled_from([0.0, 1.0, 50.0]), min_size=1),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_curves_of_one_lane_never_hide_each_other(curves) -> None:
+    found = lanes([list(curve.items()) for curve in curves], near=0.0)
+    for (i, one), (k, other) in combinations(enumerate(curves), 2):
+        every = sorted(one.keys() | other.keys())
+        equal = [one.get(x, -1.0) == other.get(x, -2.0) for x in every]
+        if any(a and b for a, b in pairwise(equal)) or one == other:
+            assert found[i] != found[k]
+
+
+def test_curves_that_are_measured_at_other_lengths_run_along_each_other_too() -> None:
+    dense, sparse = [(x, 100.0) for x in (6, 10, 20, 50)], [(6, 100.0), (50, 100.0)]
+    assert lanes([dense, sparse, [(6, 0.0), (50, 0.0)]], near=1.5) == [0, 1, 0]
+    assert lanes([dense, [(15, 100.0)], [(70, 100.0)]], near=1.5) == [0, 1, 0]
 
 
 def test_arrays_that_do_not_belong_together_are_refused() -> None:

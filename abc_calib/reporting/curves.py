@@ -59,14 +59,14 @@ def accuracy_curve(
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
     names = [*series, f"training length {train_length}"]
-    look, lane = looks(list(series)), _lanes(series, top, percent)
+    largest = max(point[3] for points in series.values() for point in points)
+    look, lane = looks(list(series)), _lanes(series, top, 100.0 if percent else largest)
     names += [SET_APART] if any(lane.values()) else []
     columns = 2 if max(map(text_width, names)) < 85 else 1
     margins = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
     figure = new_figure(COLUMN_WIDTH, 2.1 + 0.14 * -(-len(names) // columns), layout=margins)
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
-    largest = max(point[3] for points in series.values() for point in points)
     lines = []
     for name, points in series.items():
         way = partial(_beside, lane=lane[name], middle=50.0 if percent else largest / 2)
@@ -94,16 +94,18 @@ def accuracy_curve(
 
 
 SET_APART = "(equal curves set apart)"
+NEAR = 0.015
+"""How near curves are that run along each other, of the largest value."""
 APART = 0.04
 """How far, of the way to the middle, one lane is from the next."""
 
 
 def _lanes(
-    series: Mapping[str, Sequence[Point]], top: Collection[str], percent: bool
+    series: Mapping[str, Sequence[Point]], top: Collection[str], largest: float
 ) -> dict[str, int]:
     """The lane of each series: 0 is where its numbers are, which ``top`` has first."""
     first = sorted(series, key=lambda name: name not in top)
-    near = 1.5 if percent else 0.0
+    near = NEAR * largest
     found = lanes([[(p[0], p[1]) for p in series[name]] for name in first], near)
     return dict(zip(first, found, strict=True))
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from abc_calib.reporting.style import MARKERS, PALETTE
 
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
@@ -67,8 +69,8 @@ def _look(number: int, name: str) -> Look:
 def lanes(curves: Sequence[Iterable[tuple[float, float]]], near: float) -> list[int]:
     """A lane for each curve, such that those of one lane never run along each other.
 
-    Curves are points (x, y); they run along each other where they share two neighbouring points,
-    nearer than ``near``, or a single point that is all that one of them has.
+    Curves are points (x, y) on a logarithmic axis; they run along each other where they are no
+    further than ``near`` at two neighbouring x of either, or at the only one that one of them has.
     """
     points = [dict(curve) for curve in curves]
     found: list[int] = []
@@ -79,8 +81,15 @@ def lanes(curves: Sequence[Iterable[tuple[float, float]]], near: float) -> list[
 
 
 def _together(one: dict[float, float], other: dict[float, float], near: float) -> bool:
-    shared = sorted(one.keys() & other.keys())
-    meets = [abs(one[x] - other[x]) < near for x in shared]
+    first, last = max(min(one), min(other)), min(max(one), max(other))
+    shared = [x for x in sorted(one.keys() | other.keys()) if first <= x <= last]
+    meets = [abs(_at(one, x) - _at(other, x)) <= near for x in shared]
     if len(one) == 1 or len(other) == 1:
         return any(meets)
     return any(a and b for a, b in pairwise(meets))
+
+
+def _at(curve: dict[float, float], x: float) -> float:
+    """The height of a curve at x, on the straight line between its neighbours."""
+    xs = sorted(curve)
+    return float(np.interp(np.log(x), np.log(xs), [curve[at] for at in xs]))

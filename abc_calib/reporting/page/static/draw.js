@@ -61,7 +61,7 @@ function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, la
   if (mark) svg.append(
     make(":line", {x1: px(mark.x), x2: px(mark.x), y1: top, y2: height - bottom, class: "mark"}),
     make(":text", {x: Math.max(px(mark.x) - 4, left - 30), y: 13, class: "tick"}, `↓ ${mark.text}`));
-  const lane = lanes(series), apart = Math.min(0.04, 0.2 / Math.max(1, ...lane));
+  const lane = lanes(series, scale), apart = Math.min(0.04, 0.2 / Math.max(1, ...lane));
   series.forEach((one, i) => curve(svg, one, i, px, (y) => py(yMax / 2 + (y - yMax / 2) * (1 - apart * lane[i]))));
   const told = make("output", {class: "told", "aria-live": "polite"}, "Point at the chart or use the arrow keys to read the numbers.");
   const cursor = make(":line", {class: "cursor", y1: top, y2: height - bottom, visibility: "hidden"});
@@ -119,12 +119,17 @@ function curve(svg, one, i, px, py) {
 }
 
 // A lane for each series, such that those of one lane never run along each other, as in reporting/looks.py.
-function lanes(series) {
-  const curves = series.map((one) => new Map(one.points.map((point) => [point.x, point.y]))), found = [];
+function lanes(series, scale) {
+  const curves = series.map((one) => [...one.points].sort((a, b) => a.x - b.x)), found = [];
+  const at = (curve, x) => {
+    const after = Math.max(1, curve.findIndex((point) => point.x >= x)), [a, b] = [curve[after - 1], curve[after] ?? curve[0]];
+    return a.x === b.x ? a.y : a.y + ((b.y - a.y) * (scale(x) - scale(a.x))) / (scale(b.x) - scale(a.x));
+  };
   const together = (one, other) => {
-    const shared = [...one.keys()].filter((x) => other.has(x)).sort((a, b) => a - b);
-    const meets = shared.map((x) => Math.abs(one.get(x) - other.get(x)) < 1.5);
-    return one.size === 1 || other.size === 1 ? meets.some(Boolean) : meets.some((meet, i) => i && meet && meets[i - 1]);
+    const from = Math.max(one[0].x, other[0].x), to = Math.min(one.at(-1).x, other.at(-1).x);
+    const xs = [...new Set([...one, ...other].map((point) => point.x))].filter((x) => from <= x && x <= to).sort((a, b) => a - b);
+    const meets = xs.map((x) => Math.abs(at(one, x) - at(other, x)) <= 1.5);
+    return one.length === 1 || other.length === 1 ? meets.some(Boolean) : meets.some((meet, i) => i && meet && meets[i - 1]);
   };
   curves.forEach((mine, i) => {
     const beside = new Set(found.filter((_, k) => together(mine, curves[k])));
