@@ -191,6 +191,13 @@ def test_it_comes_back_through_the_auto_class(build, tmp_path, scheme, biased):
     told = loaded.generate(source, attention_mask=mask, max_new_tokens=9, do_sample=False)
     expected = model.decode(source, 9).ids
     assert torch.equal(told[:, 1:], expected[:, : told.shape[1] - 1])
+    how: dict[str, Any] = {"max_new_tokens": 5, "do_sample": False, "num_beams": 3}
+    beams = loaded.generate(source, attention_mask=mask, **how)
+    for row, one in enumerate(source):
+        there = one[one != 14][None]
+        alone = loaded.generate(there, attention_mask=torch.ones_like(there), **how)[0]
+        kept = beams[row][: len(alone)]
+        assert torch.equal(kept, alone) and (beams[row][len(alone) :] == 14).all()
 
 
 # From nothing

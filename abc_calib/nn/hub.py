@@ -195,13 +195,15 @@ class EncoderOutput(BaseModelOutput):
     """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
 
     ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output;
-    ``numbers``: of a stream, what a scheme calls its positions.
+    of a stream ``states (b, layers, s, d)``, those before each layer, and ``numbers (b, n)``, what a
+    scheme calls its positions. All of them have the samples first, as beams want it.
     """
 
     lengths: Tensor | None = None
     delimiters: Tensor | None = None
     start: int | None = None
     drawn: Tensor | None = None
+    states: Tensor | None = None
     numbers: Tensor | None = None
 
 
@@ -223,6 +225,7 @@ class EncoderFace:
         """``input_ids (b, s)``; what ``attention_mask`` leaves out is padding."""
         mask = None if attention_mask is None else attention_mask.bool()
         found = self.network.encode(input_ids, mask, bool(output_attentions))
+        numbers = found.numbers
         return EncoderOutput(
             last_hidden_state=found.memory,
             attentions=found.attention or None,
@@ -230,8 +233,8 @@ class EncoderFace:
             delimiters=found.delimiters,
             start=found.start,
             drawn=found.drawn,
-            hidden_states=found.states or None,
-            numbers=found.numbers,
+            states=torch.stack(found.states, 1) if found.states else None,
+            numbers=None if numbers is None else numbers.expand(len(found.memory), -1),
         )
 
     __call__ = forward
@@ -333,7 +336,8 @@ def _encoded(output: EncoderOutput) -> Encoded:
     known = memory is not None and lengths is not None and delimiters is not None
     assert known, "encoder_outputs have to come from this model's encoder"
     found: Any = Encoded(memory, lengths, delimiters, output.start or 0, drawn=output.drawn)  # type: ignore[arg-type]
-    return replace(found, states=tuple(output.hidden_states or ()), numbers=output.numbers)
+    states = () if output.states is None else output.states.unbind(1)
+    return replace(found, states=states, numbers=output.numbers)
 
 
 class AbcDecoder(AbcTransformer):

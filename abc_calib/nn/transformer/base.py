@@ -270,7 +270,8 @@ class Autoregressive(Model):
         layers = [bias for biases in self.biases.values() for bias in biases]
         if all(bias is not None and bias.restricted for bias in layers):
             return activations
-        scores = 3 * options.heads * batch * steps * max(keys, steps) * 4
+        most = keys + steps if self.stream else max(keys, steps)
+        scores = 3 * options.heads * batch * steps * most * 4
         if self.attention_layers["encoder"]:
             scores += 3 * options.heads * batch * keys * keys * 4
         return activations + scores
