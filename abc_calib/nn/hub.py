@@ -195,7 +195,7 @@ class EncoderOutput(BaseModelOutput):
     """The encoded source, how long each is ``(b,)``, and where its delimiters are ``(b, c)``.
 
     ``start``: from where cyclic positions count; ``drawn``: what a scheme drew for the output;
-    of a stream ``states (b, layers, s, d)``, those before each layer, and ``numbers (b, n)``, what a
+    of a stream ``states (b, layers, s, d)``, before each layer, and ``numbers (b, n)``, what a
     scheme calls its positions. All of them have the samples first, as beams want it.
     """
 
