@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
 from rich.text import Text
 
 from abc_calib.text import visible
@@ -80,7 +80,10 @@ class Line(ProgressColumn):
 
 def fitted(task: Task, unit: str, width: int) -> str:
     """The line of a task, of at most ``width`` characters if that is possible."""
-    total = task.total or 0
+    if task.total is None:  # nobody knows yet how much there is to do
+        known = [task.description, task.fields["note"], clock(task.elapsed or 0)]
+        return "  ".join(filter(None, known))[:width]
+    total = task.total
     count = f"{100 * task.completed / total:.0f} %" if unit == "%" and total else ""
     count = count or f"{task.completed:.0f}/{total:.0f} {unit}".rstrip()
     left = "" if task.time_remaining is None else f"{clock(task.time_remaining)} left"
@@ -123,7 +126,8 @@ def busy(title: str, show: bool | None) -> Iterator[None]:
     if show is False or not err.is_terminal:
         yield
         return
-    with err.status(Text(visible(title))):
+    with Progress(SpinnerColumn(), Line(""), console=err, transient=True) as drawn:
+        drawn.add_task(visible(title), total=None, note="")
         yield
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from abc_calib.config import CertifyOptions, MachineOptions, TaskOptions, build
 from abc_calib.errors import UsageError
-from abc_calib.progress import busy
+from abc_calib.progress import bar
 from cli import console
 from cli.options import AsJson, Out, Quiet, RunArgument, options
 
@@ -97,8 +97,13 @@ def _decide(
         if not again:
             return opened, found
     if asked.verify:
-        with busy("making the certificate again, and looking by dense attention", not quiet):
-            return opened, stages.verify(opened, minutes=asked.minutes)
+        with bar("certifying again", not quiet, "%") as update:
+
+            def on_windows(done: int, total: int) -> None:
+                last = "then by dense attention" if done == total else f"of {total}"
+                update(100 * done // total, 100, last)
+
+            return opened, stages.verify(opened, minutes=asked.minutes, on_windows=on_windows)
     folder = stages.export(opened, Path(str(asked.export)))
     program = next(path for path in sorted(folder.glob("check*.py"), reverse=True))
     console.say(f"check it with numpy alone: python {program}", quiet)

@@ -11,6 +11,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
@@ -21,7 +22,7 @@ from typer.core import TyperGroup
 
 from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
 from abc_calib.launch import shadowed
-from abc_calib.progress import err
+from abc_calib.progress import busy, err
 from abc_calib.stopping import like_interrupts
 from abc_calib.text import visible
 from cli import terminal
@@ -43,10 +44,11 @@ Plugin = Annotated[
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def command(function: F) -> F:
+def command(function: F, loads: str = "torch") -> F:
     """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure.
 
-    And give it ``--plugin``: files that are executed before anything else is done.
+    And give it ``--plugin``: files that are executed before anything else is done. What it
+    ``loads`` may take seconds, which a terminal is told of.
     """
 
     @functools.wraps(function)
@@ -55,6 +57,7 @@ def command(function: F) -> F:
 
         try:
             with like_interrupts():
+                load(loads, not kwargs.get("quiet"))
                 load_plugins(plugin or [])
                 return function(*args, **kwargs)
         except (UsageError, TaskError) as error:
@@ -85,6 +88,18 @@ def command(function: F) -> F:
     wrapped.__signature__ = inspect.Signature(mine)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in mine}
     return wrapped  # type: ignore[return-value]
+
+
+def light(function: F) -> F:
+    """A command that needs no model, and nothing that takes long to load."""
+    return command(function, loads="")
+
+
+def load(module: str, show: bool) -> None:
+    """Import what a command is going to need, and say so in a terminal."""
+    if module and module not in sys.modules and err.is_terminal:
+        with busy("loading", show):
+            import_module(module)
 
 
 def load_plugins(files: list[str]) -> None:

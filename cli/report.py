@@ -49,7 +49,7 @@ def report(
     found = [opened(name, force, quiet) for name in names]
     folder = found[0].path if len(found) == 1 else runs_root()
     with bar("making the page", not quiet, "runs") as update:
-        path = write_page(found, out or folder / "report.html", on_run=update)
+        path = write_page(found, out or folder / "report.html", on_part=update)
     if as_json:
         console.print_json({"runs": [str(one) for one in found], "file": str(path)})
     else:

@@ -41,7 +41,7 @@ Results = Annotated[
 ]
 
 
-@console.command
+@console.light
 @options(ReproduceOptions, WorkOptions, MachineOptions, without=("threads",))
 def reproduce(
     target: Annotated[

@@ -136,7 +136,7 @@ def _remove(words: list[str], yes: bool) -> None:
         console.tell(f"removed {path}")
 
 
-@console.command
+@console.light
 def tasks(as_json: AsJson = False) -> None:
     """List the tasks, with a sample each.
 

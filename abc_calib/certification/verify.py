@@ -8,6 +8,7 @@ margin would refute it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,13 @@ def verify(
     sources: int = 50,
     seed: int = 1,
     minutes: float = 15.0,
+    on_windows: Callable[[int, int], None] = lambda done, total: None,
 ) -> Certificate:
     """Make the run's certificate again, look at it by another path, and write what was found.
 
     ``samples`` windows inside random sources, and ``sources`` random and as many hard sources of
-    each length in the realiser's ``long``. Raises ``UsageError`` where nothing is certified, and
+    each length in the realiser's ``long``. ``on_windows`` hears how many windows of how many are
+    done, before sources are looked at. Raises ``UsageError`` where nothing is certified, and
     ``AbcError`` where the certificate does not hold.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
@@ -46,7 +49,7 @@ def verify(
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")
     model: Any = opened.load_model()
     data = opened.data
-    decision = decide(opened, model, minutes)
+    decision = decide(opened, model, minutes, on_windows)
     again = decision.certificate
     if again.outcome == "unknown":
         raise AbcError(f"the certificate of {opened} cannot be made again: {again.reason}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,18 @@ def write_page(
     runs: Sequence[Run],
     path: Path,
     title: str = "",
-    on_run: Callable[[int, int], None] = lambda done, total: None,
+    on_part: Callable[[int, int, str], None] = lambda done, total, part: None,
 ) -> Path:
     """Write the page of some runs; ``UsageError`` for none or too many.
 
-    ``on_run`` hears how many runs of how many are read.
+    ``on_part`` hears how many runs of how many are read, and what is looked at next.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
     make_folder(path.parent)
     found = []
     for number, run in enumerate(runs):
-        on_run(number, len(runs))
-        found.append(collected(run))
+        found.append(collected(run, partial(on_part, number, len(runs))))
     for made, name in zip(found, names([run.path for run in runs]), strict=True):
         made["name"] = name
     write_text(path, rendered(found, title))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from abc_calib.errors import UsageError
@@ -13,8 +14,12 @@ from abc_calib.reporting.page.weights import embedded
 from abc_calib.runs import Run
 
 
-def collected(run: Run) -> dict[str, Any]:
-    """Everything about a run. Where the page cannot compute its model, ``why`` says why not."""
+def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
+    """Everything about a run. Where the page cannot compute its model, ``why`` says why not.
+
+    ``on_part`` hears what is looked at next.
+    """
+    on_part("model")
     model = run.load_model()
     config, result = run.config, run.result or {}
     rule = run.task.column_rule() or run.task.row_rule()
@@ -24,6 +29,14 @@ def collected(run: Run) -> dict[str, Any]:
             weights, why = embedded(model), ""
         except UsageError as error:
             why = str(error)
+    on_part("accuracy")
+    measured = judged.accuracy(run, model)
+    on_part("hard cases")
+    failures = judged.hard(run, model)
+    on_part("examples")
+    shown = judged.examples(run, model)
+    on_part("attention")
+    heads = heads_of(run)
     return {
         "name": run.path.resolve().name,
         "summary": run.summary,
@@ -38,11 +51,11 @@ def collected(run: Run) -> dict[str, Any]:
             {k: entry.get(k) for k in ("step", "loss", "validation_accuracy", "seconds")}
             for entry in run.history()
         ],
-        "accuracy": judged.accuracy(run, model),
-        "hard": judged.hard(run, model),
+        "accuracy": measured,
+        "hard": failures,
         "certificate": judged.certificate(run),
-        "examples": judged.examples(run, model),
-        "heads": heads_of(run),
+        "examples": shown,
+        "heads": heads,
         "spelling": spelling,
         "symbols": list(run.data.vocabulary.symbols),
         "rule": rule.as_dict() if rule is not None else None,
