@@ -78,13 +78,13 @@ def test_rows_are_those_of_paper(base, data):
     task = get_task("long_multiplication", base=base)
     source = f"{written(a, base)}*{written(b, base)}"
     assert task.solve(source) == written(a * b, base)
-    answer = task._text(task.parse(source).answer, 0)
+    answer = task.digits_of(task.parse(source).answer, 0)
     assert answer[::-1] == ROW.join(long_rows(a, b, base))
     numbers = data.draw(st.lists(number, min_size=1, max_size=6))
     task = get_task("sum", base=base)
     source = "+".join(written(n, base) for n in numbers)
     assert task.solve(source) == written(sum(numbers), base)
-    assert task._text(task.parse(source).answer, 0)[::-1] == ROW.join(sum_rows(numbers, base))
+    assert task.digits_of(task.parse(source).answer, 0)[::-1] == ROW.join(sum_rows(numbers, base))
 
 
 @given(
@@ -108,7 +108,7 @@ def test_problems_are_of_their_size_and_right(name, base, law, exact, digits, ro
             assert task.parse(source).answer.lengths[0] == problems.answer.lengths[row]
             numbers = [int(part, base) for part in parts]
             right = np.prod(numbers, dtype=object) if name != "sum" else sum(numbers)
-            assert int(task.read(task._text(problems.answer, row)), base) == right
+            assert int(task.read(task.digits_of(problems.answer, row)), base) == right
             widths = [len(part) for part in parts]
             if whole and name == "sum":
                 assert widths == [digits] * rows

@@ -21,6 +21,7 @@ from abc_calib.nn.base import Model
 CALIBRATION_STEP = 2**31
 """Training batches for calibration are drawn as those of a step that training never reaches."""
 REFUSED_BELOW = 0.99
+"""Share of training samples that a model has to have right, where its fit asks for no less."""
 
 OnCheck = Callable[[Check], None]
 
@@ -52,11 +53,11 @@ def calibrate(
     """Find the lines of a model that has interpolated, on training lengths only.
 
     ``size``: how much a row sees with given lines; see ``trial.choose``. Raises ``AbcError`` if the
-    model decodes less than 99 % of training samples correctly, unless ``force``.
+    model decodes less than ``refused_below`` of training samples correctly, unless ``force``.
     """
     batch = data.training(CALIBRATION_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
-    if accuracy < REFUSED_BELOW and not force:
+    if accuracy < refused_below(options.fit) and not force:
         raise AbcError(
             f"the model has not interpolated: {100 * accuracy:.1f} % of {len(batch)} training "
             "samples are right, and calibration reads the attention of a model that is right. "
@@ -75,6 +76,11 @@ def calibrate(
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         bias, checks = choose(candidates, model, data, size, partial(weights, fit), on_check)
     return Calibration(bias, evidence.averaged, fit.table(bias), checks, len(correct), accuracy)
+
+
+def refused_below(fit: str) -> float:
+    """The share of training samples, 0 to 1, that a model has to have right before this fit."""
+    return min(REFUSED_BELOW, fit_type(fit).right_at_least)
 
 
 def weights(fit: Fit, bias: LineBias) -> dict[Place, float]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.calibration.pipeline import REFUSED_BELOW, Calibration
+from abc_calib.calibration.pipeline import Calibration, refused_below
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
@@ -359,7 +359,8 @@ def _trained_twice(
         vanilla = finished(
             first, partial(begin, out=first, **{"preset": "quick", **options}), **one
         )
-        right = (vanilla.result or {})["validation_accuracy"] >= 100 * REFUSED_BELOW
+        least = refused_below(vanilla.data.fit or CalibrationOptions().fit)
+        right = (vanilla.result or {})["validation_accuracy"] >= 100 * least
         if not right and "preset" not in options and not second.exists():
             again = first.with_name(f"{first.name}-small")
             vanilla = finished(again, partial(begin, out=again, **options), **one)

@@ -93,6 +93,8 @@ class Fit(ABC):
     #: the options of a calibration, with this fit's own defaults
     options_type: ClassVar[type[CalibrationOptions]]
     thresholds: ClassVar[tuple[float, ...]]
+    #: from which share of right samples on a model is read, if less than usual is enough
+    right_at_least: ClassVar[float] = 1.0
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         self.evidence, self.options = evidence, options

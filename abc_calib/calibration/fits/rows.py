@@ -49,6 +49,7 @@ class Rows(Fit):
 
     options_type = NnlsOptions
     thresholds = (0.05,)
+    right_at_least = 0.9  # its lines are kept only if they decide what is written
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
