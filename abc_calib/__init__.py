@@ -29,12 +29,15 @@ _HOMES = {
     "UsageError": "errors",
     "adopt": "stages",
     "calibrate": "stages",
+    "capture": "calibration.foreign",
     "certified": "stages",
     "certify": "stages",
     "evaluate": "stages",
     "export": "stages",
     "extend_bias": "calibration",
+    "fit_lines": "calibration.foreign",
     "heatmap": "reporting",
+    "inject": "nn.foreign.inject",
     "load_plugin": "stages",
     "heatmap_figures": "reporting",
     "predict": "stages",
@@ -43,6 +46,7 @@ _HOMES = {
     "retrain": "stages",
     "stress": "stages",
     "train": "stages",
+    "unexplained": "calibration.foreign",
     "verify": "stages",
 }
 """The room of each name; types are in ``__init__.pyi``."""

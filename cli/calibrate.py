@@ -84,8 +84,9 @@ def adopted(
     run: str | None, asked: AdoptOptions, given: dict[str, Any], quiet: bool
 ) -> str | Run | None:
     """The run to calibrate: that of a model in a folder, where ``--hf`` names one."""
-    if asked.hf is None or asked.data is None or asked.delimiters is None:
+    if not asked.check():
         return run
+    assert asked.hf is not None and asked.data is not None and asked.delimiters is not None
     from abc_calib import stages
 
     if run is not None:

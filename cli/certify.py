@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abc_calib.config import CertifyOptions, MachineOptions, TaskOptions, build
+from abc_calib.config import AdoptOptions, CertifyOptions, MachineOptions, TaskOptions, build
+from abc_calib.config.options import taken
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from cli import console
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 @console.command
 @options(
-    *(CertifyOptions, TaskOptions, MachineOptions),
-    without=("device", "tables", "tables_seed", "data"),
+    *(CertifyOptions, AdoptOptions, TaskOptions, MachineOptions),
+    without=("device", "tables", "tables_seed", "fit_lengths", "check_lengths"),
 )
 def certify(
     run: RunArgument = None,
@@ -38,12 +39,21 @@ def certify(
 
     Examples: **abc certify** · **abc certify RUN --verify** · **abc certify RUN --repair** ·
     **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3** ·
-    **abc certify --task addition --seed 11 --base 16**
+    **abc certify --task addition --seed 11 --base 16** · **abc certify --hf FOLDER --data
+    pairs.jsonl --delimiters "+,="**
     """
     from abc_calib import stages
 
     base = given.pop("base", None)
+    foreign = build(AdoptOptions, **taken(AdoptOptions, given))
     asked = build(CertifyOptions, **given)
+    if foreign.check():
+        found_run, certificate = _of_others(foreign, asked, run, out, quiet)
+        if as_json:
+            console.print_json({"run": str(found_run), **asdict(certificate)})
+        else:
+            _report(found_run, certificate, quiet)
+        return
     ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
     if sum(ways) > 1 or (asked.task and run):
         raise UsageError(
@@ -70,6 +80,21 @@ def certify(
     if as_json:
         told = [{"run": str(path), **asdict(certificate)} for path, certificate in found]
         console.print_json(told if asked.task is not None else told[0])
+
+
+def _of_others(
+    foreign: AdoptOptions, asked: CertifyOptions, run: str | None, out: Any, quiet: bool
+) -> tuple[Run, Certificate]:
+    """The run of somebody else's model, and its certificate."""
+    from abc_calib import stages
+
+    if run or asked.verify or asked.repair or asked.export:
+        raise UsageError("--hf names the model: leave out a run, --verify, --repair and --export")
+    assert foreign.hf and foreign.data and foreign.delimiters
+    made = stages.adopt(
+        foreign.hf, foreign.data, foreign.delimiters, task=asked.task or "", out=out
+    )
+    return made, stages.certify(made, progress=not quiet)
 
 
 def _decide(

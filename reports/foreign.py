@@ -29,15 +29,17 @@ WIDTH, LAYERS, HEADS = 64, 3, 8
 
 
 def pairs(path: Path) -> list[tuple[str, str]]:
-    """Sums of two numbers of one width, a third of them with long carries."""
+    """Sums of two numbers, filled up with zeros to one width; a quarter with long carries."""
     if not path.exists():
         rng = np.random.default_rng(0)
         found: dict[str, str] = {}
         while len(found) < PAIRS:
-            width = int(rng.integers(1, DIGITS + 1))
-            a, b = (rng.integers(0, 10, width) for _ in range(2))
-            if rng.random() < 1 / 3:
-                start, stop = np.sort(rng.integers(0, width + 1, 2))
+            widths = rng.integers(1, DIGITS + 1, 2)
+            a, b = (rng.integers(0, 10, widths.max()) for _ in range(2))
+            a[: len(a) - widths[0]] = 0
+            b[: len(b) - widths[1]] = 0
+            if rng.random() < 1 / 4:
+                start, stop = np.sort(rng.integers(0, len(a) + 1, 2))
                 b[start:stop] = 9 - a[start:stop]
             one, two = ("".join(map(str, x)) for x in (a, b))
             found[f"{one}+{two}="] = str(int(one) + int(two))[::-1]

@@ -141,6 +141,10 @@ class Task(ABC):
         """The rule of each row of an output as an automaton, where it has several rows."""
         return None
 
+    def every(self, length: int, most: int) -> Any:
+        """All problems of at most a length, if they are at most so many; else None."""
+        return None
+
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
         """``n`` hard problems of exactly ``length`` of each family, by its name."""
         raise self._not_arithmetic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Problems, Task, TaskError, text_of
+from tasks.digits import from_integers
 
 MOST_OF_THEM = 0.9
 """Share of pairs that follow a rule from which on it is theirs, and the others are wrong."""
@@ -187,6 +189,16 @@ class FilePairs(Task):
     def smallest(self) -> list[str]:
         rule = self._rule()
         return [rule.between.join(source + rule.end) for source in rule.task.smallest()]
+
+    def every(self, length: int, most: int) -> Texts | None:
+        """All problems whose operands have at most so many digits; None if there are too many."""
+        rule = self._rule()
+        sizes = [rule.task.base**width for width in rule.task.widths(length)]
+        if math.prod(sizes) > most:
+            return None
+        numbers = np.indices(sizes).reshape(len(sizes), -1)
+        operands = (from_integers(number, rule.task.base) for number in numbers)
+        return rule.texts(rule.task.problems(*operands))
 
     def _rule(self) -> Rule:
         if self.rule is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from abc_calib.config.model import ModelOptions
 from abc_calib.config.options import Options, Word, option
+from abc_calib.errors import UsageError
 
 
 class ForeignOptions(ModelOptions):
@@ -85,22 +86,18 @@ class AdoptOptions(Options):
             raise ValueError("give lengths as in 1-4, the smaller first")
         return given
 
-    @model_validator(mode="after")
-    def _together(self) -> AdoptOptions:
+    def check(self) -> bool:
+        """Is a model named? ``UsageError`` for options that do not go together."""
         given = {name for name, value in self if value is not None}
         if not given:
-            return self
-        if missing := {"hf", "data", "delimiters"} - given:
-            raise ValueError(
-                f"--{sorted(missing)[0]} is missing: --hf, --data and --delimiters go together"
-            )
+            return False
+        if missing := [name for name in ("hf", "data", "delimiters") if name not in given]:
+            raise UsageError(f"--{missing[0]} is missing: give --hf, --data and --delimiters")
         if len(given & {"fit_lengths", "check_lengths"}) == 1:
-            raise ValueError("--fit-lengths and --check-lengths: give both or none")
-        if self.fit_lengths and self.check_lengths:
-            fit, check = (text.split("-") for text in (self.fit_lengths, self.check_lengths))
-            if int(check[0]) <= int(fit[-1]):
-                raise ValueError(
-                    f"--check-lengths {self.check_lengths}: give longer ones than --fit-lengths "
-                    f"{self.fit_lengths}"
-                )
-        return self
+            raise UsageError("--fit-lengths and --check-lengths go together: give both or none")
+        fit, check = (text or "1" for text in (self.fit_lengths, self.check_lengths))
+        if self.fit_lengths and int(check.split("-")[0]) <= int(fit.split("-")[-1]):
+            raise UsageError(
+                f"--check-lengths {check}: give longer ones than --fit-lengths, which are {fit}"
+            )
+        return True

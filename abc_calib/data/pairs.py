@@ -70,7 +70,7 @@ class Coder:
         token = self.tokenizer.token_to_id(text)
         if token is None:
             (found,) = self.ids([text])
-            token = found[0] if len(found) == 1 else None
+            token = found[0] if len(found) == 1 and text in self.symbol(found[0]) else None
         if token is None:
             raise UsageError(
                 f"the delimiter {text!r} is no single token of this tokenizer: name tokens, with "
@@ -219,7 +219,7 @@ class PairData(Data):
         return TESTED
 
     def left_out(self) -> tuple[Data, list[int]]:
-        fit, check = (_range(text) for text in (self.task.fit, self.task.check))
+        fit, check = (lengths_of(text) for text in (self.task.fit, self.task.check))
         if not fit or not check:
             return super().left_out()
         there = set(np.unique(self.widths).tolist())
@@ -271,7 +271,7 @@ class PairData(Data):
         return max(self._widths(self.coder.ids(problems.source[:1])[0]))
 
 
-def _range(text: str) -> set[int]:
+def lengths_of(text: str) -> set[int]:
     """The numbers of ``1-4``."""
     first, _, last = text.partition("-")
     return set(range(int(first), int(last or first) + 1)) if first else set()

@@ -10,7 +10,7 @@ import numpy as np
 
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data import Batch
-from abc_calib.data.pairs import PairData
+from abc_calib.data.pairs import PairData, lengths_of
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.build import FOREIGN
@@ -20,6 +20,7 @@ from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
 from abc_calib.version import __version__
+from tasks import ARITHMETIC
 from tasks.pairs import read_pairs, rule_of, wrong_pairs
 
 SAMPLES = 64
@@ -35,6 +36,7 @@ def adopt(
     *,
     fit_lengths: str = "",
     check_lengths: str = "",
+    task: str = "",
     seed: int = 0,
     out: Path | None = None,
     on_checked: Callable[[Neutrality], None] = ignore,
@@ -43,16 +45,17 @@ def adopt(
 
     ``data``: JSON lines of ``source`` and ``target``. ``delimiters``: tokens that end the parts of
     a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
-    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. Raises ``UsageError`` for
+    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the task of the
+    registry that the pairs have to follow. Raises ``UsageError`` for
     a model or pairs that cannot be taken, before anything is written.
     """
     found = folders.load(folder)
-    task = described(folder, data, delimiters, found.eos, fit_lengths, check_lengths)
+    given = described(folder, data, delimiters, found.eos, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",
         task="pairs",
-        task_options=task,
+        task_options=given,
         kind=FOREIGN,
         model=found.options,
         train=TrainOptions(sampling="uniform", seed=seed),
@@ -78,13 +81,23 @@ def adopt(
 
 
 def described(
-    folder: Path | str, data: Path | str, delimiters: str, eos: int, fit: str, check: str
+    folder: Path | str,
+    data: Path | str,
+    delimiters: str,
+    eos: int,
+    fit: str,
+    check: str,
+    task: str = "",
 ) -> dict[str, int | str]:
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
     contradictions(pairs.source, pairs.target, path)
-    rule = rule_of(pairs)
+    if task and task not in ARITHMETIC:
+        raise UsageError(f"task {task}: choose one of {', '.join(ARITHMETIC)}")
+    rule = rule_of(pairs, [task] if task else ())
+    if task and rule is None:
+        raise UsageError(f"the pairs in {path.name} are not {task}: most of them do not follow it")
     if rule is not None and (wrong := wrong_pairs(rule, pairs)):
         first = wrong[0]
         raise UsageError(
@@ -167,6 +180,12 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
             f"{sources[0]!r} ends in no delimiter: name the one that closes a source last, and "
             "write it into each"
         )
+    for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):
+        if text and not lengths_of(text) & {*pairs.widths.tolist()}:
+            raise UsageError(
+                f"no pairs of --{option}-lengths {text}: there are some of "
+                f"{', '.join(map(str, np.unique(pairs.widths)))}"
+            )
     if len(lengths := np.unique(pairs.widths)) < 2:
         raise UsageError(
             f"all sources are {lengths[0]} wide: give pairs of several lengths, so that lines can "

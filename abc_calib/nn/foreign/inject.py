@@ -22,6 +22,8 @@ from abc_calib.nn.foreign.sites import Sites, find_sites
 
 HOOKS = "abc_hooks"
 """The attribute of a model that holds what removes our hooks."""
+MARKS = "abc_marks"
+"""The attribute of a model that was captured: by what its sources are read."""
 PLACES = "abc_places"
 """The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 
@@ -34,10 +36,9 @@ def inject(
     ``marks``: by what sources are read, by default as it was captured. ``neutral``: without the
     model's own positions, as a model is retrained.
     """
-    held = record_of(model)
-    if marks is None and held is None:
+    marks = marks or model.__dict__.get(MARKS) or marks_of(record_of(model))
+    if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give marks")
-    marks = marks or Marks(tuple(held["delimiters"]), held["prefix"])  # type: ignore[index]
     detach(model)
     sites = find_sites(model)
     put(model, bias or LineBias({}), marks, sites, neutral)
@@ -105,6 +106,11 @@ def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Head
         {one: lines.heads(one, layer) or none for one in there}
         for layer in range(len(sites.modules[site]))
     ]
+
+
+def marks_of(record: Mapping[str, Any] | None) -> Marks | None:
+    """By what sources are read, of a model that holds lines."""
+    return Marks(tuple(record["delimiters"]), record["prefix"]) if record else None
 
 
 def record_of(model: Any) -> dict[str, Any] | None:

@@ -1,0 +1,233 @@
+"""Capture and fit for a model object of ``transformers`` and its own batches.
+
+>>> attention = abc.capture(model, batches, delimiters=[plus, equals])
+>>> bias = abc.fit_lines(attention, threshold=0.3)
+>>> abc.inject(model, bias)
+
+Batches are what such a model is trained on: ``input_ids``, ``attention_mask`` and ``labels``, which
+are -100 where nothing counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
+from abc_calib.config import build
+from abc_calib.errors import UsageError
+from abc_calib.geometry import LineBias, Site
+from abc_calib.nn.base import Attention
+from abc_calib.nn.biases import MASKED, Frame, Grid, LayerBias
+from abc_calib.nn.foreign import inject as injected
+from abc_calib.nn.foreign.places import Marks, State
+from abc_calib.nn.foreign.sites import find_sites
+
+Batch = Mapping[str, Tensor]
+
+
+def capture(
+    model: Any, batches: Batch | Iterable[Batch], *, delimiters: Sequence[int], prefix: int = 0
+) -> Attention:
+    """The attention of a model while it writes the ``labels`` of its batches.
+
+    ``delimiters``: ids of the tokens that end the parts of a source, in their order. ``prefix``:
+    how many tokens the tokenizer puts before each source. Of a decoder-only model, ``cross`` is
+    what its output reads of the source, and ``self`` what it reads of itself.
+    """
+    marks = Marks(tuple(delimiters), prefix)
+    if not marks.delimiters:
+        raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
+    find_sites(model)  # refuses what lines could not be put into
+    before, training = model.config._attn_implementation, model.training
+    given = [batches] if isinstance(batches, Mapping) else list(batches)
+    if not given:
+        raise UsageError("no batches: give at least one, of input_ids, attention_mask and labels")
+    try:
+        model.eval().set_attn_implementation("eager")
+        with torch.no_grad():
+            parts = [_of_batch(model, batch, marks) for batch in given]
+    finally:
+        model.set_attn_implementation(before)
+        model.train(training)
+    model.__dict__[injected.MARKS] = marks
+    return parts[0] if len(parts) == 1 else joined(parts)
+
+
+def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
+    if missing := [name for name in ("input_ids", "labels") if name not in batch]:
+        raise UsageError(f"a batch without {missing[0]}: give input_ids, attention_mask and labels")
+    ids, labels = batch["input_ids"], batch["labels"]
+    mask = batch.get("attention_mask", torch.ones_like(ids))
+    found = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
+    state = State()
+    state.places = marks.places(ids, mask)
+    if not model.config.is_encoder_decoder:
+        return _of_stream(found.attentions, state, labels)
+    layers: dict[Site, tuple[Tensor, ...]] = {
+        "encoder": tuple(found.encoder_attentions),
+        "self": tuple(found.decoder_attentions),
+        "cross": tuple(found.cross_attentions),
+    }
+    frames = {s: state.frame(s, *x[0].shape[2:], stream=False) for s, x in layers.items()}
+    written = labels.ge(0)
+    return Attention(layers, frames, {"encoder": mask.bool(), "self": written, "cross": written})
+
+
+def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:
+    """What closes the source is the output's first row, so it counts as the output's own."""
+    if layers is None or any(layer is None for layer in layers):
+        raise UsageError("the model gives no attention weights with eager attention")
+    size = layers[0].shape[2]
+    sites: tuple[Site, ...] = ("cross", "self")
+    frames = {site: state.frame(site, size, size, stream=True) for site in sites}
+    grid = frames["self"].grid
+    assert grid is not None
+    written = F.pad(labels[:, 1:].ge(0), (0, 1)) & grid.column.ge(0)
+    before = (torch.arange(size) < grid.opens)[:, None, None]
+    crossed = tuple(layer * before for layer in layers)
+    weights = {"encoder": (), "cross": crossed, "self": tuple(x * ~before for x in layers)}
+    return Attention(weights, frames, dict.fromkeys(sites, written))  # type: ignore[arg-type]
+
+
+def joined(parts: Sequence[Attention]) -> Attention:
+    """All of it as one, rows and keys filled up at their ends."""
+    sites = list(parts[0].frames)
+    weights: dict[Site, tuple[Tensor, ...]] = dict.fromkeys(parts[0].weights, ())
+    frames: dict[Site, Frame] = {}
+    rows: dict[Site, Tensor] = {}
+    for site in sites:
+        queries = max(part.rows[site].shape[1] for part in parts)
+        keys = max(part.frames[site].keys for part in parts)
+        layers = zip(*(part.weights[site] for part in parts), strict=True)
+        weights[site] = tuple(
+            torch.cat([F.pad(x, (0, keys - x.shape[3], 0, queries - x.shape[2])) for x in layer])
+            for layer in layers
+        )
+        rows[site] = torch.cat(
+            [F.pad(p.rows[site], (0, queries - p.rows[site].shape[1])) for p in parts]
+        )
+        frames[site] = _frame([part.frames[site] for part in parts], queries, keys)
+    return Attention(weights, frames, rows)
+
+
+def _frame(frames: Sequence[Frame], queries: int, keys: int) -> Frame:
+    known = [frame.delimiters for frame in frames]
+    closes = None if known[0] is None else torch.cat([x for x in known if x is not None])
+    grids = [frame.grid for frame in frames if frame.grid is not None]
+    rows = torch.arange(queries)
+    grid = None
+    if grids:
+        opens = torch.cat([one.opens for one in grids])
+        grid = Grid(torch.zeros_like(rows - opens), rows - opens, opens)
+    return Frame(
+        frames[0].site, rows, keys, torch.cat([f.lengths for f in frames]), closes, grid=grid
+    )
+
+
+# The fit
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stands in for a run's evidence: attention that was captured by hand."""
+
+    attention: Attention
+
+    def captured(self) -> Iterator[Attention]:
+        yield self.attention
+
+    @property
+    def closes(self) -> Tensor:
+        closes = self.attention.frames["cross"].delimiters
+        assert closes is not None
+        return closes
+
+    @property
+    def parts(self) -> int:
+        return self.closes.shape[1] - 1
+
+    @property
+    def data(self) -> Given:
+        return self
+
+    @property
+    def length(self) -> int:
+        """The widest part of a source."""
+        return int((self.closes.diff(dim=1) - 1).max())
+
+    @property
+    def model(self) -> Given:
+        return self
+
+    options = model
+
+    @property
+    def stream(self) -> bool:
+        return self.attention.frames["cross"].grid is not None
+
+    @property
+    def heads(self) -> int:
+        return self.attention.weights["self"][0].shape[1]
+
+    @property
+    def attention_layers(self) -> dict[str, int]:
+        return {"encoder": 0, **{s: len(x) for s, x in self.attention.weights.items()}}
+
+
+def fit_lines(
+    attention: Attention,
+    *,
+    threshold: float = 0.3,
+    dirs: Sequence[str] = ("diag", "anti", "vert"),
+    values: Literal["hard", "soft"] = "hard",
+    empty: Literal["transparent", "sink"] = "sink",
+) -> LineBias:
+    """The lines that heads follow with at least ``threshold`` of their attention.
+
+    One a head (``hard``), or as many as it follows with values in proportion (``soft``). A head
+    without lines is a ``sink``, which reads nothing new, or ``transparent``.
+    """
+    evidence: Any = Given(attention)
+    options = build(NnlsOptions, threshold=threshold, dirs=tuple(dirs), values=values, empty=empty)
+    return Nnls(evidence, options).bias(threshold)
+
+
+def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
+    """Of each head its lines, and the share of its attention that is off them.
+
+    The mean over all rows that count; a head of a stream has its lines at both sites.
+    """
+    given = Given(attention)
+    sites = [("cross", "self")] if given.stream else [(site,) for site in attention.frames]
+    table = []
+    for group in sites:
+        for layer in range(len(attention.weights[group[0]])):  # type: ignore[index]
+            on = sum(_on_lines(attention, bias, site, layer) for site in group)  # type: ignore[arg-type]
+            for head, share in enumerate(on.tolist()):  # type: ignore[union-attr]
+                lines = [
+                    f"{site} {line.label(site)}"  # type: ignore[arg-type]
+                    for site in group
+                    for line in (bias.heads(site, layer) or ((),) * given.heads)[head]  # type: ignore[arg-type]
+                ]
+                row = {"site": "+".join(group), "layer": layer, "head": head, "lines": lines}
+                table.append(row | {"unexplained": round(1 - share, 4)})
+    return table
+
+
+def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> Tensor:
+    """The share of attention on the lines of each head ``(h,)``."""
+    weights, rows = attention.weights[site][layer], attention.rows[site]
+    heads = bias.heads(site, layer)
+    if heads is None or not any(heads):
+        return weights.new_zeros(weights.shape[1])
+    key, lost = LayerBias(heads, site).keys(attention.frames[site])
+    index = key.expand(len(weights), -1, weights.shape[2], -1)
+    nowhere = (lost.expand(index.shape) < MASKED / 2) | (index < 0)  # nothing opens the source
+    on = weights.gather(3, index.clamp(min=0)).masked_fill(nowhere, 0)
+    return on.sum(3).masked_fill(~rows[:, None], 0).sum((0, 2)) / rows.sum()

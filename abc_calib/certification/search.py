@@ -1,0 +1,56 @@
+"""Where nothing can be proved: look for the shortest source that a model gets wrong.
+
+Every source of the smallest sizes, as far as there are not too many, then hard ones and a search
+guided by the margins, at lengths from the training's up to eight times that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abc_calib.certification.certificate import Certificate
+from abc_calib.data import Data
+from abc_calib.errors import UsageError
+from abc_calib.evaluation.exact import matches
+from abc_calib.evaluation.failures import Failure
+from abc_calib.evaluation.stress import look_closely, smallest, stress
+from abc_calib.nn.base import Model
+from tasks import TaskError
+
+MOST_SOURCES = 20_000
+"""Sources of one size that are all run."""
+
+
+def judge(certificate: Certificate, model: Model, data: Data, why: str) -> None:
+    """Refuted with the shortest counterexample that is found, or unknown with the reason."""
+    certificate.reason = why
+    try:
+        found, tried = shortest(model, data)
+    except TaskError as error:
+        raise UsageError(f"nothing can be judged: {error}") from None
+    certificate.outright = tried
+    if found is None:
+        told = f"all sources of up to {len(tried)} {data.task.unit}" if tried else "hard sources"
+        certificate.reason = f"{why}; {told} are right, and a search found none that is wrong"
+        return
+    certificate.outcome = "refuted"
+    certificate.counterexamples = [found.as_dict()]
+    certificate.reason = f"a source of {found.digits} {data.task.unit} is wrong"
+
+
+def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, Any]]]:
+    """The first failure by size, and for each size of which every source was run how many fail."""
+    tried: list[dict[str, Any]] = []
+    width = 1
+    while (problems := data.task.every(width, MOST_SOURCES)) is not None:
+        wrong = (~matches(model, data, data.lay_out(problems))).nonzero()[:, 0].numpy()
+        tried.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
+        if len(wrong) and (found := look_closely(model, data, problems.take(wrong[:1]))):
+            return found[0], tried
+        width += 1
+    lengths = [*range(width, data.length + 2), 2 * data.length, 4 * data.length, 8 * data.length]
+    for length in dict.fromkeys(lengths):
+        failing = smallest(stress(model, data, [length], samples=20, search=256))
+        if failing is not None:
+            return failing, tried
+    return None, tried
