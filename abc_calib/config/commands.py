@@ -213,7 +213,9 @@ class FigureOptions(Options):
         "page", "Of the figure: column (3.25 inches), page (6.75), or inches from 1.5 to 30."
     )
     font: Literal["serif", "sans", "latex"] = option(
-        "serif", "Times, a sans serif, or the Computer Modern of LaTeX."
+        "serif",
+        "Times, a sans serif, or the upright Computer Modern of LaTeX, which is not run: what its "
+        "file lacks, such as a minus, is from Times.",
     )
     titled: bool = option(True, "A title over the figure.", flag="title")
 

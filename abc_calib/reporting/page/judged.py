@@ -43,7 +43,7 @@ def lengths_of(run: Run, far: int) -> list[int]:
 def accuracy(run: Run, model: Model) -> dict[str, Any]:
     """Exact match by set and length, and where it is from."""
     rows = read_rows(run.path / "eval.csv")
-    source = "eval.csv"
+    source = "read from eval.csv"
     if not rows:
         source = f"measured for this page, {SAMPLES} samples a length"
         lengths = lengths_of(run, 100)
@@ -69,7 +69,11 @@ def hard(run: Run, model: Model) -> dict[str, Any] | None:
     if os.path.lexists(path):
         try:
             found = read_json(path)
-            return {"source": "stress.json", "rows": found["rows"], "smallest": found["smallest"]}
+            return {
+                "source": "read from stress.json",
+                "rows": found["rows"],
+                "smallest": found["smallest"],
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
     short = run.config.train.length

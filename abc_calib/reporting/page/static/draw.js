@@ -82,7 +82,7 @@ function chart({series, xLabel, yLabel, log = false, mark = null, yMax = 100, la
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (step) { event.preventDefault(); tell(at + step); }
   });
-  const legend = make("ul", {class: "legend"}, series.map((one, i) => make("li", {}, symbol(i), one.name)),
+  const legend = make("ul", {class: "legend"}, series.map((one, i) => make("li", {}, symbol(i), make("span", {}, one.name))),
     lane.some(Boolean) ? make("li", {class: "by"}, "(equal curves set apart)") : null);
   return make("div", {class: "figure"}, svg, series.length > 1 ? legend : null, told);
 }

@@ -16,7 +16,7 @@ function accuracyChart(runs, wide = false) {
   });
   if (!series.length) return make("p", {class: "note"}, "Not evaluated yet: abc eval.");
   return chart({series, xLabel: runs[0].unit, yLabel: "exact match, %", log: true, yTicks: [0, 25, 50, 75, 100],
-    mark: new Set(runs.map((run) => run.length)).size === 1 ? {x: runs[0].length, text: "trained up to here"} : null, label: "Exact match against length", wide});
+    mark: new Set(runs.map((run) => run.length)).size === 1 ? {x: runs[0].length, text: `trained up to ${runs[0].length}`} : null, label: "Exact match against length", wide});
 }
 
 function historyChart(run) {
