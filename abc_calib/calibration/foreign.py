@@ -74,7 +74,8 @@ def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
         "self": tuple(found.decoder_attentions),
         "cross": tuple(found.cross_attentions),
     }
-    frames = {s: state.frame(s, *x[0].shape[2:], stream=False) for s, x in layers.items()}
+    shapes = {site: x[0].shape for site, x in layers.items()}
+    frames = {site: state.frame(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
     return Attention(layers, frames, {"encoder": mask.bool(), "self": written, "cross": written})
 
@@ -208,8 +209,8 @@ def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
     table = []
     for group in sites:
         for layer in range(len(attention.weights[group[0]])):  # type: ignore[index]
-            on = sum(_on_lines(attention, bias, site, layer) for site in group)  # type: ignore[arg-type]
-            for head, share in enumerate(on.tolist()):  # type: ignore[union-attr]
+            parts: list[Any] = [_on_lines(attention, bias, site, layer) for site in group]  # type: ignore[arg-type]
+            for head, share in enumerate(sum(parts).tolist()):
                 lines = [
                     f"{site} {line.label(site)}"  # type: ignore[arg-type]
                     for site in group
