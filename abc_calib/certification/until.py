@@ -21,7 +21,9 @@ from abc_calib.nn.base import Model
 FLOOR = 3.0
 """Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
 SAMPLES = (2**12, 2**16, 2**20)
-"""Windows that are looked at before all of them are, if they are held."""
+"""Windows that are looked at before all of them are."""
+ALL = 10**8
+"""Of more windows samples alone are looked at, if they are not held."""
 PART = 2**21
 """Windows of one place that are held."""
 SOURCES = 200
@@ -48,9 +50,9 @@ class Certain:
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
-        held, failed = None not in proof.windows, False
-        for most in (*SAMPLES, *([None] if held else [])):
-            if most is not None and held and most >= proof.size:
+        whole, failed = None not in proof.windows or proof.size <= ALL, False
+        for most in (*SAMPLES, *([None] if whole else [])):
+            if most is not None and whole and most >= proof.size:
                 continue
             looked = proof if most is None else proof.some(most, rng)
             checked = check(looked, floor=FLOOR)
@@ -58,7 +60,7 @@ class Certain:
                 found = [*self._problems(checked, rng), *self.hard]
                 self.hard = list(dict.fromkeys(found))[: self.scale * MOST]
                 failed = True
-            if failing >= FEW or (failed and self.scale == 1):
+            if failing >= FEW or (failed and (self.scale == 1 or most == SAMPLES[-1])):
                 break
         return not failed
 
