@@ -67,7 +67,8 @@ def jobs(kind: str) -> dict[str, Callable[[], Any]]:
             return lined.eval()(far.source, far.target)
 
     def decoded() -> None:
-        exact: Any = lined.exact()
+        model: Any = lined
+        exact = model.exact()
         with torch.inference_mode():
             cache, encoded = Cache(exact.kept_rows), exact.encode(one.source)
             for token in exact.shifted(one.target).split(1, dim=1):

@@ -76,10 +76,10 @@ def stock(name: str, words: int):
     ids = {"vocab_size": words, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     if name == "llama":
         shape = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH}
-        depth = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+        depth: Any = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
         return tf.LlamaForCausalLM(tf.LlamaConfig(**ids, **shape, **depth))
     shape = {"d_model": WIDTH, "d_kv": WIDTH // HEADS, "d_ff": 4 * WIDTH, "num_heads": HEADS}
-    depth: Any = {"num_layers": LAYERS, "dropout_rate": 0.0}
+    depth = {"num_layers": LAYERS, "dropout_rate": 0.0}
     more = {"decoder_start_token_id": 0, "tie_word_embeddings": False}
     return tf.T5ForConditionalGeneration(tf.T5Config(**ids, **shape, **depth, **more))
 

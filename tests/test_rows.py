@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,10 +149,9 @@ def data_of(name: str, base: int = 10, **options):
 
 
 def model_of(data, lines: LineBias | None, layers: int = 2, seed: int = 0, kind="transformer"):
-    options = MODEL_OPTIONS[kind](
-        scheme="none", width=16, feedforward=32, heads=4, decoder_layers=layers
-    )
-    model = build_model(kind, options, data, seed).eval()
+    sizes: Any = {"width": 16, "feedforward": 32, "heads": 4, "decoder_layers": layers}
+    options: Any = MODEL_OPTIONS[kind]
+    model: Any = build_model(kind, options(scheme="none", **sizes), data, seed).eval()
     model.set_lines(in_stream(lines, seed) if model.stream and lines else lines)
     return model
 
