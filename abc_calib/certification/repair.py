@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import Decision, decide, failing_sources
+from abc_calib.certification.prove import Checked, Proof, check
+from abc_calib.certification.until import FLOOR
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -26,6 +29,8 @@ STEPS = 300
 LEARNING_RATE = 1e-3
 EACH = 4
 """Sources made of each failing window."""
+MOST = 10_000
+"""Sources in all."""
 SHARE = 0.5
 """Failing windows in a batch, as a share of the usual ones."""
 
@@ -95,22 +100,35 @@ def _copy(run: Run, out: Path | None) -> Run:
 
 
 def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
-    """Failing windows in numbers of the training length at most, from the training's side."""
+    """Failing windows in numbers of the training length at most, from the training's side.
+
+    Where no such number has one, those that are right by less than the retraining's floor: a window
+    of longer numbers fails together with its like in short ones, or nearly so.
+    """
     proof = decision.proof
     assert proof is not None
-    data: Any = proof.data
-    found = failing_sources(proof, decision.checked, EACH, data.length, rng, near=True)
-    known = (row["problem"] for row in decision.certificate.counterexamples)
-    texts = dict.fromkeys([*(text for _, _, text in found), *known])
-    parsed = [data.task.parse(text) for text in texts]
-    parsed = [one for one in parsed if data.size_of(one) <= data.length]
-    allowed = [one for one in parsed if data.split.allows(one, held_out=False)[0]]
+    known = [row["problem"] for row in decision.certificate.counterexamples]
+    allowed = _allowed(proof, decision.checked, known, rng)
+    if not allowed:
+        allowed = _allowed(proof, check(proof, floor=FLOOR), [], rng)
     if not allowed:
         raise AbcError(
-            f"no training number of at most {data.length} digits has a failing window: "
+            f"no training number of at most {proof.data.length} digits has a failing window: "
             "train again with another --seed"
         )
     return allowed[0].joined(*allowed[1:])
+
+
+def _allowed(
+    proof: Proof, checked: list[Checked], known: list[str], rng: np.random.Generator
+) -> list[Any]:
+    """Training problems, of the training length at most, with windows that fail."""
+    data: Any = proof.data
+    found = failing_sources(proof, checked, EACH, data.length, rng, near=True)
+    texts = dict.fromkeys([*(text for _, _, text in islice(found, MOST)), *known])
+    parsed = [data.task.parse(text) for text in texts]
+    parsed = [one for one in parsed if data.size_of(one) <= data.length]
+    return [one for one in parsed if data.split.allows(one, held_out=False)[0]]
 
 
 def train_on(model: Model, data: Data, examples: Problems, number: int) -> None:

@@ -24,6 +24,10 @@ from tasks.rows import LongMultiplication
 
 DRAWN = 32768
 """Problems that are drawn with the digits of the window, to find some with its rows."""
+EVERY = 2**17
+"""Where no more have these digits, all of them are looked at: a rare row is missed by chance."""
+SPOTS = 16
+"""Places of a window that are tried."""
 TALLEST = 4
 """Rows that are drawn, beside those that the window needs."""
 
@@ -108,7 +112,7 @@ class RowRealiser:
         """Up to ``n`` pairs of the token in question and a product of at most ``widest`` digits."""
         spots = list(self.spots(case, widest, near))
         found: list[tuple[int, Problems]] = []
-        for number in rng.permutation(len(spots))[:4]:
+        for number in rng.permutation(len(spots))[:SPOTS]:
             spot = spots[number]
             problems = self._drawn(spot, atoms, values, expected, rng)
             at = spot.row * (spot.digits + 2) + spot.column
@@ -127,8 +131,8 @@ class RowRealiser:
         rng: np.random.Generator,
     ) -> Problems:
         """Problems with the window at a spot: drawn with its digits, kept if their rows have it."""
-        base = self.task.base
-        numbers = [rng.integers(0, base, (DRAWN, k), np.uint8) for k in (spot.digits, spot.rows)]
+        base, sizes = self.task.base, (spot.digits, spot.rows)
+        known: dict[tuple[int, int], int] = {}
         written: list[tuple[int, int, int]] = []  # row, column, digit
         for atom, value in zip(atoms, values.tolist(), strict=True):
             if isinstance(atom, Written):
@@ -141,10 +145,11 @@ class RowRealiser:
                 written.append((spot.row - len(atom.of), spot.of(atom.at), value))
             else:
                 which, column = self._digit(spot, atom)
-                if not 0 <= column < numbers[which].shape[1]:
+                if not 0 <= column < sizes[which]:
                     return self.task.problems(*_none())
-                numbers[which][:, numbers[which].shape[1] - 1 - column] = value
-        fits = np.ones(DRAWN, bool)
+                known[which, sizes[which] - 1 - column] = value
+        numbers = self._numbers(sizes, known, rng)
+        fits = np.ones(len(numbers[0]), bool)
         for drawn in numbers:
             if drawn.shape[1] > 1:
                 fits &= drawn[:, 0] > 0
@@ -159,6 +164,25 @@ class RowRealiser:
             kept &= rows[row][0][:, column] == digit if there else False
         found = np.flatnonzero(kept)
         return self.task.problems(a.take(found), b.take(found))
+
+    def _numbers(
+        self, sizes: tuple[int, int], known: dict[tuple[int, int], int], rng: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Digits ``(n, size)`` of both operands, those that are known in place: all, or drawn."""
+        base = self.task.base
+        places = [(which, k) for which in (0, 1) for k in range(sizes[which])]
+        free = [place for place in places if place not in known]
+        if len(free) * np.log2(base) > np.log2(EVERY):
+            drawn = rng.integers(0, base, (DRAWN, len(free)), np.uint8)
+        else:
+            order = rng.permutation(base ** len(free))
+            drawn = (order[:, None] // base ** np.arange(len(free)) % base).astype(np.uint8)
+        numbers = [np.zeros((len(drawn), size), np.uint8) for size in sizes]
+        for (which, k), value in known.items():
+            numbers[which][:, k] = value
+        for column, (which, k) in enumerate(free):
+            numbers[which][:, k] = drawn[:, column]
+        return numbers
 
     def _digit(self, spot: Spot, atom: Atom) -> tuple[int, int]:
         """Which operand an atom is of, and its column."""
