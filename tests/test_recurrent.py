@@ -304,7 +304,7 @@ def test_arithmetic_trains_on_recurrent_models_too():
         ({"model": "gru", "heads": 2}, "unknown option 'heads'"),
         ({"model": "gru", "epochs": 0}, "epochs 0: give 1 or more"),
         ({"model": "gru", "preset": "big"}, "unknown preset 'big'"),
-        ({"model": "lstm"}, "unknown model 'lstm': choose transformer or gru"),
+        ({"model": "lstm"}, "unknown model 'lstm': choose transformer or decoder or gru"),
         ({"epochs": 3}, "epochs are for recurrent models"),
     ],
 )
