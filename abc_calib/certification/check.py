@@ -3,9 +3,8 @@
 It shares no code or method with its maker. For operands of 1, 2, ... digits it follows what each
 row's prediction depends on, down to tokens, and calls rows alike that do so in the same way. Which
 tokens can stand there together it finds by running the task's automaton over the columns; where
-wider operands bring no new kind of row, any number of columns may lie between. Everywhere the model
-has to prefer the right token; then by induction every answer is right. Not checked: the rounding
-bound, that the automaton is the task.
+wider operands bring no new kind of row, any number of columns may lie between. Where the model has
+the right token everywhere, answers are right by induction. Not checked: rounding, the automaton.
 """
 
 import hashlib
@@ -27,11 +26,10 @@ def require(true: Any, otherwise: str) -> None:
         raise SystemExit(f"not certified: {otherwise}")
 
 
-def digest(data: Any) -> str:
+def digest(x: Any) -> str:
     """SHA-256 of bytes, or of plain data."""
-    if not isinstance(data, bytes):
-        data = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.sha256(data).hexdigest()
+    raw = x if type(x) is bytes else json.dumps(x, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(raw).hexdigest()
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
@@ -46,9 +44,7 @@ def read_weights(raw: bytes) -> dict[str, np.ndarray]:
         if name != "__metadata__":
             require(about["dtype"] == "F32", f"{name} is {about['dtype']}, not F32")
             first, last = (8 + size + at for at in about["data_offsets"])
-            found[name] = (
-                np.frombuffer(raw[first:last], "<f4").astype(float).reshape(about["shape"])
-            )
+            found[name] = np.float64(np.frombuffer(raw[first:last], "<f4")).reshape(about["shape"])
     return found
 
 
@@ -68,9 +64,9 @@ class Export:
         require(not (config.get("encoder_layers") or "off_line_bias" in self.lines), "it sees all")
         self.stream = bool(self.lines.pop("stream", False))  # source and output in one attention
         alone = [[[ALONE]] * config["heads"]] * (config["decoder_layers"] - 1 if self.stream else 0)
-        require(self.lines.pop("encoder", alone) == alone, "tokens of its source look at others")
+        require(self.lines.pop("encoder", []) == alone, "tokens of its source look at others")
         self.weights, self.layers = read_weights(raw["model"]), config["decoder_layers"]
-        self.width, self.size = config["d_model"], config["d_model"] // config["heads"]
+        self.width, self.heads = config["d_model"], config["heads"]
         named = config.get("own_schemes") or {}
         schemes = {site: named.get(site, config["scheme"]) for site in ("encoder", "self")}
         require({*schemes.values()} <= {"none", "sinusoidal"}, f"positions {schemes} are unknown")
@@ -85,13 +81,13 @@ class Nodes:
     """What rows are made of: a label and other nodes, each different one once, by number.
 
     ("symbol", id), ("digit", operand, column), ("constant", operand), ("written", column), ("atom",
-    k) are tokens; ("place", site, phase) one at a phase of the positions; ("row", layer, own,
-    crossed) a row: itself one layer before and what the heads of each attention read, with biases.
+    k) are tokens; ("place", site, phase) one at a phase of the positions; ("row", layer, *read) a
+    row: itself one layer before and what the heads of each attention read, with biases.
     """
 
     def __init__(self) -> None:
         self.all, self.number = list[Any](), dict[tuple, int]()
-        self.varying: dict[int, frozenset[int]] = {}
+        self.varying = dict[int, frozenset[int]]()
 
     def __call__(self, label: tuple, below: tuple[int, ...] = ()) -> int:
         if (label, below) not in self.number:
@@ -113,8 +109,8 @@ class Width:
 
     def __init__(self, e: Export, nodes: Nodes, width: int):
         self.e, self.nodes, self.known = e, nodes, dict[tuple[int, int], int]()
-        columns = range(width)[::-1]
-        parts: list[Any] = [[("digit", k, c) for c in columns] for k in e.rule["operands"]]
+        down = range(width)[::-1]
+        parts: list[Any] = [[("digit", k, c) for c in down] for k in e.rule["operands"]]
         if (one := e.rule["constant"]) is not None:
             parts.insert(one, [("constant", one)] * (width if e.aligned else 1))
         if e.aligned and len(parts) > 1:
@@ -134,15 +130,13 @@ class Width:
         opened, closed = self.closes[max(segment - 1, 0)], self.closes[segment]
         anti, vert = closed - 1 - along - offset, closed - offset
         key = {"diag": opened + 1 + along + offset, "anti": anti, "vert": vert}[direction]
-        at = min(max(key, opened), closed)
-        place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
-        return self.later(layer, self.nodes(place, (self.nodes(self.source[at]),)))
+        return self.given(layer, min(max(key, opened), closed))
 
-    def later(self, layer: int, node: int) -> int:
-        """What a layer reads of a source's token: in a stream a row that has read itself alone."""
-        heads = (((0, 0.0),),) * (self.e.width // self.e.size)
-        for before in range(1, layer if self.e.stream else 1):
-            node = self.nodes(("row", before, heads), (node,))
+    def given(self, layer: int, at: int) -> int:
+        place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
+        node = self.nodes(place, (self.nodes(self.source[at]),))
+        for before in range(1, layer if self.e.stream else 1):  # it has read itself alone
+            node = self.nodes(("row", before, (((0, 0.0),),) * self.e.heads), (node,))
         return node
 
     def row(self, layer: int, row: int) -> int:
@@ -153,8 +147,8 @@ class Width:
             below, sites = [self.row(layer - 1, row)], []
             for both in (("self", "cross"),) if self.e.stream else (("self",), ("cross",)):
                 heads = []
-                for parts in zip(*(self.e.lines[site][layer - 1] for site in both), strict=True):
-                    lines = [(s, x) for s, part in zip(both, parts, strict=True) for x in part]
+                for h in range(self.e.heads):
+                    lines = [(s, x) for s in both for x in self.e.lines[s][layer - 1][h]]
                     require(lines, "a head without lines sees everything")
                     read = [(x["value"], self.key(s, layer, row, x)) for s, x in lines]
                     best = {key: bias for bias, key in sorted(read)}  # the largest where they meet
@@ -163,6 +157,13 @@ class Width:
                 sites.append(tuple(heads))
             self.known[layer, row] = self.nodes(("row", layer, *sites), tuple(below))
         return self.known[layer, row]
+
+    def kind(self, row: int) -> tuple[int, list[tuple]]:
+        top = self.row(self.e.layers, row)
+        what = {n: self.nodes.all[n][0] for n in self.nodes.varying[top]}
+        order = sorted(what, key=lambda n: (what[n][0] != "constant", what[n]))
+        names = {n: self.nodes(("atom", i)) for i, n in enumerate(order)}
+        return self.nodes.renamed(top, names), [what[n] for n in order]
 
 
 def combinations(e: Export, width: int, row: int, tokens: list[tuple], any_gap: bool) -> np.ndarray:
@@ -180,13 +181,10 @@ def combinations(e: Export, width: int, row: int, tokens: list[tuple], any_gap: 
         kept = (weight.get(("written", column), 0) + right * (column == row)) * written.ravel()
         for axis, operand in enumerate(rule["operands"]):
             kept = kept + weight.get(("digit", operand, column), 0) * index[1 + axis]
-        steps = np.stack([index[0], kept, after.ravel()], 1)
-        if column == width - 1 and width > 1:  # not all operands begin with 0
-            steps = steps[index[1:].any(0)]
-        steps, parts = np.unique(steps, axis=0), []
-        for before in range(states):
-            step = steps[steps[:, 0] == before]
-            parts.append((code[state == before, None] + step[:, 1]) * states + step[:, 2])
+        some = index[1:].any(0) | (column < width - 1) | (width == 1)  # not all begin with 0
+        steps = np.unique(np.stack([index[0], kept, after.ravel()], 1)[some], axis=0)
+        each = [steps[steps[:, 0] == before] for before in range(states)]
+        parts = [(code[state == k, None] + s[:, 1]) * states + s[:, 2] for k, s in enumerate(each)]
         return distinct(np.concatenate([part.ravel() for part in parts]))
 
     used = {t[-1] for t in tokens if t[0] != "constant"} | {row, width - 1}
@@ -198,24 +196,22 @@ def combinations(e: Export, width: int, row: int, tokens: list[tuple], any_gap: 
             code, state = np.divmod(distinct(both), states)
     final, there = last[state], (last[state] >= 0) | (last[state] == -1) & (row <= width)
     code, final = code[there], final[there]  # the last row is there only after a final carry
-    code += weight.get(("written", width), 0) * np.maximum(final, 0)
     answer = np.where((final < 0) | (row > width), e.eos, final) if row >= width else 0
-    return distinct(code + right * answer)
+    return distinct(code + weight.get(("written", width), 0) * final.clip(0) + right * answer)
 
 
 class Model:
     """The network in float64, written down from its definition; ``values (m, atoms)``."""
 
     def __init__(self, e: Export, nodes: Nodes, values: np.ndarray):
-        self.e, self.w, self.nodes, self.values = e, e.weights, nodes, values
-        self.tables: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.e, self.nodes, self.values, self.tables = e, nodes, values, dict[int, Any]()
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self.w[f"{name}.weight"].T + self.w[f"{name}.bias"]
+        return x @ self.e.weights[f"{name}.weight"].T + self.e.weights[f"{name}.bias"]
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
         x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-        return x * self.w[f"{name}.weight"] + self.w[f"{name}.bias"]
+        return x * self.e.weights[f"{name}.weight"] + self.e.weights[f"{name}.bias"]
 
     def read(self, node: int, at: np.ndarray) -> np.ndarray:
         """The states of a node in the combinations ``at``; each different one is computed once."""
@@ -235,13 +231,13 @@ class Model:
         ids = self.values[at, which] if kind == "atom" else np.full(len(at), which)
         angle = phase * 10000.0 ** (-np.arange(0, self.e.width, 2) / self.e.width)
         waves = np.stack([np.sin(angle), np.cos(angle)], 1).ravel()[: self.e.width]
-        return self.w["embed.weight"][ids] + waves * self.e.waves[site]
+        return self.e.weights["embed.weight"][ids] + waves * self.e.waves[site]
 
     def row(self, node: int, at: np.ndarray) -> np.ndarray:
-        label, below = self.nodes.all[node]
-        size, name, x = self.e.size, f"layers.{label[1] - 1}", self.read(below[0], at)
+        (label, below), e = self.nodes.all[node], self.e
+        size, name, x = e.width // e.heads, f"layers.{label[1] - 1}", self.read(below[0], at)
         for i, heads in enumerate(label[2:]):
-            attention = f"{name}.{'' if self.e.stream else ('self_', 'cross_')[i]}attention"
+            attention = f"{name}.{'' if e.stream else ('self_', 'cross_')[i]}attention"
             query = self.linear(f"{attention}.query", self.norm(f"{name}.norms.{i}", x))
             seen, mixed = dict[int, list[np.ndarray]](), []
             for key in {below[k] for head in heads for k, _ in head}:
@@ -255,9 +251,7 @@ class Model:
                 weight = np.exp(score - score.max(1, keepdims=True))[:, :, None]
                 mixed.append((weight * np.stack(values, 1)).sum(1) / weight.sum(1))
             x = x + self.linear(f"{attention}.output", np.concatenate(mixed, 1))
-        hidden = self.linear(
-            f"{name}.feedforward.0", self.norm(f"{name}.norms.{len(label) - 2}", x)
-        )
+        hidden = self.linear(f"{name}.feedforward.0", self.norm(f"{name}.norms.{i + 1}", x))
         return x + self.linear(f"{name}.feedforward.3", np.maximum(hidden, 0))
 
     def margins(self, node: int, right: np.ndarray) -> np.ndarray:
@@ -272,25 +266,17 @@ class Model:
 
 def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     """Every kind of row, what ``combinations`` gives for it, and the number of its tokens."""
-
-    def kind(wide: Width, row: int) -> tuple[int, list[tuple]]:
-        top = wide.row(e.layers, row)
-        what = {n: nodes.all[n][0] for n in nodes.varying[top]}
-        order = sorted(what, key=lambda n: (what[n][0] != "constant", what[n][-1], what[n]))
-        names = {n: nodes(("atom", i)) for i, n in enumerate(order)}
-        return nodes.renamed(top, names), [what[n] for n in order]
-
     lines = [x for site in e.lines.values() for layer in site for head in layer for x in head]
     half = 2 * e.layers * (2 + max(abs(x["offset"]) for x in lines)) + 2 * e.period
     require(half < 2000, "its lines reach too far")  # no chain of them leads further than half
     wide = Width(e, nodes, 2 * half)
-    rows = [kind(wide, row)[0] for row in range(2 * half + 2)]
+    rows = [wide.kind(row)[0] for row in range(2 * half + 2)]
     enough = sum(a != b for a, b in zip(rows, rows[e.period :], strict=False)) + 3 * e.period + 2
     found = dict[int, tuple[np.ndarray, int]]()
     for width in range(1, enough + 1):
         wide = Width(e, nodes, width)
         for row in range(width + 2):
-            name, tokens = kind(wide, row)
+            name, tokens = wide.kind(row)
             some = combinations(e, width, row, tokens, width >= enough - e.period)
             found[name] = np.union1d(found.get(name, (some, 0))[0], some), len(tokens)
     return {name: one for name, one in found.items() if len(one[0])}

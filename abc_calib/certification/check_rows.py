@@ -61,9 +61,7 @@ class Size(Width):
         closed = self.closes[min(max(segment + move, 0), last)]
         anti, vert = closed - 1 - column - offset - on, closed - offset - on
         key = {"diag": opened + 1 + column + offset + on, "anti": anti, "vert": vert}[direction]
-        place = ("place", "encoder", 0)
-        token = self.nodes(self.source[min(max(key, opened), closed)])
-        return self.later(layer, self.nodes(place, (token,)))
+        return self.given(layer, min(max(key, opened), closed))
 
     def opening(self, row: int) -> tuple:
         return ("symbol", self.e.delimiters[0] if row == 0 else self.e.certificate["source"]["row"])
@@ -101,13 +99,10 @@ def combinations(size: Size, column: int, tokens: list[tuple], any_gap: bool) ->
         kept = (weight.get(("written", place), 0) + right * (place == column)) * written.ravel()
         for axis, operand in enumerate(axes):
             kept = kept + weight.get(("digit", operand, place), 0) * index[1 + axis]
-        steps = np.stack([index[0], kept, after.ravel()], 1)
-        if place == width - 1 and width > 1:  # a number does not begin with 0
-            steps = steps[index[1 + axes.index(0)] > 0]
-        steps, parts = np.unique(steps, axis=0), []
-        for before in range(states):
-            step = steps[steps[:, 0] == before]
-            parts.append((code[state == before, None] + step[:, 1]) * states + step[:, 2])
+        some = (index[1 + axes.index(0)] > 0) | (place < width - 1) | (width == 1)  # no leading 0
+        steps = np.unique(np.stack([index[0], kept, after.ravel()], 1)[some], axis=0)
+        each = [steps[steps[:, 0] == before] for before in range(states)]
+        parts = [(code[state == k, None] + s[:, 1]) * states + s[:, 2] for k, s in enumerate(each)]
         return distinct(np.concatenate([part.ravel() for part in parts]))
 
     used = {t[-1] for t in [*tokens, *names.values()] if t[0] in ("digit", "written")}
@@ -143,11 +138,7 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
             for rows in range(row + 1, row + tall + 2):
                 size = Size(e, nodes, digits, rows, row)
                 for column in range(digits + 2):
-                    top = size.row(e.layers, column)
-                    what = {n: nodes.all[n][0] for n in nodes.varying[top]}
-                    order = sorted(what, key=lambda n: (what[n][0] != "constant", what[n]))
-                    tokens = [what[n] for n in order]
-                    name = nodes.renamed(top, {n: nodes(("atom", i)) for i, n in enumerate(order)})
+                    name, tokens = size.kind(column)
                     again = (name, digits, column, row == 0, row == rows - 1, *tokens)
                     if again in seen:
                         continue

@@ -117,9 +117,10 @@ def margin_by_widths(model: Any, data: Any, proof: Proof) -> float:
     """The smallest margin by the exported checker's method."""
     layout, options, ids = data.layout_at(1), model.options, data.vocabulary.ids
     e: Any = object.__new__(checker.Export)
+    e.stream = False
     e.rule, e.lines = proof.rule.as_dict(), model.lines.to_dict()
     e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
-    e.layers, e.width, e.size = options.decoder_layers, options.width, options.width // 2
+    e.layers, e.width, e.heads = options.decoder_layers, options.width, options.heads
     e.period, e.sos, e.eos = proof.field.period, model.sos, model.eos
     e.waves = dict.fromkeys(("encoder", "self"), options.scheme == "sinusoidal")
     e.delimiters, e.aligned = [ids[name] for name in layout.delimiters], layout.aligned
