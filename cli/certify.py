@@ -8,7 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abc_calib.config import AdoptOptions, CertifyOptions, MachineOptions, TaskOptions, build
+from abc_calib.config import (
+    AdoptOptions,
+    CertifyOptions,
+    MachineOptions,
+    RecipeOptions,
+    TaskOptions,
+    build,
+)
 from abc_calib.config.options import taken
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
@@ -22,8 +29,8 @@ if TYPE_CHECKING:
 
 @console.command
 @options(
-    *(CertifyOptions, AdoptOptions, TaskOptions, MachineOptions),
-    without=("device", "tables", "tables_seed", "fit_lengths", "check_lengths"),
+    *(CertifyOptions, AdoptOptions, TaskOptions, RecipeOptions, MachineOptions),
+    without=("device", "tables", "tables_seed", "fit_lengths", "check_lengths", "preset", "epochs"),
 )
 def certify(
     run: RunArgument = None,
@@ -39,12 +46,12 @@ def certify(
 
     Examples: **abc certify** · **abc certify RUN --verify** · **abc certify RUN --repair** ·
     **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3** ·
-    **abc certify --task addition --seed 11 --base 16** · **abc certify --hf FOLDER --data
-    pairs.jsonl --delimiters "+,="**
+    **abc certify --task addition --seed 11 --base 16** · **abc certify --task parity --model
+    decoder** · **abc certify --hf FOLDER --data pairs.jsonl --delimiters "+,="**
     """
     from abc_calib import stages
 
-    base = given.pop("base", None)
+    training = {name: given.pop(name, None) for name in ("base", "model")}
     foreign = build(AdoptOptions, **taken(AdoptOptions, given))
     asked = build(CertifyOptions, **given)
     if foreign.check():
@@ -59,8 +66,8 @@ def certify(
         raise UsageError(
             "choose one of --verify, --repair, --export and --task; --task makes its own run"
         )
-    for name, value in {**given, "base": base}.items():
-        if asked.task is None and name in ("seeds", "seed", "base") and value is not None:
+    for name, value in {**given, **training}.items():
+        if asked.task is None and name in ("seeds", "seed", *training) and value is not None:
             raise UsageError(f"--{name} {value}: give --task with it")
     if out is not None and asked.task is None and not asked.repair:
         raise UsageError(
@@ -70,7 +77,7 @@ def certify(
     for seed in range(asked.seed, asked.seed + asked.seeds):
         started = time.perf_counter()
         if asked.task is not None:
-            how: dict[str, Any] = {"minutes": asked.minutes, "progress": not quiet, "base": base}
+            how: dict[str, Any] = {"minutes": asked.minutes, "progress": not quiet, **training}
             found.append(stages.certified(asked.task, seed, folder=out, **how))
             console.say(f"{time.perf_counter() - started:.0f} s in all", quiet)
         else:

@@ -1,6 +1,6 @@
 """From nothing to a certificate: seed after seed of each task and base, one row each.
 
-    python reports/from_nothing.py FOLDER [--minutes 120]
+    python reports/from_nothing.py FOLDER [--minutes 120] [--model decoder]
 
 One process of one thread. Adds rows to reports/from_nothing.csv and skips those that it has; what
 was interrupted goes on from FOLDER. Seconds are of this process's processor time, since other work
@@ -24,12 +24,19 @@ from abc_calib.errors import AbcError
 from abc_calib.training.trainer import Progress
 
 TABLE = Path(__file__).with_suffix(".csv")
-FIELDS = ["task", "base", "seed", "outcome", "windows", "margin", "train_steps", "retrain_steps"]
-FIELDS += ["train", "calibrate", "retrain", "certify", "wall", "reason"]
+FIELDS = ["model", "task", "base", "seed", "outcome", "windows", "margin", "right"]
+FIELDS += ["train_steps", "retrain_steps", "train", "calibrate", "retrain", "certify"]
+FIELDS += ["wall", "reason"]
+KEY = ("model", "task", "base", "seed")
+LENGTHS, SAMPLES = [50, 1000], 1000
 
 
-def plan() -> Iterator[tuple[str, int, int]]:
-    """Task, base and seed: twenty seeds of each task, five in each other base."""
+def plan(model: str) -> Iterator[tuple[str, int, int]]:
+    """Task, base and seed: 20 seeds of each task, 5 in each other base; of decoders 3."""
+    if model == "decoder":
+        tasks = (("successor", 10), ("addition", 10), ("multiplication", 10), ("parity", 2))
+        yield from ((task, base, seed) for seed in range(3) for task, base in tasks)
+        return
     for seed in (11, 13, 14, *(s for s in range(20) if s not in (11, 13, 14))):
         yield "addition", 10, seed
     rest = [("addition", b) for b in (2, 3, 16, 36)] + [("parity", 2)]
@@ -70,21 +77,27 @@ class Clock:
         return steps | told | {"wall": f"{time.time() - self.wall:.0f}"}
 
 
-def judged(task: str, base: int, seed: int, folder: Path, minutes: float) -> dict[str, Any]:
-    """A row of the table."""
+def judged(
+    model: str, task: str, base: int, seed: int, folder: Path, minutes: float
+) -> dict[str, Any]:
+    """A row of the table; ``right``: the least per cent of random problems at the lengths."""
     clock = Clock()
-    row: dict[str, Any] = {"task": task, "base": base, "seed": seed, "outcome": "failed"}
+    row: dict[str, Any] = {"model": model, "task": task, "base": base, "seed": seed}
+    row["outcome"] = "failed"
     try:
         own = None if task == "parity" else base
-        how: dict[str, Any] = {"minutes": minutes, "progress": False, "base": own}
-        _, made = stages.certified(task, seed, folder=folder, on_step=clock.hear, **how)
+        how: dict[str, Any] = {"minutes": minutes, "progress": False, "base": own, "model": model}
+        run, made = stages.certified(task, seed, folder=folder, on_step=clock.hear, **how)
         row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
         row["reason"] = "" if made.outcome == "certified" else made.reason
         if made.repair:
             row["reason"] = f"repaired in {len(made.repair)} rounds. {row['reason']}".strip()
+        row |= clock.parts()
+        table = stages.evaluate(run, LENGTHS, samples=SAMPLES, sets=("random",), progress=False)
+        row["right"] = table.accuracy.min()
     except AbcError as error:
         row["reason"] = str(error)
-    return row | clock.parts()
+    return clock.parts() | row
 
 
 def main() -> None:
@@ -92,16 +105,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=240.0)
+    parser.add_argument("--model", default="transformer", choices=["transformer", "decoder"])
     given = parser.parse_args()
     done = set()
     if TABLE.exists():
         with TABLE.open(newline="") as file:
-            done = {(r["task"], int(r["base"]), int(r["seed"])) for r in csv.DictReader(file)}
+            done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
     end = time.time() + 60 * given.minutes
-    for task, base, seed in plan():
-        if (task, base, seed) in done or time.time() > end:
+    for task, base, seed in plan(given.model):
+        if (given.model, task, str(base), str(seed)) in done or time.time() > end:
             continue
-        row = judged(task, base, seed, given.folder, 15.0)
+        row = judged(given.model, task, base, seed, given.folder, 15.0)
         made = pd.DataFrame([row], columns=FIELDS)
         made.to_csv(TABLE, mode="a", header=not TABLE.exists(), index=False)
 

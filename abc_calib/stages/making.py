@@ -327,9 +327,10 @@ def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
 
 
 def _stem(task: str, seed: int, options: Mapping[str, Any]) -> str:
-    """How the names of the runs of a task, a base and a seed begin."""
-    base = options.get("base")
-    return f"{task}-seed{seed}" if base is None else f"{task}-base{base}-seed{seed}"
+    """How the names of the runs of a task, a base, a kind of model and a seed begin."""
+    base, model = options.get("base"), options.get("model")
+    named = [task, *([f"base{base}"] if base else []), *([model] if model else []), f"seed{seed}"]
+    return "-".join(named)
 
 
 def _trained_twice(
