@@ -114,6 +114,23 @@ def test_the_stock_run_stands_for_the_model_as_it_is(reversing):
     assert torch.allclose(sums_of[there], total[there], atol=1e-5)
 
 
+def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):
+    """A bias of zeros is tried in float64: in float32 logits of some thousands move by 1e-3."""
+    seq2seq = "t5" in reversing.folder.parent.name
+    kind = tf.AutoModelForSeq2SeqLM if seq2seq else tf.AutoModelForCausalLM
+    model = kind.from_pretrained(reversing.folder)
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(1000)
+    model.save_pretrained(tmp_path / "model")
+    tf.AutoTokenizer.from_pretrained(reversing.folder).save_pretrained(tmp_path / "model")
+    heard = []
+    own = str(tmp_path / "own")
+    run = abc.adopt(tmp_path / "model", reversing.pairs, "=", out=own, on_checked=heard.append)
+    assert str(run.path) == own and heard[0].logits < 1e-6
+    kept = run.load_model().network.get_output_embeddings().weight
+    assert kept.dtype == torch.float32 and torch.equal(kept, model.get_output_embeddings().weight)
+
+
 # In Python, from an object and its own batches
 
 

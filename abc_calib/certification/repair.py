@@ -40,7 +40,7 @@ def repair(
     *,
     rounds: int = 5,
     minutes: float = 15.0,
-    out: Path | None = None,
+    out: Path | str | None = None,
     on_round: Callable[[Certificate], None] = lambda _: None,
 ) -> Run:
     """Certify; train on what fails; certify again, at most ``rounds`` times.
@@ -90,7 +90,7 @@ def repair(
     return made
 
 
-def _copy(run: Run, out: Path | None) -> Run:
+def _copy(run: Run, out: Path | str | None) -> Run:
     """A new run of the same configuration and lines, without a model yet."""
     made = Run.create(run.config.model_copy(update={"parent": str(run)}), out)
     for name in ("bias.safetensors", "lines.csv", "history.jsonl"):

@@ -103,8 +103,9 @@ def free(stem: str) -> Path:
             raise AbcError(f"cannot make the folder {path} ({error.strerror})") from None
 
 
-def empty(path: Path) -> Path:
+def empty(path: Path | str) -> Path:
     """``path`` as an empty folder."""
+    path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):

@@ -97,7 +97,7 @@ class Run:
     def create(
         cls,
         config: RunConfig,
-        path: Path | None = None,
+        path: Path | str | None = None,
         more: Callable[[Path], None] = lambda made: None,
     ) -> Run:
         """Make a new run, named after what it is, and make it the latest.

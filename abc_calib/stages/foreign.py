@@ -38,7 +38,7 @@ def adopt(
     check_lengths: str = "",
     task: str = "",
     seed: int = 0,
-    out: Path | None = None,
+    out: Path | str | None = None,
     on_checked: Callable[[Neutrality], None] = ignore,
 ) -> Run:
     """A run of a model of ``transformers`` in a folder, with its tokenizer, on pairs of a file.
@@ -193,7 +193,7 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
         )
 
 
-def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | None) -> Run:
+def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
     """The run of a model that is trained already."""
     right = float(exact_matches(model, judged).float().mean())
     made = config.model_copy(update={"data_hash": Run.draft(config).data.training(0, 256).hash()})

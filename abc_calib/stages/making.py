@@ -69,7 +69,7 @@ def train(
     task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "small",
     finetune: AnyRun = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
     device: str = "auto",
     on_step: Callback = ignore,
     on_start: Callable[[Run], None] = ignore,
@@ -111,7 +111,7 @@ def calibrate(
     scheme: str | type[Scheme] = "none",
     force: bool = False,
     retrain: bool = True,
-    out: Path | None = None,
+    out: Path | str | None = None,
     device: str = "auto",
     on_step: Callback = ignore,
     on_check: Callable[[Check], None] = ignore,
@@ -211,7 +211,7 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
 
 
 def _created(
-    config: RunConfig, out: Path | None, more: Callable[[Path], None] = lambda made: None
+    config: RunConfig, out: Path | str | None, more: Callable[[Path], None] = lambda made: None
 ) -> Run:
     """The new run, its training data's fingerprint in its configuration."""
     fingerprint = Run.draft(config).data.training(0, 256).hash()
@@ -273,7 +273,7 @@ def certified(
     task: str | type[Task],
     seed: int = 0,
     *,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     minutes: float = 15.0,
     on_step: Callable[[str, Progress], None] = ignore,
     progress: bool | None = None,
@@ -288,7 +288,7 @@ def certified(
     """
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
     _check_decidable(task, {"preset": "quick", **options})
-    root = folder or runs_root() / "certified"
+    root = Path(folder) if folder else runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)
     certificate = certify(run, minutes=minutes, progress=False)
     if certificate.outcome == "refuted" and certificate.windows:
