@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections.abc import Callable
 from itertools import combinations, pairwise
@@ -146,6 +147,17 @@ def test_notes_stand_over_the_heads() -> None:
     shown = texts(drawn(heads((2, 3, 5)), kept=["diag +0", "vert +0\nsink"]))
     assert {"diag +0", "vert +0"} <= set(shown)
     assert any(text.startswith("head 1") and text.endswith("sink") for text in shown)
+
+
+def test_long_notes_take_several_lines() -> None:
+    notes = ["vert +2 seg. 2 beta +1", "diag +1 row −1", "3 lines", "no line"] * 2
+    figure = drawn(heads((8, 3, 5)), kept=notes, width=3.25)
+    figure.draw_without_rendering()
+    shown = texts(figure)
+    assert notes[0] not in shown and sum(text.endswith("beta +1") for text in shown) == 2
+    over = [t for t in figure.texts if t.get_text() and not t.get_rotation()]
+    for one, other in itertools.combinations(over, 2):
+        assert not one.get_window_extent().overlaps(other.get_window_extent())
 
 
 def test_few_keys_are_all_named_and_of_many_the_delimiters_and_round_digits() -> None:

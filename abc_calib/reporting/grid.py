@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,7 @@ class Page:
 
     def draw(self) -> Figure:
         """The figure, as high as its blocks need."""
-        title = self._title_lines()
+        title = _wrapped(self.title.split(), (self.width - 0.1) / SCALE)
         beside = len(title) < 2 and text_width(self.title) * SCALE < self.width - 2.9
         header = 0.29 if beside else 0.31 + 0.14 * len(title)
         self.height = header + sum(self._height(block) for block in self.blocks)
@@ -83,17 +84,6 @@ class Page:
             self._block(block, top)
             top -= self._height(block)
         return self.figure
-
-    def _title_lines(self) -> list[str]:
-        """The title in lines that fit the page."""
-        lines: list[str] = []
-        for word in self.title.split():
-            longer = f"{lines[-1]} {word}" if lines else word
-            if lines and text_width(longer) * SCALE < self.width - 0.1:
-                lines[-1] = longer
-            else:
-                lines.append(word)
-        return lines
 
     # Geometry, in inches
 
@@ -159,7 +149,20 @@ class Page:
         lines = [*filter(None, [f"head {number}" if block.named else "", span])]
         if self.cell >= NARROW and lines:
             lines = ["  ".join(lines)]
-        return [note, *lines] if block.notes else lines
+        words = re.findall(r"\S+ [+−\d]\S*|\S+", note)  # as in vert +1 | seg. 2 | beta +1
+        return [*(_wrapped(words, 72 * self.cell) or [""]), *lines] if block.notes else lines
+
+
+def _wrapped(words: Sequence[str], width: float) -> list[str]:
+    """Words in lines of at most so many points of small text, where no word is longer."""
+    lines: list[str] = []
+    for word in words:
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer) < width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def value_range(matrix: np.ndarray) -> str:

@@ -147,7 +147,8 @@ class View:
 
     def _title(self, layer: int) -> str:
         part = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}[self.site]
-        return f"{self.task.capitalize()}, {part}-attention, layer {layer}"
+        name = self.task.replace("_", " ").capitalize()
+        return f"{name}, {part}-attention, layer {layer}"
 
     def _visible(self, matrices: np.ndarray) -> np.ndarray:
         """``matrices (h, i, j)`` with -inf on keys that their row cannot see."""
