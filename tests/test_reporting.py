@@ -150,7 +150,7 @@ def test_notes_stand_over_the_heads() -> None:
 
 
 def test_long_notes_take_several_lines() -> None:
-    notes = ["vert +2 seg. 2 beta +1", "diag +1 row −1", "3 lines", "no line"] * 2
+    notes = ["vert +2 seg. 2 part −1 beta +1", "diag +1 row −1", "3 lines", "no line"] * 2
     figure = drawn(heads((8, 3, 5)), kept=notes, width=3.25)
     figure.draw_without_rendering()
     shown = texts(figure)
