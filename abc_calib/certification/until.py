@@ -16,6 +16,7 @@ import numpy as np
 from abc_calib.certification.decide import failing_sources
 from abc_calib.certification.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.data import Batch, Data
+from abc_calib.evaluation.failures import margins
 from abc_calib.nn.base import Model
 
 FLOOR = 3.0
@@ -35,6 +36,8 @@ SHARE = 0.25
 MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
 LIMIT = 7
+EVERY = 1000
+"""Then all of them are looked at after so many steps."""
 LARGE_SHARE, FEW = 0.4, 20
 """Then so many are in a batch, and a sample with fewer failing windows is not all that is seen."""
 
@@ -54,6 +57,8 @@ class Certain:
         for most in (*SAMPLES, *([None] if whole else [])):
             if most is not None and whole and most >= proof.size:
                 continue
+            if most is None and self.scale > 1 and (step % EVERY or self._still_fails(model)):
+                return False
             looked = proof if most is None else proof.some(most, rng)
             checked = check(looked, floor=FLOOR)
             if failing := sum(len(one.failing) for one in checked):
@@ -75,6 +80,15 @@ class Certain:
         parsed = [data.task.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
+
+    def _still_fails(self, model: Any) -> bool:
+        """Is a problem below the floor still there? Then all windows need not be looked at."""
+        data: Any = self.proof.data
+        if not self.hard:
+            return False
+        parsed = [data.task.parse(text) for text in self.hard]
+        batch = data.lay_out(parsed[0].joined(*parsed[1:]))
+        return bool((margins(model.exact(), batch) <= FLOOR).any())
 
     def _problems(self, checked: list[Checked], rng: np.random.Generator) -> list[str]:
         """Windows below the floor inside training numbers, of the training length at most."""
