@@ -282,9 +282,10 @@ def page(table: pd.DataFrame) -> str:
         f"{counts}.\nMinutes are the clock's, on a busy machine of two cores, one thread.\n\n"
         "Up to 6 digits problems are those of the file. Its numbers begin with zeros where one is "
         "longer,\nor by chance; an answer ends after its last digit that is not 0, and how many "
-        "zeros are left is\nnothing that a few places show. So some sums such as `004633+001231=` "
-        "are wrong after the\ncalibration. Longer problems are the registry's: the longer number "
-        "does not begin with a zero.\n\n" + as_markdown(heads, rows, "ll" + "r" * (len(heads) - 2))
+        "zeros are left is\nnothing that a few places show. So sums such as `004633+001231=` may "
+        "be wrong after the\ncalibration: 3 of 1,000 of the Llama. Longer problems are the "
+        "registry's: the longer number\ndoes not begin with a zero.\n\n"
+        + as_markdown(heads, rows, "ll" + "r" * (len(heads) - 2))
     )
 
 
