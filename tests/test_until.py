@@ -59,6 +59,23 @@ def test_what_is_below_the_floor_is_put_into_training_numbers(run, monkeypatch):
         assert float(margins(model.exact(), data.lay_out(one)).min()) <= least + 0.5
 
 
+def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
+    """Every so many steps, and only once the problems that were too close before are so no more."""
+    model = run.load_model()
+    least = min(one.margin for one in check(prepare(model, run.data)))
+    monkeypatch.setattr(until, "MANY", 10)
+    monkeypatch.setattr(until, "SAMPLES", ())
+    monkeypatch.setattr(until, "FLOOR", least - 0.01)
+    found = certain(model, run.data, 0)
+    assert found.scale == until.LIMIT
+    assert not found.look(model, until.EVERY + 1) and found.look(model, until.EVERY)
+    monkeypatch.setattr(until, "FLOOR", least + 0.5)
+    assert not found.look(model, until.EVERY) and found.hard
+    known = list(found.hard)
+    monkeypatch.setattr(until, "check", lambda *_, **__: pytest.fail("all were looked at"))
+    assert not found.look(model, until.EVERY) and found.hard == known
+
+
 def test_few_windows_of_very_many_are_drawn_all_over(run):
     """Where they cannot all be held, from parts that are drawn at random."""
     whole = prepare(run.load_model(), run.data)
