@@ -64,16 +64,24 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     model = run.load_model()
     least = min(one.margin for one in check(prepare(model, run.data)))
     monkeypatch.setattr(until, "MANY", 10)
-    monkeypatch.setattr(until, "SAMPLES", ())
+    monkeypatch.setattr(until, "SAMPLES", (1,))  # less than one of each case
     monkeypatch.setattr(until, "FLOOR", least - 0.01)
+    looked = []
+
+    def counted(proof, **how):
+        looked.append(sum(map(len, proof.windows)))
+        return check(proof, **how)
+
+    monkeypatch.setattr(until, "check", counted)
     found = certain(model, run.data, 0)
     assert found.scale == until.LIMIT
-    assert not found.look(model, until.EVERY + 1) and found.look(model, until.EVERY)
+    assert not found.look(model, until.EVERY + 1) and looked == [0]
+    assert found.look(model, until.EVERY) and looked == [0, 0, found.proof.size]
     monkeypatch.setattr(until, "FLOOR", least + 0.5)
     assert not found.look(model, until.EVERY) and found.hard
     known = list(found.hard)
-    monkeypatch.setattr(until, "check", lambda *_, **__: pytest.fail("all were looked at"))
     assert not found.look(model, until.EVERY) and found.hard == known
+    assert looked[-2:] == [found.proof.size, 0]
 
 
 def test_few_windows_of_very_many_are_drawn_all_over(run):
