@@ -18,10 +18,12 @@ from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.cfq import Cfq
 from tasks.digits import Digits
+from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
-from tasks.rows import LongMultiplication, RowTask, Sum
+from tasks.rows import RowTask
 from tasks.scan import Scan
 from tasks.subtraction import Subtraction
+from tasks.sums import Sum
 from tasks.tokens import Pairs, Tokens, TokenTask
 from tasks.words import WordTask
 

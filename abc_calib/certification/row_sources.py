@@ -20,7 +20,7 @@ from abc_calib.certification.places import (
 from abc_calib.certification.rows import GridCase, GridField, GridReach
 from tasks import Digits, Problems
 from tasks.digits import from_integers
-from tasks.rows import LongMultiplication
+from tasks.long_multiplication import LongMultiplication
 
 DRAWN = 32768
 """Problems that are drawn with the digits of the window, to find some with its rows."""

@@ -7,6 +7,7 @@ schemes' own terms) is added to the scores before softmax. Shapes: ``b`` batch, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -243,12 +244,18 @@ def met(key: Tensor, bias: Tensor) -> Tensor:
     return bias
 
 
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """``(b|1, h, i|1, k)`` each, as one; those of one row stand for all."""
+    b, i = (max(part.shape[at] for part in parts) for at in (0, 2))
+    return torch.cat([part.expand(b, -1, i, -1) for part in parts], 3)
+
+
 @dataclass(frozen=True)
 class _Tensors:
-    """The formulas of all lines, ``(h, k)`` each, and ``transparent (h,)``.
+    """The formulas of all lines, ``(h, k)`` each; ``transparent (h,)``, heads without any line.
 
-    A head with fewer lines than others is filled up with masked ones. ``anchors``: how many the
-    lines count from.
+    A head with fewer lines than others is filled up with masked ones. ``there (h,)``: which have
+    a line at this site. ``anchors``: how many the lines count from.
     """
 
     origin: Tensor
@@ -261,6 +268,7 @@ class _Tensors:
     step: Tensor
     value: Tensor
     transparent: Tensor
+    there: Tensor
     anchors: int
 
 
@@ -279,6 +287,7 @@ def _build(bias: LayerBias, device: torch.device) -> _Tensors:
         step=step,
         value=torch.tensor(value, dtype=torch.float32, device=device),
         transparent=torch.tensor([not head for head in bias.every], device=device),
+        there=torch.tensor([bool(head) for head in heads], device=device),
         anchors=1 + int(torch.stack([origin, low, high]).max()),
     )
 

@@ -9,17 +9,16 @@ from abc_calib.certification.repair import repair
 from abc_calib.certification.verify import verify
 from abc_calib.plugins import load_plugin
 from abc_calib.stages.foreign import adopt
-from abc_calib.stages.judging import certify, evaluate, predict, stress
-from abc_calib.stages.making import (
-    calibrate,
-    certified,
-    finished,
+from abc_calib.stages.from_nothing import certified
+from abc_calib.stages.judging import (
+    certify,
+    evaluate,
     first_result,
     held_out_loss,
-    resume,
-    retrain,
-    train,
+    predict,
+    stress,
 )
+from abc_calib.stages.making import calibrate, finished, resume, retrain, train
 
 __all__ = [
     "adopt",

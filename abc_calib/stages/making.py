@@ -1,4 +1,4 @@
-"""The verbs that make a run: train, calibrate, retrain, resume, and all of them to a certificate.
+"""The verbs that make a run: train, calibrate, retrain, resume.
 
 ``progress``: show how far the work is; None does in a terminal or a notebook.
 """
@@ -13,17 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.calibration.pipeline import Calibration, refused_below
+from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
-from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.places import Unbounded
-from abc_calib.certification.prove import receptive_field
-from abc_calib.certification.repair import repair
 from abc_calib.certification.size import windows_inside
 from abc_calib.certification.until import certain
-from abc_calib.certification.verify import verify
 from abc_calib.config import (
     MODEL_OPTIONS,
     RETRAIN,
@@ -38,17 +33,16 @@ from abc_calib.config import (
     documented,
     taken,
 )
-from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import locked, runs_root, write_text
-from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.errors import UsageError
+from abc_calib.files import locked, write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
-from abc_calib.progress import bar, busy
+from abc_calib.progress import busy
 from abc_calib.progress import training as training_bar
 from abc_calib.runs import Run
 from abc_calib.runs.records import given_files, write_record
-from abc_calib.stages.judging import AnyRun, certify, ignore, opened
+from abc_calib.stages.judging import AnyRun, ignore, opened
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
 from tasks import Task
@@ -244,125 +238,3 @@ def _as_csv(rows: Sequence[Any]) -> str:
     import pandas as pd
 
     return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
-
-
-def first_result(run: Run) -> dict[str, Any] | None:
-    """How the first training of a calibrated run ended; None where it is no longer there."""
-    try:
-        return Run.open(run.config.parent).result
-    except AbcError:
-        return None
-
-
-def held_out_loss(run: Run) -> str:
-    """What to say where a retrained model is worse on held-out problems than the first was."""
-    first, result = first_result(run), run.result
-    if not first or not result:
-        return ""
-    before, after = first["validation_accuracy"], result["validation_accuracy"]
-    if after >= min(before, 99.9):
-        return ""
-    return (
-        f"worse than before calibration: {after} % of held-out problems, {before} % before. Try "
-        "another --threshold, more --steps or another --seed"
-    )
-
-
-@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
-def certified(
-    task: str | type[Task],
-    seed: int = 0,
-    *,
-    folder: Path | str | None = None,
-    minutes: float = 15.0,
-    on_step: Callable[[str, Progress], None] = ignore,
-    progress: bool | None = None,
-    **options: Any,
-) -> tuple[Run, Certificate]:
-    """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
-
-    Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
-    resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
-    once; a certified one is verified by dense attention. The preset is ``quick`` unless told, and
-    ``small`` where a first training does not interpolate with that.
-    """
-    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    _check_decidable(task, {"preset": "quick", **options})
-    root = Path(folder) if folder else runs_root() / "certified"
-    run = _trained_twice(task, seed, root, on_step, progress, options)
-    certificate = certify(run, minutes=minutes, progress=False)
-    if certificate.outcome == "refuted" and certificate.windows:
-        repaired = root / f"{_stem(task, seed, options)}-repaired"
-        if repaired.exists() and any(repaired.iterdir()):
-            raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
-        run = repair(run, minutes=minutes, out=repaired)
-        certificate = Certificate.load(run)
-    if certificate.outcome == "certified":
-        certificate = verify(run)
-    return run, certificate
-
-
-def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
-    """``UsageError`` for a training that no certificate could judge, before it begins."""
-    own = build(TaskOptions, **{k: v for k, v in options.items() if k in TaskOptions.model_fields})
-    rest = {k: v for k, v in options.items() if k not in TaskOptions.model_fields}
-    chosen = own.of_the_task | (rest.pop("task_options", None) or {})
-    config = plan_training(task, base=own.base, task_options=chosen, **rest)
-    second = Run.draft(plan_calibration(config))
-    if second.task.column_rule() is None and second.task.row_rule() is None:
-        raise UsageError(
-            f"no certificate can judge {task}: it is not a rule on columns of digits, as "
-            "successor, addition, multiplication and parity are; try abc stress"
-        )
-    model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
-    heads = model.options.heads
-    nothing = () if model.stream else (ALONE,)
-    head = {"cross": (Line("anti", 1, 0),), "self": nothing, "encoder": (ALONE,)}
-    each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
-    model.set_lines(LineBias(each, stream=model.stream))
-    try:  # whatever lines are found, what else the model has stays
-        receptive_field(model, second.data)
-    except Unbounded as error:
-        raise UsageError(f"no certificate can judge this model: {error}") from None
-
-
-def _stem(task: str, seed: int, options: Mapping[str, Any]) -> str:
-    """How the names of the runs of a task, a base, a kind of model and a seed begin."""
-    base, model = options.get("base"), options.get("model")
-    named = [task, *([f"base{base}"] if base else []), *([model] if model else []), f"seed{seed}"]
-    return "-".join(named)
-
-
-def _trained_twice(
-    task: str,
-    seed: int,
-    root: Path,
-    on_step: Callable[[str, Progress], None],
-    progress: bool | None,
-    options: Mapping[str, Any],
-) -> Run:
-    """The calibrated run in ``root``, trained to its end."""
-    stem = _stem(task, seed, options)
-    first, second = (root / f"{stem}-{stage}" for stage in ("vanilla", "calibrated"))
-    with bar(f"{task}, seed {seed}:", progress, "%") as update:
-
-        def said(stage: str) -> Callback:
-            def step(done: Progress) -> None:
-                seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
-                update(100 * done.step // done.steps, 100, stage + seen, bool(seen))
-                on_step(stage, done)
-
-            return step
-
-        one: dict[str, Any] = {"on_step": said("training"), "progress": False}
-        two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
-        begin = partial(train, task, seed=seed, **one)
-        vanilla = finished(
-            first, partial(begin, out=first, **{"preset": "quick", **options}), **one
-        )
-        least = refused_below(vanilla.data.fit or CalibrationOptions().fit)
-        right = (vanilla.result or {})["validation_accuracy"] >= 100 * least
-        if not right and "preset" not in options and not second.exists():
-            again = first.with_name(f"{first.name}-small")
-            vanilla = finished(again, partial(begin, out=again, **options), **one)
-        return finished(second, partial(calibrate, vanilla, out=second, **two), **two)

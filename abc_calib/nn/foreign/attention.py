@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, Site
-from abc_calib.nn.biases import MASKED, LayerBias, met
-from abc_calib.nn.foreign.places import State, joined
+from abc_calib.nn.biases import MASKED, LayerBias, met, side_by_side
+from abc_calib.nn.foreign.places import State
 
 NAME = "abc_lines"
 """What it is called among the attention functions of ``transformers``."""
@@ -47,7 +47,7 @@ class Lines:
             self.state.places = self.state.places.for_rows(batch)
         frames = {s: self.state.frame(s, queries, keys, self.stream) for s in self.biases}
         found = [bias.keys(frames[site]) for site, bias in self.biases.items()]
-        key, bias = (joined(part) for part in zip(*found, strict=True))
+        key, bias = (side_by_side(part) for part in zip(*found, strict=True))
         places = self.state.places
         assert places is not None
         reads_source = self.stream or "self" not in self.biases

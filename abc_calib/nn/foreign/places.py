@@ -9,7 +9,6 @@ lines of cross-attention name tokens of the source, lines of self-attention thos
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,10 +119,3 @@ class State(threading.local):
         column = rows - closes[:, -1:]
         grid = Grid(torch.zeros_like(column), column, closes[:, -1:])
         return Frame(site, rows, keys, closes[:, -1] + 1, closes, grid=grid)
-
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors ``(b, h, i, k)`` side by side; those of one row stand for all."""
-    b = max(len(part) for part in parts)
-    i = max(part.shape[2] for part in parts)
-    return torch.cat([part.expand(b, -1, i, -1) for part in parts], dim=3)

@@ -1,4 +1,4 @@
-"""What both kinds of Transformer share: lines, cached decoding, how rows are written.
+"""What both kinds of Transformer share: cached decoding, how rows are written.
 
 Pre-norm layers with pluggable positions. A source is read once (``encode``), then rows of the
 output are written (``run``) on what was read and on the rows so far.
@@ -6,7 +6,6 @@ output are written (``run``) on what was read and on the rows so far.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +14,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from abc_calib import plugins
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.nn.base import Attention, Decoded, Model
-from abc_calib.nn.biases import Frame, Grid, LayerBias
+from abc_calib.nn.base import Attention, Decoded
+from abc_calib.nn.biases import Frame, Grid
 from abc_calib.nn.positions import Coordinates, Scheme, check_positions
 from abc_calib.nn.transformer import rows
-from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
+from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.nn.transformer.encoder import Encoded, delimiter_positions
+from abc_calib.nn.transformer.lines import AlongLines
 from abc_calib.nn.transformer.rows import Opened
 
 ROWS_AT_ONCE = 4096
@@ -41,10 +42,11 @@ class Outputs:
     crossed: tuple[Tensor, ...] = ()
 
 
-class Autoregressive(Model):
+class Autoregressive(AlongLines):
     """A Transformer that writes its output token by token."""
 
-    options: Any
+    #: options that have the same name in ``hub_config``
+    same_names: tuple[str, ...] = ("decoder_layers", "heads", "feedforward", "dropout", "scheme")
     #: cyclic positions: what a scheme is told of positions, modulo this
     period: int | None = None
     embed: nn.Embedding
@@ -52,10 +54,6 @@ class Autoregressive(Model):
     norm: nn.LayerNorm
     dropout: nn.Dropout
     head: nn.Linear
-
-    def __init__(self, options: Any, tokens: TokenIds):
-        super().__init__(options, tokens)
-        self.path = "auto"
 
     @classmethod
     def settled(cls, options: Any, data: Data | None = None) -> Any:
@@ -69,73 +67,6 @@ class Autoregressive(Model):
             options = options.model_copy(update={"scheme": scheme})
         check_positions(options, data.layout_at(1) if data is not None else None)
         return options
-
-    # Lines
-
-    @property
-    @abstractmethod
-    def attention_layers(self) -> dict[Site, int]:
-        """How many layers of attention each site has."""
-
-    @abstractmethod
-    def scheme_of(self, site: Site) -> Scheme:
-        """The positions of a site: ``encoder`` and ``self`` also embed what they read."""
-
-    @property
-    @abstractmethod
-    def mixed_source(self) -> str:
-        """Why states of the source's tokens depend on other tokens; empty where they do not."""
-
-    @property
-    def lines(self) -> LineBias | None:
-        return self._lines
-
-    def set_lines(self, lines: LineBias | None) -> None:
-        layers = self.attention_layers
-        if lines is not None:
-            if lines.stream != self.stream:
-                kinds = ["a model with an encoder", "a decoder-only model"]
-                ours, theirs = kinds[self.stream], kinds[lines.stream]
-                raise UsageError(f"the bias is of {theirs}, and this is {ours}: calibrate it")
-            lines.check(layers, self.options.heads)
-        self._lines = lines
-
-        def built(site: Site, layer: int) -> LayerBias | None:
-            heads = lines.heads(site, layer) if lines else None
-            if lines is None or heads is None:
-                return None
-            return LayerBias(heads, site, lines.off_line_bias, lines.elsewhere(site, layer))
-
-        self.biases = {site: [built(site, i) for i in range(n)] for site, n in layers.items()}
-
-    def set_path(self, path: str) -> None:
-        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
-        self.path = path
-
-    @property
-    def kept_rows(self) -> KeptRows | None:
-        """The output rows that later ones still read, or None where any may be read."""
-        biases = self.biases["self"]
-        single = all(bias is not None and bias.single for bias in biases)
-        scheme = self.scheme_of("self")
-        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
-            return None
-        return kept_rows(biases, self.tokens.row is not None)
-
-    @property
-    def on_lines(self) -> bool:
-        """Does every head of the decoder attend along lines and nowhere else?"""
-        biases = self.biases["self"] + self.biases["cross"]
-        return all(bias is not None and bias.restricted for bias in biases)
-
-    def exact(self) -> Self:
-        """The model that decodes: on lines, a copy in float64, which certificates are about.
-
-        Its few keys a row are quick in any precision, and its errors can be bounded.
-        """
-        if not self.on_lines or self.embed.weight.dtype == torch.float64:
-            return self
-        return copy.deepcopy(self).double().eval()
 
     # The pass
 
@@ -281,12 +212,38 @@ class Autoregressive(Model):
         kept = self.memory_needed(batch, keys, steps) * (1 + layers) // 8
         return self.memory_of_weights + kept
 
+    # Beside the weights
 
-def tokens_of(config: Mapping[str, Any]) -> TokenIds:
-    """The ids that a saved configuration names."""
-    pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
-    delimiters = tuple(config["delimiter_ids"] or ())
-    return TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
+    def hub_config(self) -> dict[str, Any]:
+        options, tokens = self.options, self.tokens
+        return {
+            "vocab_size": tokens.size,
+            "d_model": options.width,
+            **{name: getattr(options, name) for name in self.same_names},
+            "delimiter_ids": list(tokens.delimiters),
+            **({} if tokens.row is None else {"row_id": tokens.row}),
+            "line_bias": self.lines.to_dict() if self.lines else None,
+            **plugins.of_model(options.schemes),
+        }
+
+    @classmethod
+    def from_hub_config(cls, config: Mapping[str, Any]) -> Self:
+        plugins.check_model(config)
+        options = cls.options_of(config)
+        pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
+        delimiters = tuple(config["delimiter_ids"] or ())
+        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
+        model = cls(options, ids)
+        if config["line_bias"]:
+            model.set_lines(LineBias.from_dict(config["line_bias"]))
+        return model
+
+    @classmethod
+    def options_of(cls, config: Mapping[str, Any], **more: Any) -> Any:
+        """The options that a saved configuration names."""
+        named = {name: config[name] for name in cls.same_names}
+        kind: Any = cls.options_type
+        return kind(width=config["d_model"], **named, **more)
 
 
 def draw(module: nn.Module) -> None:

@@ -7,28 +7,23 @@ far, each head with one softmax. Lines keep the names that they have with an enc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_calib import plugins
 from abc_calib.config import DecoderOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, LineBias, Site
 from abc_calib.nn.biases import Frame
 from abc_calib.nn.positions import Coordinates, Scheme, build_scheme
-from abc_calib.nn.transformer.base import Autoregressive, draw, tokens_of
+from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.encoder import Encoded, coordinates, delimiter_positions
 from abc_calib.nn.transformer.layers import StreamLayer
 from abc_calib.nn.transformer.stream import Prefix, Stream, StreamBias
-
-SAME_NAMES = ("decoder_layers", "heads", "feedforward", "dropout", "scheme")
-"""Options that have the same name in ``hub_config``."""
 
 
 class DecoderOnly(Autoregressive):
@@ -147,26 +142,3 @@ class DecoderOnly(Autoregressive):
         if seen is None:
             return x, None, None
         return x, seen[..., memory.shape[1] :], seen[..., : memory.shape[1]]
-
-    # Beside the weights
-
-    def hub_config(self) -> dict[str, Any]:
-        options, tokens = self.options, self.tokens
-        return {
-            "vocab_size": tokens.size,
-            "d_model": options.width,
-            **{name: getattr(options, name) for name in SAME_NAMES},
-            "delimiter_ids": list(tokens.delimiters),
-            **({} if tokens.row is None else {"row_id": tokens.row}),
-            "line_bias": self.lines.to_dict() if self.lines else None,
-            **plugins.of_model(options.schemes),
-        }
-
-    @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> DecoderOnly:
-        plugins.check_model(config)
-        named = {name: config[name] for name in SAME_NAMES}
-        model = cls(DecoderOptions(width=config["d_model"], **named), tokens_of(config))
-        if config["line_bias"]:
-            model.set_lines(LineBias.from_dict(config["line_bias"]))
-        return model

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from abc_calib import plugins
 from abc_calib.config import TransformerOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
@@ -19,13 +18,10 @@ from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.biases import Frame
 from abc_calib.nn.positions import Scheme, build_scheme
-from abc_calib.nn.transformer.base import Autoregressive, draw, tokens_of
+from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.encoder import Encoded, Encoder
 from abc_calib.nn.transformer.layers import DecoderLayer
-
-SAME_NAMES = ("encoder_layers", "decoder_layers", "heads", "feedforward", "dropout", "scheme")
-"""Options that have the same name in ``hub_config``."""
 
 
 class Transformer(Autoregressive):
@@ -33,6 +29,7 @@ class Transformer(Autoregressive):
 
     options_type = TransformerOptions
     hub_names = ("abc_transformer", "AbcTransformer")
+    same_names = ("encoder_layers", "cyclic", *Autoregressive.same_names)
     options: TransformerOptions
 
     def __init__(self, options: TransformerOptions, tokens: TokenIds):
@@ -132,32 +129,15 @@ class Transformer(Autoregressive):
     # Beside the weights
 
     def hub_config(self) -> dict[str, Any]:
-        options, tokens = self.options, self.tokens
-        return {
-            "vocab_size": tokens.size,
-            "d_model": options.width,
-            **{name: getattr(options, name) for name in SAME_NAMES},
-            "own_schemes": options.own_schemes or None,
-            "cyclic": options.cyclic,
-            "delimiter_ids": list(tokens.delimiters),
-            **({} if tokens.row is None else {"row_id": tokens.row}),
-            "line_bias": self.lines.to_dict() if self.lines else None,
-            **plugins.of_model(options.schemes),
-        }
+        return {**super().hub_config(), "own_schemes": self.options.own_schemes or None}
 
     @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> Transformer:
-        plugins.check_model(config)
+    def options_of(cls, config: Mapping[str, Any], **more: Any) -> Any:
         own = config["own_schemes"] or {}
-        options = TransformerOptions(
-            width=config["d_model"],
-            cyclic=config["cyclic"],
+        return super().options_of(
+            config,
             encoder_scheme=own.get("encoder"),
             decoder_scheme=own.get("self"),
             cross_scheme=own.get("cross"),
-            **{name: config[name] for name in SAME_NAMES},
+            **more,
         )
-        model = cls(options, tokens_of(config))
-        if config["line_bias"]:
-            model.set_lines(LineBias.from_dict(config["line_bias"]))
-        return model

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry import Site
-from abc_calib.nn.biases import Frame, Gathered, LayerBias
+from abc_calib.nn.biases import Frame, Gathered, LayerBias, side_by_side
 
 
 @dataclass(frozen=True)
@@ -78,23 +78,18 @@ class StreamBias:
 
     def of_source(self, device: torch.device) -> Tensor:
         """Which heads have a line to the source, ``(h,)``."""
-        return torch.tensor([bool(head) for head in self.parts[0].heads], device=device)
+        return self.parts[0].tensors(device).there
 
     def dense(self, frame: Any) -> Tensor:
         """The bias as a matrix, ``(b, h, i, j)``."""
-        return _beside([bias.dense(f) for bias, f in zip(self.parts, frame.parts, strict=True)])
+        pairs = zip(self.parts, frame.parts, strict=True)
+        return side_by_side([bias.dense(part) for bias, part in pairs])
 
     def gathered(self, frame: Any) -> Gathered:
         """The same as a list of keys a row."""
         crossed, own = (bias.keys(f) for bias, f in zip(self.parts, frame.parts, strict=True))
-        keys = _beside([crossed[0], own[0] + frame.parts[0].keys])
-        return Gathered(frame.stored(keys), _beside([crossed[1], own[1]]))
-
-
-def _beside(parts: list[Tensor]) -> Tensor:
-    """``(b|1, h, i|1, k)`` each, side by side."""
-    b, i = (max(part.shape[at] for part in parts) for at in (0, 2))
-    return torch.cat([part.expand(b, -1, i, -1) for part in parts], 3)
+        keys = side_by_side([crossed[0], own[0] + frame.parts[0].keys])
+        return Gathered(frame.stored(keys), side_by_side([crossed[1], own[1]]))
 
 
 AnyBias = LayerBias | StreamBias

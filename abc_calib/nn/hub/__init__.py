@@ -1,0 +1,63 @@
+"""The ``transformers`` face of our models: save and load through the Auto classes, ``generate()``.
+
+Importing this room registers every kind; no other room imports it, since importing
+``transformers`` takes longer than most commands. A run's folder ``model`` is read by ``load`` or
+``AutoModelForSeq2SeqLM.from_pretrained``, and its weights have the same names here and there.
+"""
+
+from pathlib import Path
+
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+from abc_calib.errors import AbcError
+from abc_calib.nn.base import Model
+from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig
+from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel
+from abc_calib.nn.hub.generation import GenerationCache
+from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.nn.saved import read_folder
+from abc_calib.nn.transformer.decoder_only import DecoderOnly
+from abc_calib.nn.transformer.model import Transformer
+
+__all__ = [
+    "FACES",
+    "AbcConfig",
+    "AbcDecoder",
+    "AbcDecoderConfig",
+    "AbcRecurrent",
+    "AbcRecurrentConfig",
+    "AbcTransformer",
+    "GenerationCache",
+    "load",
+    "wrapped",
+]
+
+FACES: dict[type[Model], type[HubModel]] = {
+    Transformer: AbcTransformer,
+    DecoderOnly: AbcDecoder,
+    Recurrent: AbcRecurrent,
+}
+"""The face of each kind of model."""
+
+for _face in FACES.values():
+    AutoConfig.register(_face.config_type.model_type, _face.config_type)
+    AutoModelForSeq2SeqLM.register(_face.config_type, _face)
+
+
+def load(folder: Path | str) -> HubModel:
+    """The model in a run's folder ``model``, in evaluation mode."""
+    described, _ = read_folder(Path(folder))
+    faces = {face.config_type.model_type: face for face in FACES.values()}
+    if described.get("model_type") not in faces:
+        raise AbcError(f"{folder} is no model of this program: name another folder")
+    return faces[described["model_type"]].from_pretrained(folder)
+
+
+def wrapped(model: Model) -> HubModel:
+    """A copy of one of our models with its ``transformers`` face."""
+    face = FACES[type(model)]
+    ids = {"pad": model.pad, "bos": model.sos, "eos": model.eos, "decoder_start": model.sos}
+    named = {f"{name}_token_id": value for name, value in ids.items()}
+    made = face(face.config_type(**{**model.hub_config(), **named}))
+    made.load_state_dict(model.state_dict())
+    return made.train(model.training)

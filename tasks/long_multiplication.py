@@ -1,0 +1,81 @@
+"""The product of two long numbers, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tasks.arithmetic import DIGITS
+from tasks.base import Problems, Size
+from tasks.columns import RowRule, long_multiplication
+from tasks.digits import Digits
+from tasks.rows import ROW, RowTask, columns, extent, settle
+
+
+class LongMultiplication(RowTask):
+    """The product of two long numbers, row by row: ``12*34 -> 408``, written ``8 4 0 | 0 4 0``.
+
+    Row r is what was left of the row before, without its last digit, and the first operand times
+    digit r of the second; of n+1 digits for a first operand of n. The product is the last digit
+    of each row but the last, and the whole of that.
+    """
+
+    name = "long_multiplication"
+    operator = "*"
+    count = 2
+    coupling = "second"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 4
+
+    def train_rows(self, length: int) -> int:
+        return length
+
+    def outline(self, size: Size) -> tuple[int, ...]:
+        return extent(size)
+
+    def row_rule(self) -> RowRule:
+        return long_multiplication(self.base)
+
+    def tokens(self, size: Size) -> int:
+        digits, rows = extent(size)
+        return rows * (digits + 2) - 1
+
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
+        return digits, rows
+
+    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
+        first, second = operands
+        width, rows = int(first.lengths.max(initial=1)), int(second.lengths.max(initial=1))
+        a, b = columns(first, width + 1), columns(second, rows)
+        row = np.zeros((len(first), width + 2), np.int32)
+        made = []
+        for r in range(rows):
+            sums = np.zeros_like(row)
+            sums[:, :-1] = row[:, 1:] + a * b[:, r : r + 1]
+            row = settle(sums, self.base)
+            widths = np.where(r < second.lengths, first.lengths + 1, -1)
+            made.append((row[:, : width + 1].astype(np.uint8), widths))
+        return made
+
+    def read(self, output: str) -> str:
+        rows = output.split(ROW)
+        number = rows[0] + "".join(row[-1:] for row in rows[1:])
+        return number.lstrip("0") or number[-1:]
+
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        if exact:
+            return np.full(n, size[0]), np.full(n, size[1])
+        return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
+
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        turned = np.arange(n) % 2 == 0
+        one = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
+        counts = np.where(turned, size[0], one[0]), np.where(turned, one[1], size[1])
+        return self.problems(*(self._random(rng, count) for count in counts))
+
+    def smallest(self) -> list[str]:
+        return [f"0*{digit}" for digit in DIGITS[: self.base]]
