@@ -20,6 +20,7 @@ from conftest import digit_data
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.certification import check as checker
 from abc_calib.certification import prove, shapes
+from abc_calib.certification import repair as repairing
 from abc_calib.certification.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.certification.decide import (
     certify,
@@ -490,6 +491,25 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
     history = Certificate.load(made).repair
     assert history and all(0 < entry["longest"] <= 5 for entry in history)
     assert predict(made, "9" * 40).correct
+
+
+def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path, monkeypatch):
+    """The weights from before it are kept, with their certificate, and the next one is slower."""
+    run = Run.open(copied(certified, tmp_path))
+    model = run.load_model()
+    with torch.no_grad():
+        model.head.bias[5] += 6.0
+    run.save_model(model)
+    vouch(run)
+    monkeypatch.setattr(repairing, "LEARNING_RATE", 3.0)
+    made = repair(run, rounds=1, out=tmp_path / "repaired")
+    kept, now = run.load_model().state_dict(), made.load_model().state_dict()
+    assert all(torch.equal(kept[name], now[name]) for name in kept)
+    certificate = Certificate.load(made)
+    (first,) = certificate.repair
+    assert certificate.outcome == "refuted" and certificate.wrong == first["wrong"]
+    *_, second = Certificate.load(repair(run, rounds=2, out=tmp_path / "again")).repair
+    assert second["rate"] == repairing.SLOWER * first["rate"] and second["wrong"] == first["wrong"]
 
 
 def copied(run: Run, folder) -> object:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,6 +15,7 @@ import numpy as np
 
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.decide import Decision, decide, failing_sources
+from abc_calib.certification.fingerprint import fingerprint
 from abc_calib.certification.prove import Checked, Proof, check
 from abc_calib.certification.until import FLOOR
 from abc_calib.config import TrainOptions
@@ -26,7 +29,8 @@ from abc_calib.training.step import fit_steps
 from tasks import Problems
 
 STEPS = 300
-LEARNING_RATE = 1e-3
+LEARNING_RATE, SLOWER = 1e-3, 0.2
+"""The rate of the first round, and by how much it falls after one that made the model worse."""
 EACH = 4
 """Sources made of each failing window."""
 MOST = 10_000
@@ -47,7 +51,8 @@ def repair(
 
     Writes a new run with the repaired model and its certificate, unless the run is certified as
     it is. Failing windows are put into random sources of at most the training length, and of its
-    training numbers only. Raises ``AbcError`` where a model's windows cannot be enumerated or
+    training numbers only. A round that leaves as many windows wrong as before is taken back. Raises
+    ``AbcError`` where a model's windows cannot be enumerated or
     fail in longer numbers only.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
@@ -64,30 +69,36 @@ def repair(
         return opened
     made = _copy(opened, out)
     ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
-    history: list[dict[str, int]] = []
+    history: list[dict[str, float]] = []
+    rate = LEARNING_RATE
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
         longest = max(int(o.lengths.max()) for o in examples.operands)
-        history.append(
-            {
-                "round": number,
-                "wrong": certificate.wrong,
-                "examples": len(examples),
-                "longest": longest,
-            }
-        )
-        train_on(model, data, examples, number)
-        made.save_model(model)
-        if ended:
-            made.save_result(ended)
-        decision = decide(made, model, minutes)
-        certificate = decision.certificate
-        certificate.repair = history
-        certificate.save(made)
-        on_round(certificate)
-        if certificate.outcome == "certified" or decision.proof is None:
+        before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
+        told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
+        history.append({**told, "rate": rate})
+        train_on(model, data, examples, number, rate)
+        _save(made, model, ended)
+        found = decide(made, model, minutes)
+        on_round(found.certificate)
+        worse = found.certificate.outcome == "refuted" and found.certificate.wrong >= wrong
+        if worse:
+            model.load_state_dict(before)
+            rate *= SLOWER
+            _save(made, model, ended)
+        else:
+            decision = found
+        now = fingerprint(made)
+        replace(decision.certificate, fingerprint=now, repair=history).save(made)
+        if decision.certificate.outcome == "certified" or decision.proof is None:
             break
     return made
+
+
+def _save(made: Run, model: Model, ended: dict[str, Any]) -> None:
+    made.save_model(model)
+    if ended:
+        made.save_result(ended)
 
 
 def _copy(run: Run, out: Path | str | None) -> Run:
@@ -131,9 +142,9 @@ def _allowed(
     return [one for one in parsed if data.split.allows(one, held_out=False)[0]]
 
 
-def train_on(model: Model, data: Data, examples: Problems, number: int) -> None:
-    """``STEPS`` steps on the usual batches with failing windows added."""
-    options = TrainOptions(steps=STEPS, learning_rate=LEARNING_RATE, warmup=20)
+def train_on(model: Model, data: Data, examples: Problems, number: int, rate: float) -> None:
+    """``STEPS`` steps at a learning rate on the usual batches with failing windows added."""
+    options = TrainOptions(steps=STEPS, learning_rate=rate, warmup=20)
     rng = np.random.default_rng([number, 8])
 
     def batch(step: int) -> Batch:
