@@ -16,6 +16,8 @@ from cli.options import AsJson, AsLatex, Jobs, Quiet, options
 if TYPE_CHECKING:
     import pandas as pd
 
+    from abc_calib.sweeps import Job, Outcome
+
 File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
 Results = Annotated[
     Path | None, typer.Option(help="The results, .csv or .parquet; by default runs/FILE.csv.")
@@ -69,33 +71,61 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
-    from abc_calib.files import make_folder, runs_root
-    from abc_calib.nn.base import resolve_device
-    from abc_calib.sweeps import jobs_root, read_sweep, results_table, run_jobs, write_table
-    from abc_calib.sweeps.results import check_writable, prepare
-    from abc_calib.sweeps.shares import Share, left_over
-
     work = build(WorkOptions, **taken(WorkOptions, given))
-    resolve_device(given.get("device", "auto"))
+    wanted, path = read(file, out, given.get("device", "auto"))
+    if check:
+        show(wanted, work, quiet, as_json)
+        return
+    outcomes, table = run(wanted, jobs, path, work, quiet, given)
+    report(outcomes, table, path, quiet, as_json, as_latex)
+
+
+def read(file: Path, out: Path | None, device: str) -> tuple[list[Job], Path]:
+    """The jobs of a file, and where their results go: all of it checked before any is run."""
+    from abc_calib.files import runs_root
+    from abc_calib.nn.base import resolve_device
+    from abc_calib.sweeps import read_sweep
+    from abc_calib.sweeps.results import check_writable
+
+    resolve_device(device)
     path = out or runs_root() / f"{file.stem}.csv"
-    root = jobs or jobs_root()
     check_writable(path)
-    wanted = read_sweep(file)
-    if check and work.scheduler is not None:
+    return read_sweep(file), path
+
+
+def show(wanted: list[Job], work: WorkOptions, quiet: bool, as_json: bool) -> None:
+    """The keys of the jobs, those of the share alone if there is one."""
+    from abc_calib.sweeps.shares import Share
+
+    if work.scheduler is not None:
         raise OptionError(
             "scheduler",
             work.scheduler[:100],
             "--check looks at the file alone; leave one of them out",
         )
-    if check:
-        mine = Share(*work.share).pick(wanted) if work.share else wanted
-        keys = [job.key for job in mine]
-        if as_json:
-            console.print_json({"jobs": keys})
-        else:
-            console.tell("\n".join(keys))
-            console.say(f"{len(keys)} jobs", quiet)
-        return
+    keys = [job.key for job in (Share(*work.share).pick(wanted) if work.share else wanted)]
+    if as_json:
+        console.print_json({"jobs": keys})
+    else:
+        console.tell("\n".join(keys))
+        console.say(f"{len(keys)} jobs", quiet)
+
+
+def run(
+    wanted: list[Job],
+    jobs: Path | None,
+    path: Path,
+    work: WorkOptions,
+    quiet: bool,
+    given: dict[str, Any],
+) -> tuple[list[Outcome], pd.DataFrame]:
+    """Run the jobs and write their results; say what is left for other shares."""
+    from abc_calib.files import make_folder
+    from abc_calib.sweeps import jobs_root, results_table, run_jobs, write_table
+    from abc_calib.sweeps.results import prepare
+    from abc_calib.sweeps.shares import Share, left_over
+
+    root = jobs or jobs_root()
     prepare(path)
     make_folder(root)
     with jobs_progress(quiet) as on_change:
@@ -105,9 +135,7 @@ def sweep(
     if work.share:
         for line in left_over(wanted, root, Share(*work.share)):
             console.say(line, quiet)
-    if as_latex:
-        console.tell(latex(table).rstrip())
-    report(outcomes, path, quiet, as_json, as_latex, rows=len(table))
+    return outcomes, table
 
 
 def latex(table: pd.DataFrame) -> str:
@@ -133,16 +161,25 @@ def latex(table: pd.DataFrame) -> str:
 
 
 def report(
-    outcomes: list, path: Path, quiet: bool, as_json: bool, as_latex: bool, **more: object
+    outcomes: list[Outcome],
+    table: pd.DataFrame,
+    path: Path,
+    quiet: bool,
+    as_json: bool,
+    as_latex: bool,
 ) -> None:
-    """How the jobs ended; exit code 1 if some failed."""
+    """The table where LaTeX is asked for, and how the jobs ended; exit code 1 if some failed."""
+    if as_latex:
+        console.tell(latex(table).rstrip())
     states = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
     }
     complete = len(outcomes) - sum(map(len, states.values()))
     if as_json:
-        console.print_json({"results": str(path), "complete": complete, **states, **more})
+        console.print_json(
+            {"results": str(path), "complete": complete, **states, "rows": len(table)}
+        )
     else:
         counts = [f"{complete} jobs complete"]
         counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
