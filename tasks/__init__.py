@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tasks import copying, lookup, wider
-from tasks.arithmetic import Addition, Arithmetic, Parity, Successor
+from tasks.arithmetic import Arithmetic
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
+from tasks.basic import Addition, Parity, Successor
 from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.long_multiplication import LongMultiplication

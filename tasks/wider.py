@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from tasks import columns
-from tasks.arithmetic import Addition, Arithmetic
+from tasks.arithmetic import Arithmetic
 from tasks.base import Problems, TaskError
+from tasks.basic import Addition
 from tasks.digits import Digits
 
 
