@@ -140,8 +140,11 @@ SMALL = {**QUICK, "heads": 2, "feedforward": 8, "decoder_layers": 1, "length": 3
         ("addition", {**SMALL, "format": "aligned", "attention_window": 1, "cyclic": 3}),
         ("copy", {**SMALL, "length": 10}),
         ("copy", {**QUICK, "model": "gru", "embedding": 6, "d_head": 8, "value": 8}),
+        ("addition", {**SMALL, "model": "decoder"}),
+        ("long_multiplication", SMALL),
+        ("long_multiplication", {**SMALL, "model": "decoder"}),
     ],
-    ids=["free", "window", "tokens", "gru"],
+    ids=["free", "window", "tokens", "gru", "decoder", "rows", "rows of a decoder"],
 )
 def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
     """Through ``load``, in another vocabulary than the default one."""

@@ -32,6 +32,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import evaluate
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn import hub
 from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer import base as transformer
@@ -260,6 +261,29 @@ def test_all_paths_and_both_decoders_agree(own, draw):
     assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])
 
 
+def generated(folder: Path, source: torch.Tensor, steps: int) -> torch.Tensor:
+    """What the saved model writes by ``generate``, SOS left out."""
+    loaded: Any = hub.load(folder)
+    how: Any = {"attention_mask": source != loaded.config.pad_token_id, "do_sample": False}
+    return loaded.generate(source, max_new_tokens=steps, **how)[:, 1:]
+
+
+@pytest.mark.parametrize("lined", [False, True])
+@pytest.mark.parametrize("kind", ["transformer", "decoder"])
+def test_a_saved_model_generates_the_rows_that_it_decodes(kind, lined, tmp_path):
+    data = data_of("long_multiplication", 3)
+    model = model_of(data, product_lines(heads=4) if lined else None, seed=2, kind=kind)
+    with torch.no_grad():
+        model.head.bias[model.tokens.row] += 0.5  # so that outputs have different numbers of rows
+    source = data.lay_out(data.task.sample(np.random.default_rng(0), 20, (5, 4))).source
+    expected = model.decode(source, 30).ids
+    assert len((expected == model.tokens.row).sum(1).unique()) > 3
+    Run(tmp_path).save_model(model)
+    described = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert described["row_id"] == model.tokens.row
+    assert torch.equal(generated(tmp_path / "model", source, 30), expected)
+
+
 # Windows
 
 
@@ -434,6 +458,9 @@ def test_long_products_are_right_in_every_way_of_asking(product_run):
     assert table["rows"].tolist() == [3, 40] and (table["accuracy"] == 100).all()
     decoded = stages.evaluate(product_run, [(30, 20)], samples=3, greedy=True, progress=False)
     assert decoded["accuracy"].tolist() == [100]
+    batch = product_run.data.test((12, 9), 3)
+    steps = batch.target.shape[1]
+    assert torch.equal(generated(product_run.path / "model", batch.source, steps), batch.target)
     a, b = 2**90 - 12345, 2**70 - 678
     assert stages.predict(product_run, f"{a:b}*{b:b}").answer == f"{a * b:b}"
 
