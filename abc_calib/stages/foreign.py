@@ -47,10 +47,11 @@ def adopt(
     a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
     ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the task of the
     registry that the pairs have to follow. Raises ``UsageError`` for
-    a model or pairs that cannot be taken, before anything is written.
+    a model or pairs that cannot be taken, before a run is made.
     """
     found = folders.load(folder)
-    given = described(folder, data, delimiters, found.eos, fit_lengths, check_lengths, task)
+    words = found.options.folder
+    given = described(words, data, delimiters, found.eos, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",
@@ -81,7 +82,7 @@ def adopt(
 
 
 def described(
-    folder: Path | str,
+    tokenizer: str,
     data: Path | str,
     delimiters: str,
     eos: int,
@@ -109,7 +110,7 @@ def described(
     options: dict[str, int | str] = {
         "data": str(path),
         "sha256": sha256,
-        "tokenizer": str(Path(folder).resolve()),
+        "tokenizer": tokenizer,
         "delimiters": delimiters,
         "eos": eos,
     }

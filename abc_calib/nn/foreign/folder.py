@@ -10,6 +10,7 @@ from typing import Any
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.nn.foreign.attention import RECORD
+from abc_calib.nn.foreign.tokenizer import tokenizer_of
 
 NOT_SHAPE = (RECORD, "_name_or_path", "transformers_version", "dtype", "torch_dtype")
 """Entries of a configuration that do not shape a model."""
@@ -53,11 +54,12 @@ def load(folder: Path | str) -> Found:
         raise UsageError(f"{path} does not load ({said}): save the model again") from None
     if getattr(network.config, RECORD, None):
         raise UsageError(f"{path} has lines already: give the model that it was made from")
-    return Found(network.float().eval(), described_by(network, path), end_of(network, path))
+    end, options = end_of(network, path), described_by(network, tokenizer_of(path))
+    return Found(network.float().eval(), options, end)
 
 
 def described_by(network: Any, folder: Path) -> ForeignOptions:
-    """The class and configuration of a model."""
+    """The class and configuration of a model; ``folder``: of its tokenizer."""
     config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
     plain = json.loads(json.dumps(config, default=str))
     return ForeignOptions(
