@@ -22,7 +22,9 @@ class ColumnRule:
     """An automaton on columns. ``q`` states, ``k`` operands with a digit in each column.
 
     ``start``: states before the last column. ``next`` and ``written``, ``(q, base, ..., base)``
-    with ``k`` axes of digits: the state after a column and the digit written there. ``last
+    with ``k`` axes of digits: the state after a column and the digit written there. Where numbers
+    end by themselves the axes have one entry more, for all places beyond a number; then ``written``
+    may be ``base``, the end, or more, behind it; ``next`` is ``NOTHING`` for no such column. ``last
     (q,)``: the digit written after the first column, ``NOTHING``, or ``NEVER``. ``operands``:
     which operands of the task the ``k`` axes are. ``constant``: an operand of one digit that is the
     same for all columns, and ``constants (q,)`` its digit in each state.
@@ -122,16 +124,19 @@ class RowRule:
 
     ``first``: of the first row. ``later``: of the others; its operand ``ABOVE`` is the row above,
     whose digit ``c + shift`` stands in column ``c``. The digits of a row are those of its columns
-    and one more. ``constant`` of both is the digit of an operand that belongs to the row.
+    and one more. ``constant`` of both is the digit of an operand that belongs to the row. With
+    ``ends`` each row has an operand of its own, and all numbers end by themselves, rows too.
     """
 
     first: ColumnRule
     later: ColumnRule
     shift: int
+    ends: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Both automata as plain data."""
-        return {"first": self.first.as_dict(), "later": self.later.as_dict(), "shift": self.shift}
+        rules = {"first": self.first.as_dict(), "later": self.later.as_dict()}
+        return {**rules, "shift": self.shift} | ({"ends": True} if self.ends else {})
 
 
 ABOVE = -1
@@ -175,6 +180,50 @@ def long_multiplication(base: int) -> RowRule:
     # nothing is above the first row, where zeros stand for it
     first = replace(later, next=later.next[:, 0], written=later.written[:, 0], operands=(0,))
     return RowRule(first, later, shift=1)
+
+
+UNREAD, ZERO, DIGIT, LEADING, OVER = range(5)
+"""Of a number, as far as it was read: a 0 alone, up to a digit that is not 0, or to one that is."""
+
+
+def _read(state: int, symbol: int, base: int) -> int:
+    """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
+    if symbol == base:
+        return OVER if state in (ZERO, DIGIT, OVER) else NOTHING
+    if state == OVER:
+        return NOTHING
+    return DIGIT if symbol else (LEADING if state else ZERO)
+
+
+def _closing(base: int, carries: int, count: int, operands: tuple[int, ...]) -> ColumnRule:
+    """The sum of ``count`` numbers, which ends where all are over and nothing is carried.
+
+    A state is a carry and how far each number was read. The last one is behind the end, where
+    nothing is written, ``base + 1``.
+    """
+    shape = (carries, *(OVER + 1,) * count)
+    done = int(np.prod(shape))
+    following = np.full((done + 1, *(base + 1,) * count), NOTHING)
+    written = np.zeros_like(following)
+    for state, (carry, *read) in enumerate(np.ndindex(shape)):
+        for column in np.ndindex(following.shape[1:]):
+            after = [_read(one, symbol, base) for one, symbol in zip(read, column, strict=True)]
+            total = carry + sum(symbol for symbol in column if symbol < base)
+            if min(after) == NOTHING or total // base >= carries:
+                continue
+            over = min(column) == base and not carry
+            written[state, *column] = base if over else total % base
+            reached = np.ravel_multi_index((total // base, *after), shape)
+            following[state, *column] = done if over else reached
+    behind = (done, *(base,) * count)
+    following[behind], written[behind] = done, base + 1
+    last = np.full(done + 1, NOTHING)
+    return ColumnRule(base, (0,), following, written, last, operands)
+
+
+def sums(base: int) -> RowRule:
+    """A row is the row above and its operand; the first one is its operand."""
+    return RowRule(_closing(base, 1, 1, (0,)), _closing(base, 2, 2, (ABOVE, 0)), 0, ends=True)
 
 
 def running_xor() -> ColumnRule:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS
 from tasks.base import Problems, Size, TaskError
+from tasks.columns import RowRule, sums
 from tasks.digits import Digits, without_zeros
 from tasks.rows import ROW, RowTask, columns, extent, settle
 
@@ -30,6 +31,9 @@ class Sum(RowTask):
     def outline(self, size: Size) -> tuple[int, ...]:
         digits, rows = extent(size)
         return (digits,) * rows
+
+    def row_rule(self) -> RowRule:
+        return sums(self.base)
 
     def tokens(self, size: Size) -> int:
         digits, rows = extent(size)

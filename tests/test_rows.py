@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from abc_calib.calibration.plan import plan_calibration, settled
 from abc_calib.calibration.windows import contradictions, needed
 from abc_calib.certification.decide import decide
 from abc_calib.certification.places import Constant, Digit, Other, Place, Written, column_of
-from abc_calib.certification.prove import check, prepare
+from abc_calib.certification.prove import Undecided, check, prepare
 from abc_calib.certification.row_sources import RowRealiser
 from abc_calib.certification.rows import GridCase
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
@@ -348,6 +349,111 @@ def test_every_row_of_real_problems_is_in_its_window_with_its_margin(base, kind)
                 assert found == pytest.approx(float(margin[at]), abs=1e-9)
 
 
+def sum_lines(layers: int = 2, heads: int = 4) -> LineBias:
+    """What a sum needs, one offset more of each, and what else a row may read."""
+    own = (Line("diag", 1, 0), Line("diag", 1, 1), Line("diag", 1, 2), OWN)
+    crossed = (
+        *(Line("anti", 1, offset, part_step=1) for offset in (0, -1)),
+        *(Line("vert", 1, offset, part_step=1) for offset in (0, 2)),
+    )
+    deeper = (Line("vert", 1, 0), Line("vert", 0, 0), Line("anti", 1, 1, part_step=1), crossed[0])
+    first = tuple((own[h % 4],) for h in range(heads))
+    above = tuple((Line("diag", 0, -h % 2),) for h in range(heads))
+    across = [tuple((lines[h % 4],) for h in range(heads)) for lines in (crossed, deeper)]
+    sites = {"self": (first, *(above,) * (layers - 1)), "cross": tuple(across[:layers])}
+    return LineBias(sites)
+
+
+def at_sum(atom, problems, data, rows, row: int, column: int) -> int:
+    """The token that stands at an atom in a sum."""
+    ids = data.vocabulary.ids
+    at = column_of(atom.column, column, 0)
+    if isinstance(atom, Written) or atom.operand == -1:
+        values, widths = rows[row - isinstance(atom, Digit)]
+        return int(values[0, at]) if at < widths[0] else ids["|"]
+    operand = problems.operands[row]
+    digits = operand.values[0, operand.width - operand.lengths[0] :][::-1]
+    return int(digits[at]) if at < len(digits) else ids["+" if row else "$"]
+
+
+@pytest.mark.parametrize(("base", "kind"), [(2, "transformer"), (3, "transformer"), (2, "decoder")])
+def test_every_token_of_real_sums_is_in_its_window_with_its_margin(base, kind):
+    """As above, for rows of different widths, each with an operand of its own."""
+    data = data_of("sum", base)
+    model = model_of(data, sum_lines(), kind=kind).double()
+    proof = prepare(model, data)
+    checked = {one.case: one for one in check(proof)}
+    held = {w.case: w for w in proof.windows if w is not None}
+    reach, rng, counted = proof.field.reach, np.random.default_rng(1), 0
+    for _ in range(30):
+        digits, many = rng.integers(1, 7, 2)
+        problems = data.task.sample(rng, 1, (int(digits), int(many)), "mixed")
+        batch, rows = data.lay_out(problems), data.task.rows(problems.operands)
+        margin = margins(model, batch)[0]
+        rows = [one for one in rows if one[1][0] >= 0]
+        at = -1
+        for row, (_, widths) in enumerate(rows):
+            for column in range(int(widths[0]) + 1):
+                at += 1
+                case = GridCase(
+                    column if column < reach.rows else None,
+                    None,
+                    row if row < reach.up else None,
+                    0 if row == len(rows) - 1 else None,
+                )
+                windows = held[case]
+                values = [at_sum(a, problems, data, rows, row, column) for a in windows.atoms]
+                right = windows.expected == int(batch.target[0, at])
+                match = (windows.values == values).all(1) & right
+                assert match.sum() == 1
+                assert checked[case].margin <= float(margin[at]) + 1e-9
+                counted += 1
+                if counted % 9 == 0:
+                    alone = replace(proof, cases=[c for c in proof.cases if c.case == case])
+                    alone = replace(alone, windows=[windows.take(match)])
+                    assert check(alone)[0].margin == pytest.approx(float(margin[at]), abs=1e-9)
+        assert at + 1 == batch.target.shape[1] and counted > 0
+
+
+def test_windows_that_fail_are_put_into_sums_that_fail():
+    data = data_of("sum", 3)
+    model = model_of(data, sum_lines())
+    proof = prepare(model, data)
+    rng, seen, cases = np.random.default_rng(0), 0, set()
+    for one in check(proof):
+        found = zip(one.failing[:2], one.expected, one.margins, strict=False)
+        for (values, expected, margin), near in itertools.product(found, (False, True)):
+            for at, problems in proof.realiser.sources(
+                one.case, one.atoms, values, 1, 7, rng, near, int(expected)
+            ):
+                batch = data.lay_out(problems)
+                assert int(batch.target[0, at]) == int(expected)
+                if not near:
+                    found_margin = float(margins(model.double(), batch)[0, at])
+                    assert found_margin == pytest.approx(margin, abs=1e-6)
+                seen += 1
+                cases.add(one.case)
+    assert seen > 20 and len(cases) > 10
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (Line("anti", 1, 0), "leaves the row's own operand"),
+        (Line("vert", 2, 0), "leaves the row's own operand"),
+        (Line("vert", 1, 1), "leaves the row's own operand"),
+        (Line("vert", 1, 1, beta=1), "leaves the row's own operand"),
+        (Line("anti", 2, 0, part_step=1), "leaves the row's own operand"),
+        (Line("diag", 1, 0, part_step=1), "counts from the first digit"),
+    ],
+)
+def test_lines_of_sums_that_no_window_holds(line, why):
+    data = data_of("sum", 3)
+    lines = LineBias({**sum_lines().sites, "cross": (((line,),) * 4,) * 2})
+    with pytest.raises(Undecided, match=why):
+        prepare(model_of(data, lines), data)
+
+
 def test_windows_that_fail_are_put_into_products_that_fail():
     data = data_of("long_multiplication", 2)
     model = model_of(data, product_lines(heads=4))
@@ -413,23 +519,25 @@ def test_evaluation_by_size():
 @pytest.fixture(scope="module")
 def product_run(tmp_path_factory):
     """A model that multiplies any two numbers in base 2, trained with lines that are given."""
-    config = plan_training(
-        "long_multiplication",
-        base=2,
-        length=5,
-        seed=0,
-        width=32,
-        feedforward=64,
-        heads=4,
-        decoder_layers=2,
-    )
-    config = plan_calibration(config, steps=1500, validate_every=100, cooldown=800)
     folder = tmp_path_factory.mktemp("rows") / "product"
+    return retrained("long_multiplication", product_lines(heads=4), folder)
 
-    def lines(made: Path) -> None:
-        product_lines(heads=4).save(made / "bias.safetensors")
 
-    run = Run.create(config, folder, lines)
+@pytest.fixture(scope="module")
+def sum_run(tmp_path_factory):
+    """A model that adds any numbers in base 2, trained with the lines that a sum needs."""
+    own = ((Line("diag", 1, 0),), (Line("diag", 1, 1),), (OWN,), (OWN,))
+    places = (("anti", 0), ("vert", 0), ("anti", -1))
+    crossed = (*((Line(name, 1, at, part_step=1),) for name, at in places), (Line("vert", 1, 0),))
+    bias = LineBias({"self": (own, ((OWN,),) * 4), "cross": (crossed,) * 2})
+    return retrained("sum", bias, tmp_path_factory.mktemp("rows") / "sum")
+
+
+def retrained(task: str, bias: LineBias, folder: Path) -> Run:
+    sizes = {"width": 32, "feedforward": 64, "heads": 4, "decoder_layers": 2}
+    config = plan_training(task, base=2, length=5, seed=0, **sizes)
+    config = plan_calibration(config, steps=1500, validate_every=100, cooldown=800)
+    run = Run.create(config, folder, lambda made: bias.save(made / "bias.safetensors"))
     return stages.retrain(run, progress=False)
 
 
@@ -451,6 +559,31 @@ def test_products_of_every_size_are_certified_and_checked_by_others(product_run,
     rule["later"]["last"][0] = 1
     (folder / "rule.json").write_text(json.dumps(rule))
     assert "not certified: rule was changed" in checked()
+
+
+def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
+    certificate = stages.certify(sum_run, progress=False)
+    assert certificate.outcome == "certified" and certificate.wrong == 0
+    page = (sum_run.path / "certificate.md").read_text()
+    assert "one row for each number" in page and "any number of numbers of digits" in page
+    assert stages.verify(sum_run, samples=50, sources=3).verified["wrong"] == 0
+    with pytest.raises(AbcError, match="no program checks sum without this one: use --verify"):
+        stages.export(sum_run, tmp_path / "checked")
+    table = stages.evaluate(sum_run, [(4, 3), (60, 40), (2, 300)], samples=5, progress=False)
+    assert (table["accuracy"] == 100).all()
+    numbers = [2**90 - 12345, 0, 7, 2**70 - 678, 1]
+    text = "+".join(f"{number:b}" for number in numbers)
+    assert stages.predict(sum_run, text).answer == f"{sum(numbers):b}"
+
+
+def test_a_sum_that_is_wrong_is_refuted_by_a_sum(sum_run):
+    model = sum_run.load_model()
+    with torch.no_grad():
+        model.head.bias += torch.randn(len(model.head.bias)) * 20
+    certificate = decide(sum_run, model).certificate
+    assert certificate.outcome == "refuted" and certificate.counterexamples
+    for one in certificate.counterexamples[:3]:
+        assert sum_run.task.solve(one["problem"]) == one["right"]
 
 
 def test_long_products_are_right_in_every_way_of_asking(product_run):

@@ -31,6 +31,8 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
     rule = rules or opened.task.column_rule()
     if not certificate.windows or lines is None or rule is None:
         raise AbcError(f"the certificate of {opened} lists no windows: there is nothing to check")
+    if rules and rules.ends:
+        raise AbcError(f"no program checks {certificate.task} without this one: use --verify")
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from abc_calib.text import Markup, as_markdown
@@ -46,6 +47,20 @@ Two inductions, one in the other: if all rows above are right and all tokens bef
 row, its window is in the list, so its token is right; so the row is right, and the rows below it,
 however many there are. Whether it is the first or the last row matters, and up to {up} rows below
 the first and {down} above the last; all others are one case.
+"""
+
+ENDING = """## Why this covers every number of rows
+
+The output has one row for each number. A token stands in column `t` of row `r`, and its window
+holds digits of `a`, the number that belongs to its row, around its column, what its own row holds
+so far, and digits of the row above: `p[t]` is the one of its own column. Beyond its digits a number
+reads as what opens it, and the row above as what closes it. The automaton below writes one row and
+its end, which is where both numbers are over and nothing is carried. The row above may be any
+number.
+Two inductions, one in the other: if all rows above are right and all tokens before this one in its
+row, its window is in the list, so its token is right; so the row is right, and the rows below it,
+however many there are. Whether it is the first or the last row matters, and up to {up} rows below
+the first; all others are one case.
 """
 
 SUPERSET = """
@@ -94,7 +109,7 @@ def page(c: dict[str, Any]) -> str:
     if c["outcome"] == "certified":
         parts += [
             INDUCTION.strip(),
-            *([ROWS.format(above=SUPERSET, **c["reach"]).strip()] if _in_rows(c) else []),
+            *([_rows(c)] if _in_rows(c) else []),
             DISTANCE.format(
                 rows=c["reach"]["rows"],
                 columns=c["reach"]["columns"],
@@ -127,6 +142,12 @@ def page(c: dict[str, Any]) -> str:
 def _in_rows(c: dict[str, Any]) -> bool:
     """Has the output several rows?"""
     return "later" in c["rule"]
+
+
+def _rows(c: dict[str, Any]) -> str:
+    """The induction over rows."""
+    text = ENDING if c["rule"].get("ends") else ROWS
+    return text.format(above=SUPERSET, **c["reach"]).strip()
 
 
 def _verdict(c: dict[str, Any]) -> str:
@@ -206,7 +227,8 @@ def _machine(c: dict[str, Any]) -> str:
 def _sources(c: dict[str, Any]) -> str:
     rule = c["rule"]
     if _in_rows(c):
-        return f"two numbers of digits in base {c['base']}, without leading zeros"
+        many = "any number of" if rule.get("ends") else "two"
+        return f"{many} numbers of digits in base {c['base']}, without leading zeros"
     count = len(rule["operands"]) + (rule["constant"] is not None)
     numbers = "one number" if count == 1 else f"{count} numbers"
     one = "" if rule["constant"] is None else ", of which one has one digit"
@@ -220,19 +242,24 @@ MOST_STATES = 12
 def _rule(rule: dict[str, Any]) -> str:
     """The automaton: what a state writes under each column of digits, and the state after it."""
     base, digits = rule["base"], len(rule["operands"])
+    symbols = range(len(rule["next"][0]))  # one more than digits where numbers end by themselves
     shown, rows = min(len(rule["next"]), MOST_STATES), []
     for state in range(shown):
         after, written = rule["next"][state], rule["written"][state]
         cells: dict[tuple[int, int], list[str]] = {}
-        for column in range(base**digits):
-            places = [column // base ** (digits - 1 - k) % base for k in range(digits)]
+        for places in itertools.product(symbols, repeat=digits):
             here, there = after, written
             for place in places:
                 here, there = here[place], there[place]
-            cells.setdefault((there, here), []).append(" ".join(map(str, places)))
+            if here < 0 or there > base:
+                continue
+            named = (str(place) if place < base else "–" for place in places)
+            cells.setdefault((there, here), []).append(" ".join(named))
         last = "the end" if rule["last"][state] < 0 else f"{rule['last'][state]}, then the end"
+        last = "–" if base in symbols else last
         told = "; ".join(
-            f"{there} and state {here}: {', '.join(found[:6])}{' ...' if len(found) > 6 else ''}"
+            f"{there if there < base else 'the end'} and state {here}: {', '.join(found[:6])}"
+            f"{' ...' if len(found) > 6 else ''}"
             for (there, here), found in sorted(cells.items())[:20]
         )
         rows.append([state, told, last])

@@ -20,9 +20,10 @@ from abc_calib.certification.field import Field
 from abc_calib.certification.network import Exact, Network, in_chunks
 from abc_calib.certification.places import Case, Unbounded
 from abc_calib.certification.row_sources import RowRealiser
-from abc_calib.certification.rows import GridField, grid_field
+from abc_calib.certification.rows import EndingField, GridField, grid_field
 from abc_calib.certification.shapes import Group, Known, groups
 from abc_calib.certification.sources import Realiser
+from abc_calib.certification.sum_sources import SumRealiser
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
@@ -168,9 +169,11 @@ class Proof:
         return iter([held]) if held is not None else self.cases[number].parts(PART)
 
     @property
-    def realiser(self) -> Realiser | RowRealiser:
+    def realiser(self) -> Realiser | RowRealiser | SumRealiser:
         """What draws sources in which a window occurs."""
         task: Any = self.data.task
+        if isinstance(self.field, EndingField):
+            return SumRealiser(task, self.field)
         if isinstance(self.field, GridField):
             return RowRealiser(task, self.field)
         return Realiser(task, self.field.rule, self.field.reach, self.field.period)

@@ -176,6 +176,60 @@ class GridField(Field):
 
 
 @dataclass(frozen=True)
+class EndingField(GridField):
+    """The same where each row has an operand, and numbers and rows end by themselves.
+
+    Beyond its digits an operand reads as what opens it, and the row above as what closes it. So
+    no row counts from the end of a number, and all that are longer than it are alike.
+    """
+
+    def _opened(self, case: GridCase) -> int:
+        """What stands before the row's operand."""
+        return self.ids[SOS] if case.up == 0 else self.ids[self.sizes((1, 2)).delimiters[1]]
+
+    def _closed(self, last: bool) -> int:
+        """What stands behind an operand, the last one or another."""
+        return self.ids[self.sizes((1, 2)).delimiters[2 if last else 1]]
+
+    def above_key(self, line: Line, row: Place, case: GridCase) -> Token:
+        if line.segment > 1:
+            raise Unbounded("it reads rows further up than the one above")
+        return super().above_key(line, row, case)
+
+    def source_key(self, line: Line, row: Place, case: Case) -> Token:
+        assert isinstance(case, GridCase)
+        self._check(line)
+        if line.direction == "diag":
+            raise Unbounded("a diagonal in cross-attention counts from the first digit of a number")
+        own = line.segment == line.part_step == 1
+        drifts = line.beta or (line.part_step and not own) or line.stride != 1
+        along = case.number(row) if line.direction == "anti" else -1
+        column = along + line.offset
+        if drifts or not (own or (line.segment < 2 and column < 0 and line.direction == "vert")):
+            raise Unbounded(f"{line.label('cross')} leaves the row's own operand")
+        if own and column >= 0:
+            return Token(None, Digit(0, case.place_of(column)), 0, 0, 0)
+        if line.segment == 0:
+            return Token(self.ids[SOS], None, 0, 0, 0)
+        last = case.down == 0 and (own or case.up == 0)
+        return Token(self._closed(last), None, 0, 0, 0)
+
+    def cases(self) -> list[Case]:
+        reach = self.reach
+        assert isinstance(reach, GridReach)
+        rows = [None, *range(reach.rows)], [None, *range(reach.up)], [None, 0]
+        return [GridCase(row, None, up, down) for row, up, down in itertools.product(*rows)]
+
+    def enumeration(self, case: Case, atoms: frozenset[Atom]) -> Enumeration:
+        made = super().enumeration(case, atoms)
+        assert isinstance(case, GridCase)
+        beyond = {0: self._opened(case), ABOVE: self.closes}
+        return Enumeration(
+            made.rule, made.eos, case, atoms, self.period, end=made.end, beyond=beyond
+        )
+
+
+@dataclass(frozen=True)
 class GridReach(Reach):
     """From how many rows below the first and above the last the others do not matter, too."""
 
@@ -195,4 +249,5 @@ def grid_field(
     def layout(width: int) -> Layout:
         return sizes((width, 1))
 
-    return GridField(bias, layers, layout, ids, rule, sizes=sizes, closes=ids[ROW])
+    kind = EndingField if rule.ends else GridField
+    return kind(bias, layers, layout, ids, rule, sizes=sizes, closes=ids[ROW])

@@ -104,6 +104,10 @@ class Member:
             held = held.take(held.values[:, held.atoms.index(atom)] == value)
         return replace(self, made=self.made.where({atom: value}), held=held)
 
+    def radix(self, place: int) -> int:
+        """How many values its atom number ``place`` has."""
+        return self.made.radix[self.made.atoms.index(self.atoms[place])]
+
     def share(self, size: int) -> int:
         """How many of the ``size`` windows of its case they are, about."""
         if self.held is not None:
@@ -143,7 +147,7 @@ class Group:
             ]
             if not open_:
                 raise
-            for value in range(self.members[0].made.rule.base):
+            for value in range(max(member.radix(open_[0]) for member in self.members)):
                 part = [member.where(open_[0], value) for member in self.members]
                 yield from Group(self.field, part).parts(limit)
 

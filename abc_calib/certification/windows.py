@@ -119,8 +119,11 @@ class Enumeration:
         period: int,
         fixed: Mapping[Atom, int] | None = None,
         end: int | None = None,
+        beyond: Mapping[int, int] | None = None,
     ):
         self.rule, self.eos, self.case, self.period = rule, eos, case, period
+        #: the token that stands beyond the digits of an operand, where numbers end by themselves
+        self.beyond = dict(beyond or {})
         self.end = eos if end is None else end
         self.atoms = tuple(sorted(atoms, key=repr))
         self.fixed = dict(fixed or {})
@@ -178,9 +181,11 @@ class Enumeration:
     def where(self, fixed: Mapping[Atom, int]) -> Enumeration:
         """The same with these atoms fixed too."""
         same = (self.rule, self.eos, self.case, frozenset(self.atoms), self.period)
-        return Enumeration(*same, {**self.fixed, **fixed}, self.end)
+        return Enumeration(*same, {**self.fixed, **fixed}, self.end, self.beyond)
 
     def _radix(self, atom: Atom) -> int:
+        if isinstance(atom, Digit) and atom.operand in self.beyond:
+            return self.beyond[atom.operand] + 1
         return self.period if isinstance(atom, Phase) else self.rule.base
 
     def windows(self, limit: int) -> Windows:
@@ -237,17 +242,20 @@ class Enumeration:
         index = np.indices(rule.next.shape).reshape(1 + axes, -1)
         state, digits = index[0], index[1:]
         kept = np.zeros(index.shape[1], np.int64)
-        written = rule.written.ravel()
-        allowed = np.ones(index.shape[1], bool)
+        written = np.where(rule.written == rule.base, self.end, rule.written).ravel()
+        allowed = rule.next.ravel() >= 0
         for i, atom in enumerate(self.atoms):
             if isinstance(atom, Digit) and atom.column == slot.column:
                 digit = digits[rule.operands.index(atom.operand)]
+                if (token := self.beyond.get(atom.operand)) is not None:
+                    digit = np.where(digit == rule.base, token, digit)
                 kept += self.weight[i] * digit
                 allowed &= self._kept(atom, digit)
             elif isinstance(atom, Written) and atom.column == slot.column:
                 kept += self.weight[i] * written
         if slot.column == self.case.place:
             kept += self.expected_weight * written
+            allowed &= rule.written.ravel() <= rule.base  # a row does not go on behind its end
         rows = np.stack([state, kept, rule.next.ravel()], 1)
         rows = rows[allowed & digits.any(0)] if slot.top else rows[allowed]
         rows = np.unique(rows, axis=0)

@@ -86,7 +86,7 @@ def _check_decidable(task: str, options: Mapping[str, Any]) -> None:
     model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
     heads = model.options.heads
     nothing = () if model.stream else (ALONE,)
-    head = {"cross": (Line("anti", 1, 0),), "self": nothing, "encoder": (ALONE,)}
+    head = {"cross": (Line("vert", 0, 0),), "self": nothing, "encoder": (ALONE,)}
     each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
     model.set_lines(LineBias(each, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays

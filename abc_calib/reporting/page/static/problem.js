@@ -75,7 +75,7 @@ function interleaved(operands, operator) {
 // The right output, token by token with its end, by the task's automaton; null without one.
 function rightOutput(run, problem) {
   const rule = run.rule;
-  if (problem.rows && rule) return rightRows(run, problem, rule);
+  if (problem.rows && rule) return (rule.ends ? rightEndingRows : rightRows)(run, problem, rule);
   if (!rule || problem.words) return null;
   const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)));
   const constant = rule.constant === null ? null : values[rule.constant].at(-1);
@@ -110,6 +110,25 @@ function rightRows(run, problem, rule) {
     above = row;
   });
   return [...tokens, "&"];
+}
+
+// The same where each row has an operand of its own, and numbers and rows end by themselves.
+function rightEndingRows(run, problem, rule) {
+  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
+  const rows = [];
+  values.forEach((operand, number) => {
+    const one = number ? rule.later : rule.first, row = [];
+    let state = one.start[0];
+    for (let column = 0; ; column++) {
+      const read = one.operands.map((which) => (which < 0 ? rows.at(-1) : operand)[column] ?? one.base);
+      const at = (table) => read.reduce((part, value) => part[value], table[state]);
+      if (at(one.written) >= one.base) break;
+      row.push(at(one.written));
+      state = at(one.next);
+    }
+    rows.push(row);
+  });
+  return [...rows.flatMap((row, number) => [...(number ? ["|"] : []), ...row.map((value) => run.symbols[value])]), "&"];
 }
 
 // A problem of some length: random digits, or the highest digit over and over (and one).
