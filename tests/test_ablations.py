@@ -16,7 +16,8 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 from abc_calib.runs import Run
 
 

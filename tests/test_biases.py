@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
-from abc_calib.nn.biases import MASKED, Frame, LayerBias
+from abc_calib.nn.biases import MASKED, LayerBias
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import build_scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
 from abc_calib.nn.transformer.base import alike

@@ -16,8 +16,9 @@ from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch, DigitData
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.transformer import base as transformer
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
 from abc_calib.nn.transformer.model import Transformer

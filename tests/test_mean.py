@@ -15,7 +15,8 @@ from abc_calib.calibration import extend_bias
 from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.nn.biases import MASKED, Frame, LayerBias
+from abc_calib.nn.biases import MASKED, LayerBias
+from abc_calib.nn.frames import Frame
 
 DELTA = {"diag": 1, "anti": -1, "vert": 0}
 DIRS = st.lists(st.sampled_from(DIRECTIONS), min_size=1, max_size=3, unique=True)

@@ -17,7 +17,8 @@ from torch import Tensor
 from abc_calib.calibration.fits.nnls import candidates, fit, select
 from abc_calib.geometry import DIRECTIONS, SITES, Line
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 
 STEPS = 8
 

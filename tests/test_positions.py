@@ -20,7 +20,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from abc_calib import stages
 from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, Line, LineBias
-from abc_calib.nn.biases import Frame
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.hub import load
 from abc_calib.nn.positions import SCHEMES, Places, Scheme, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves

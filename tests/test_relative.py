@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from abc_calib.calibration.relative import relative_tables
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.biases import MASKED, Frame, LayerBias
+from abc_calib.nn.biases import MASKED, LayerBias
+from abc_calib.nn.frames import Frame
 
 
 def dense(bias: LineBias, site: str, head: int, rows: int, keys: int) -> np.ndarray:

@@ -360,7 +360,7 @@ def sum_lines(layers: int = 2, heads: int = 4) -> LineBias:
     first = tuple((own[h % 4],) for h in range(heads))
     above = tuple((Line("diag", 0, -h % 2),) for h in range(heads))
     across = [tuple((lines[h % 4],) for h in range(heads)) for lines in (crossed, deeper)]
-    sites = {"self": (first, *(above,) * (layers - 1)), "cross": tuple(across[:layers])}
+    sites: Any = {"self": (first, *(above,) * (layers - 1)), "cross": tuple(across[:layers])}
     return LineBias(sites)
 
 
@@ -534,7 +534,7 @@ def sum_run(tmp_path_factory):
 
 
 def retrained(task: str, bias: LineBias, folder: Path) -> Run:
-    sizes = {"width": 32, "feedforward": 64, "heads": 4, "decoder_layers": 2}
+    sizes: Any = {"width": 32, "feedforward": 64, "heads": 4, "decoder_layers": 2}
     config = plan_training(task, base=2, length=5, seed=0, **sizes)
     config = plan_calibration(config, steps=1500, validate_every=100, cooldown=800)
     run = Run.create(config, folder, lambda made: bias.save(made / "bias.safetensors"))

@@ -14,8 +14,9 @@ from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.geometry.window import window_bias, window_lines
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
+from abc_calib.nn.frames import Frame
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 

@@ -23,10 +23,11 @@ from abc_calib.config import build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import MASKED, Frame, Grid, LayerBias
+from abc_calib.nn.biases import MASKED, LayerBias
 from abc_calib.nn.foreign import inject as injected
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import find_sites
+from abc_calib.nn.frames import Frame, Grid
 
 Batch = Mapping[str, Tensor]
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from abc_calib.data import Batch
 from abc_calib.geometry import Line, Site
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 
 
 def seen(

@@ -21,7 +21,7 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.nn.biases import Frame
+from abc_calib.nn.frames import Frame
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_text
 from abc_calib.geometry import SITES, Heads, Layout, Site
 from abc_calib.geometry.layout import read_labels, written_labels
-from abc_calib.nn.biases import MASKED, Frame, Grid, LayerBias
+from abc_calib.nn.biases import MASKED, LayerBias
+from abc_calib.nn.frames import Frame, Grid
 from abc_calib.nn.transformer.rows import Opened
 from abc_calib.runs import Run
 from tasks.rows import ROW

@@ -15,7 +15,7 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.nn.base import Attention, Model
-from abc_calib.nn.biases import Frame
+from abc_calib.nn.frames import Frame
 
 LAST = -1
 """In the table, the layer of lines that were found in the last one and serve all."""

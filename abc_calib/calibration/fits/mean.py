@@ -14,7 +14,8 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction, formula
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 
 
 class MeanOptions(CalibrationOptions):

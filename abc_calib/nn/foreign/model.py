@@ -21,11 +21,11 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention, Decoded, Model
-from abc_calib.nn.biases import Frame
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, cut
+from abc_calib.nn.frames import Frame
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer beside a model."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.nn.biases import Frame, Grid
+from abc_calib.nn.frames import Frame, Grid
 
 
 @dataclass(frozen=True)

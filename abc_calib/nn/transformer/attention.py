@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from abc_calib.nn.biases import MASKED, Frame, Gathered, LayerBias
+from abc_calib.nn.biases import MASKED, Gathered, LayerBias
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import Places, Scheme
 from abc_calib.nn.transformer.stream import AnyBias, Stream, StreamBias
 

@@ -20,7 +20,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention, Decoded
-from abc_calib.nn.biases import Frame, Grid
+from abc_calib.nn.frames import Frame, Grid
 from abc_calib.nn.positions import Coordinates, Scheme, check_positions
 from abc_calib.nn.transformer import rows
 from abc_calib.nn.transformer.cache import Cache

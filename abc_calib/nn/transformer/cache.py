@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry.lines import formula
-from abc_calib.nn.biases import Grid, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Grid
 from abc_calib.nn.transformer.rows import Opened
 
 FAR = 10**6

@@ -17,7 +17,7 @@ from abc_calib.config import DecoderOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, LineBias, Site
-from abc_calib.nn.biases import Frame
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import Coordinates, Scheme, build_scheme
 from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from abc_calib.config import TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry.layout import placed
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import Coordinates, Scheme
 from abc_calib.nn.transformer.layers import EncoderLayer
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
-from abc_calib.nn.biases import Frame, LayerBias
+from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.attention import Attention, is_single
 from abc_calib.nn.transformer.cache import Cache

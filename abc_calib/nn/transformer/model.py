@@ -16,7 +16,7 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
-from abc_calib.nn.biases import Frame
+from abc_calib.nn.frames import Frame
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache

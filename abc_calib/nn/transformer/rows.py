@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_calib.nn.biases import Grid
+from abc_calib.nn.frames import Grid
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry import Site
-from abc_calib.nn.biases import Frame, Gathered, LayerBias, side_by_side
+from abc_calib.nn.biases import Gathered, LayerBias, side_by_side
+from abc_calib.nn.frames import Frame
 
 
 @dataclass(frozen=True)
