@@ -549,16 +549,18 @@ def test_products_of_every_size_are_certified_and_checked_by_others(product_run,
     assert stages.verify(product_run, samples=50, sources=3).verified["wrong"] == 0
     folder = stages.export(product_run, tmp_path / "checked")
 
-    def checked() -> str:
-        command = [sys.executable, str(folder / "check_rows.py")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr
-
-    assert checked().startswith("certified: right in each of 279 windows")
+    said = checked_by(folder / "check_rows.py")
+    assert said.startswith("certified: right in each of 279 windows")
     rule = json.loads((folder / "rule.json").read_text())
     rule["later"]["last"][0] = 1
     (folder / "rule.json").write_text(json.dumps(rule))
-    assert "not certified: rule was changed" in checked()
+    assert "not certified: rule was changed" in checked_by(folder / "check_rows.py")
+
+
+def checked_by(program: Path) -> str:
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
@@ -567,8 +569,14 @@ def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
     page = (sum_run.path / "certificate.md").read_text()
     assert "one row for each number" in page and "any number of numbers of digits" in page
     assert stages.verify(sum_run, samples=50, sources=3).verified["wrong"] == 0
-    with pytest.raises(AbcError, match="no program checks sum without this one: use --verify"):
-        stages.export(sum_run, tmp_path / "checked")
+    folder = stages.export(sum_run, tmp_path / "checked")
+    said = checked_by(folder / "check_sums.py")
+    assert said.startswith("certified: right in each of")
+    assert float(said.split()[-1]) == pytest.approx(certificate.margin, rel=1e-3)
+    lines = json.loads((folder / "lines.json").read_text())
+    lines["cross"][0][0][0]["offset"] = 1
+    (folder / "lines.json").write_text(json.dumps(lines))
+    assert "not certified: lines was changed" in checked_by(folder / "check_sums.py")
     table = stages.evaluate(sum_run, [(4, 3), (60, 40), (2, 300)], samples=5, progress=False)
     assert (table["accuracy"] == 100).all()
     numbers = [2**90 - 12345, 0, 7, 2**70 - 678, 1]

@@ -117,7 +117,8 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     certificate.rounding = _number(max(c.rounding for c in checked))
     certificate.reach = {**asdict(proof.field.reach), "period": proof.field.period}
     certificate.rule = proof.rule.as_dict()
-    layout, ids = proof.data.layout_at(1), proof.data.vocabulary.ids
+    size: Any = (1, 2) if getattr(proof.rule, "ends", False) else 1  # with what parts numbers
+    layout, ids = proof.data.layout_at(size), proof.data.vocabulary.ids
     certificate.source = {
         "delimiters": [ids[name] for name in layout.delimiters],
         "aligned": layout.aligned,

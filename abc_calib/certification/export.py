@@ -13,7 +13,9 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.runs import Run
 
-CHECK_ROWS = Path(check.__file__).with_name("check_rows.py")
+CHECK_ROWS, CHECK_SUMS = (
+    Path(check.__file__).with_name(f"check_{name}.py") for name in ("rows", "sums")
+)
 """Beside ``check.py``, for answers in several rows."""
 
 
@@ -21,7 +23,7 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
     """Write weights, lines, rule, configurations, certificate and ``check.py`` into a new folder.
 
     ``python FOLDER/check.py`` needs numpy alone; where answers have several rows, it is
-    ``check_rows.py``. Raises ``UsageError`` if the folder is there
+    ``check_rows.py`` or, of sums, ``check_sums.py``. Raises ``UsageError`` if the folder is there
     already, and ``AbcError`` if the run has no certificate, or one without windows.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
@@ -31,8 +33,6 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
     rule = rules or opened.task.column_rule()
     if not certificate.windows or lines is None or rule is None:
         raise AbcError(f"the certificate of {opened} lists no windows: there is nothing to check")
-    if rules and rules.ends:
-        raise AbcError(f"no program checks {certificate.task} without this one: use --verify")
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
 
@@ -42,7 +42,8 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
             suffix = "model.safetensors" if name == "weights" else f"{name}.json"
             shutil.copyfile(opened.path / path, made / suffix)
         shutil.copyfile(opened.path / FILE, made / FILE)
-        for program in (Path(check.__file__), *([CHECK_ROWS] if rules else [])):
+        more = [CHECK_SUMS if rules.ends else CHECK_ROWS] if rules else []
+        for program in (Path(check.__file__), *more):
             shutil.copyfile(program, made / program.name)
         for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
             (made / f"{name}.json").write_text(json.dumps(content) + "\n")
