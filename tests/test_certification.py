@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import digit_data
+from conftest import digit_data, margin_by_program
 
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.certification import check as checker
@@ -591,19 +591,7 @@ def test_both_ways_to_list_and_to_compute_agree(given):
     proof = prepare(model, source)
     if any(map(has_free, proof.windows)):
         return  # what runs against the rows is listed more freely by cases
-    layout, options, ids = source.layout_at(1), model.options, source.vocabulary.ids
-    e: Any = object.__new__(checker.Export)
-    e.rule, e.lines, e.stream = proof.rule.as_dict(), model.lines.to_dict(), model.stream
-    e.lines = {site: e.lines[site] for site in ("self", "cross")}
-    e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
-    e.layers, e.width, e.heads = options.decoder_layers, options.width, options.heads
-    e.period, e.sos, e.eos = proof.field.period, model.sos, model.eos
-    e.waves = dict.fromkeys(("encoder", "self"), options.scheme == "sinusoidal")
-    e.delimiters, e.aligned = [ids[name] for name in layout.delimiters], layout.aligned
-    nodes, least, base = checker.Nodes(), float("inf"), source.task.base
-    for name, (code, count) in checker.kinds(e, nodes).items():
-        values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
-        least = min(least, checker.Model(e, nodes, values).margins(name, right).min())
+    least = margin_by_program(checker, checker.kinds, proof)
     assert least == pytest.approx(min(c.margin for c in check(proof)), rel=1e-6)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import in_stream
+from conftest import in_stream, margin_by_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
 from abc_calib.calibration.plan import plan_calibration, settled
 from abc_calib.calibration.windows import contradictions, needed
+from abc_calib.certification import export
 from abc_calib.certification.decide import decide
 from abc_calib.certification.places import Constant, Digit, Other, Place, Written, column_of
 from abc_calib.certification.prove import Undecided, check, prepare
@@ -413,6 +415,27 @@ def test_every_token_of_real_sums_is_in_its_window_with_its_margin(base, kind):
                     alone = replace(alone, windows=[windows.take(match)])
                     assert check(alone)[0].margin == pytest.approx(float(margin[at]), abs=1e-9)
         assert at + 1 == batch.target.shape[1] and counted > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_ways_to_list_the_windows_of_sums_agree(seed, monkeypatch):
+    """The smallest margin of a random model, by an automaton and by pairs of short widths."""
+    monkeypatch.syspath_prepend(str(Path(export.__file__).parent))
+    sums, program = (importlib.import_module(name) for name in ("check_sums", "check"))
+    rng, data = np.random.default_rng(seed), data_of("sum", 2)
+    places = [("anti", o) for o in (-2, -1, 0, 1)] + [("vert", o) for o in (-1, 0, 1)]
+
+    def crossed(_: int) -> tuple[Line, ...]:
+        direction, offset = places[rng.integers(len(places))]
+        return (Line(direction, 1, offset, part_step=1),)
+
+    first = tuple((Line("diag", 1, int(rng.integers(-1, 3))),) for _ in range(4))
+    later = tuple((Line("diag", 0, -int(rng.integers(2))),) for _ in range(4))
+    across = tuple(tuple(map(crossed, range(4))) for _ in range(2))
+    model = model_of(data, LineBias({"self": (first, later), "cross": across}), seed=seed)
+    proof = prepare(model.double(), data)
+    least = min(one.margin for one in check(proof))
+    assert margin_by_program(program, sums.kinds, proof, (1, 2)) == pytest.approx(least, abs=1e-9)
 
 
 def test_windows_that_fail_are_put_into_sums_that_fail():
