@@ -1,8 +1,9 @@
-"""The gallery: four pages of ``abc report``, and pictures of them where a Chromium is there.
+"""The gallery: pages of ``abc report``, and pictures of them where a Chromium is there.
 
-python docs/gallery.py runs/certified
+python docs/gallery.py runs/certified [NAME ...]
 
-The folder holds the runs of ``abc certify --task``, of addition, multiplication and parity, seed 0.
+The folder holds the runs of ``abc certify --task``, of addition, multiplication, parity and
+long_multiplication, seed 0. Names: of some of the pages, as below.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ PAGES = {
     "addition-vanilla": ("addition-seed0-vanilla",),
     "multiplication": ("multiplication-seed0-calibrated",),
     "parity": ("parity-seed0-calibrated",),
+    "long_multiplication": ("long_multiplication-seed0-calibrated",),
 }
 SHOTS = {
     "addition": (1280, 1000, False),
     "addition-vanilla": (1280, 1000, False),
     "multiplication": (1280, 1000, True),
     "parity": (390, 844, False),
+    "long_multiplication": (1280, 1000, False),
 }
 """The size of each picture, and whether it is dark."""
 
@@ -35,9 +38,12 @@ def main() -> None:
     """Write the pages, then the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
+    parser.add_argument("names", nargs="*", choices=[*PAGES])
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "gallery")
     asked = parser.parse_args()
-    for name, runs in PAGES.items():
+    chosen = asked.names or list(PAGES)
+    for name in chosen:
+        runs = PAGES[name]
         path = asked.out / f"{name}.html"
         write_page([Run.open(asked.runs / run) for run in runs], path)
         print(path)
@@ -50,7 +56,8 @@ def main() -> None:
     folder = Path(__file__).parent / "gallery"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as profile, browser.started(Path(profile)) as chromium:
-        for name, (width, height, dark) in SHOTS.items():
+        for name in chosen:
+            width, height, dark = SHOTS[name]
             chromium.open(asked.out / f"{name}.html", width, height, dark)
             chromium.until("/[✓✗]/.test(document.querySelector('.verdict').textContent)")
             chromium.shot(folder / f"{name}.png", whole=False)
