@@ -128,7 +128,11 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     require(e.period == 1 and not any(e.waves.values()), "positions are not followed over rows")
     e.rule["base"] = e.rule["later"]["base"]
     lines = [x for site in e.lines.values() for layer in site for head in layer for x in head]
-    far = 2 + max(abs(x["offset"]) for x in lines) * e.layers
+    own = [
+        max((abs(x["offset"]) for head in layer for x in head if not x["segment"]), default=0)
+        for layer in e.lines["self"]
+    ]  # only in its own row a chain of lines leads on, layer by layer
+    far = 2 + sum(own) + max(abs(x["offset"]) for x in lines)
     tall = 2 + max(max(abs(x["offset"]), x["segment"]) for x in lines)
     require(max(far, tall) < 100, "its lines reach too far")
     found = dict[int, tuple[np.ndarray, int]]()
