@@ -172,7 +172,12 @@ class GridField(Field):
         assert isinstance(case, GridCase)
         rule = self.rule.first if case.up == 0 else self.rule.later
         end = self.ids[EOS] if case.down == 0 else self.closes
-        return Enumeration(rule, self.ids[EOS], case, atoms, self.period, end=end)
+        beyond = self.beyond(case)
+        return Enumeration(rule, self.ids[EOS], case, atoms, self.period, None, end, beyond)
+
+    def beyond(self, case: GridCase) -> dict[int, int]:
+        """What stands beyond the digits of an operand, where numbers end by themselves."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -182,10 +187,6 @@ class EndingField(GridField):
     Beyond its digits an operand reads as what opens it, and the row above as what closes it. So
     no row counts from the end of a number, and all that are longer than it are alike.
     """
-
-    def _opened(self, case: GridCase) -> int:
-        """What stands before the row's operand."""
-        return self.ids[SOS] if case.up == 0 else self.ids[self.sizes((1, 2)).delimiters[1]]
 
     def _closed(self, last: bool) -> int:
         """What stands behind an operand, the last one or another."""
@@ -220,13 +221,9 @@ class EndingField(GridField):
         rows = [None, *range(reach.rows)], [None, *range(reach.up)], [None, 0]
         return [GridCase(row, None, up, down) for row, up, down in itertools.product(*rows)]
 
-    def enumeration(self, case: Case, atoms: frozenset[Atom]) -> Enumeration:
-        made = super().enumeration(case, atoms)
-        assert isinstance(case, GridCase)
-        beyond = {0: self._opened(case), ABOVE: self.closes}
-        return Enumeration(
-            made.rule, made.eos, case, atoms, self.period, end=made.end, beyond=beyond
-        )
+    def beyond(self, case: GridCase) -> dict[int, int]:
+        opened = self.ids[SOS] if case.up == 0 else self.ids[self.sizes((1, 2)).delimiters[1]]
+        return {0: opened, ABOVE: self.closes}
 
 
 @dataclass(frozen=True)
