@@ -378,12 +378,7 @@ def test_a_changed_certificate_is_found_out(certified, tmp_path):
 
 
 def test_a_refuted_certificate_cannot_be_made_a_certified_one(certified, tmp_path):
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    with torch.no_grad():
-        model.head.bias[3] += 100
-    run.save_model(model)
-    vouch(run)
+    run = biased(certified, tmp_path, 3, 100)
     assert certify(run).outcome == "refuted"
     forged = Certificate.load(run)
     forged.outcome, forged.wrong, forged.counterexamples = "certified", 0, []
@@ -495,12 +490,7 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
 
 def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path, monkeypatch):
     """The weights from before it are kept, with their certificate, and the next one is slower."""
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    with torch.no_grad():
-        model.head.bias[5] += 6.0
-    run.save_model(model)
-    vouch(run)
+    run = biased(certified, tmp_path, 5, 6.0)
     monkeypatch.setattr(repairing, "LEARNING_RATE", 3.0)
     made = repair(run, rounds=1, out=tmp_path / "repaired")
     kept, now = run.load_model().state_dict(), made.load_model().state_dict()
@@ -512,8 +502,19 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
     assert second["rate"] == repairing.SLOWER * first["rate"] and second["wrong"] == first["wrong"]
 
 
-def copied(run: Run, folder) -> object:
+def copied(run: Run, folder) -> Path:
     return shutil.copytree(run.path, folder / "copy")
+
+
+def biased(run: Run, folder, token: int, by: float) -> Run:
+    """A copy of a run whose model writes a token more often."""
+    made = Run.open(copied(run, folder))
+    model: Any = made.load_model()
+    with torch.no_grad():
+        model.head.bias[token] += by
+    made.save_model(model)
+    vouch(made)
+    return made
 
 
 def vouch(run: Run) -> None:
@@ -569,12 +570,7 @@ def test_the_exported_checker_finds_out_what_was_changed(certified, tmp_path):
 
 def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
     """A refuted model whose certificate says certified, its hashes made to fit."""
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    with torch.no_grad():
-        model.head.bias[3] += 100
-    run.save_model(model)
-    vouch(run)
+    run = biased(certified, tmp_path, 3, 100)
     forged = certify(run)
     assert forged.outcome == "refuted"
     assert "says refuted" in run_check(export(run, tmp_path / "refuted")).stderr

@@ -55,13 +55,18 @@ class Size(Width):
                 return self.row(layer - 1, place)
             require(layer == 1, "rows above are read where they are more than tokens")
             return self.token(("above", self.at - row, place - 1) if place else self.opening(row))
+        return self.given(layer, self.among(column, line))
+
+    def among(self, column: int, line: dict[str, Any]) -> int:
+        """Where a line leads in the source."""
+        direction, segment, offset = line["direction"], line["segment"], line["offset"]
         move = line.get("part_step", 0) * self.at
         last, on = len(self.closes) - 1, line.get("beta", 0) * self.at
         opened = self.closes[min(max(max(segment - 1, 0) + move, 0), last)]
         closed = self.closes[min(max(segment + move, 0), last)]
         anti, vert = closed - 1 - column - offset - on, closed - offset - on
         key = {"diag": opened + 1 + column + offset + on, "anti": anti, "vert": vert}[direction]
-        return self.given(layer, min(max(key, opened), closed))
+        return min(max(key, opened), closed)
 
     def opening(self, row: int) -> tuple:
         return ("symbol", self.e.delimiters[0] if row == 0 else self.e.certificate["source"]["row"])

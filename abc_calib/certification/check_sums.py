@@ -1,9 +1,9 @@
 """Check a certificate of sums of any number of numbers with numpy alone: python check_sums.py
 
-As check.py beside it, whose parts it uses; see there. Here a token stands in a row and a column of
-the answer; each row has a number of its own, which is added to the row above, and both are of any
-width. Two inductions: over the columns of a row and over the rows. The row above may be any number:
-not checked is that every row of a right answer is one.
+As check.py and check_rows.py beside it, whose parts it uses; see there. Here each row has a number
+of its own, which is added to the row above, and both are of any width. Two inductions: over the
+columns of a row and over the rows. The row above may be any number: not checked is that every row
+of a right answer is one.
 """
 
 from itertools import product
@@ -15,14 +15,14 @@ import numpy as np
 from check import (  # type: ignore[import-not-found]  # it lies beside this file
     Export,
     Nodes,
-    Width,
     check,
     distinct,
     require,
 )
+from check_rows import Size  # type: ignore[import-not-found]  # and this too
 
 
-class Pair(Width):
+class Pair(Size):
     """A row whose number and row above have so many digits, and what its tokens read."""
 
     def __init__(self, e: Export, nodes: Nodes, widths: tuple[int, int], row: int, last: bool):
@@ -48,25 +48,9 @@ class Pair(Width):
                 return self.row(layer - 1, at - here)
             require(layer == 1, "rows above are read where they are more than tokens")
             return self.token(("above", at - 1) if at else self.opening(self.at - 1))
-        move, last = line.get("part_step", 0) * self.at, len(self.closes) - 1
-        opened = self.closes[min(max(max(segment - 1, 0) + move, 0), last)]
-        closed = self.closes[min(max(segment + move, 0), last)]
-        anti, vert = closed - 1 - column - offset, closed - offset
-        key = {"diag": opened + 1 + column + offset, "anti": anti, "vert": vert}[direction]
-        at = min(max(key, opened), closed)
+        at = self.among(column, line)
         require(self.source[at] != ("other",), f"{line} reads the number of another row")
         return self.given(layer, at)
-
-    def opening(self, row: int) -> tuple:
-        return ("symbol", self.e.delimiters[0] if row == 0 else self.e.certificate["source"]["row"])
-
-    def token(self, token: tuple) -> int:
-        return self.nodes(("place", "self", 0), (self.nodes(token),))
-
-    def row(self, layer: int, row: int) -> int:
-        if layer == 0:
-            return self.token(("written", row - 1) if row else self.opening(self.at))
-        return super().row(layer, row)
 
 
 def combinations(pair: Pair, column: int, tokens: list[tuple], any_gap: bool) -> np.ndarray:

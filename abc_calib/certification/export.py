@@ -42,7 +42,7 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
             suffix = "model.safetensors" if name == "weights" else f"{name}.json"
             shutil.copyfile(opened.path / path, made / suffix)
         shutil.copyfile(opened.path / FILE, made / FILE)
-        more = [CHECK_SUMS if rules.ends else CHECK_ROWS] if rules else []
+        more = [CHECK_ROWS, *([CHECK_SUMS] if rules.ends else [])] if rules else []
         for program in (Path(check.__file__), *more):
             shutil.copyfile(program, made / program.name)
         for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):

@@ -20,7 +20,7 @@ from abc_calib.certification.places import (
 from abc_calib.certification.rows import GridCase, GridField, GridReach
 from tasks import Digits, Problems
 from tasks.digits import from_integers
-from tasks.long_multiplication import LongMultiplication
+from tasks.rows import RowTask
 
 DRAWN = 32768
 """Problems that are drawn with the digits of the window, to find some with its rows."""
@@ -54,7 +54,7 @@ class RowRealiser:
     long = ((6, 6), (12, 9), (20, 15), (30, 30))
     """Of those that are run by dense attention."""
 
-    def __init__(self, task: LongMultiplication, field: GridField):
+    def __init__(self, task: RowTask, field: GridField):
         self.task, self.field = task, field
         assert isinstance(field.reach, GridReach)
         self.reach: GridReach = field.reach

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from abc_calib.certification.places import ABOVE, Atom, Digit, Written, column_of
-from abc_calib.certification.rows import EndingField, GridCase, GridReach
+from abc_calib.certification.row_sources import RowRealiser
+from abc_calib.certification.rows import GridCase
 from tasks import Digits, Problems
 from tasks.digits import from_integers
-from tasks.sums import Sum
 
 DRAWN = 4096
 """Pairs of a row above and an operand that are drawn, to find some that write what is known."""
@@ -19,7 +19,7 @@ SPOTS = 4
 """Columns of a window that are tried."""
 
 
-class SumRealiser:
+class SumRealiser(RowRealiser):
     """Draws random sums in whose rows a given window occurs.
 
     The row above is the first number; zeros stand between it and the operand of the row.
@@ -27,13 +27,6 @@ class SumRealiser:
 
     lengths = ((5, 5), (20, 15), (15, 20))
     """Of random and hard sources that are decoded."""
-    long = ((6, 6), (12, 9), (20, 15), (30, 30))
-    """Of those that are run by dense attention."""
-
-    def __init__(self, task: Sum, field: EndingField):
-        self.task, self.field = task, field
-        assert isinstance(field.reach, GridReach)
-        self.reach: GridReach = field.reach
 
     def short(self, most: int) -> Iterator[tuple[str, Problems]]:
         """Every sum of numbers of one length, as long as there are at most so many."""
@@ -69,7 +62,7 @@ class SumRealiser:
         found: list[tuple[int, Problems]] = []
         for column in rng.permutation(columns)[:SPOTS].tolist():
             known = list(zip(atoms, values.tolist(), strict=True))
-            pair = [self._numbers(column, which, known, widest, rng) for which in (ABOVE, 0)]
+            pair = [self._one_number(column, which, known, widest, rng) for which in (ABOVE, 0)]
             if None in pair:
                 continue
             above, operand = pair
@@ -85,7 +78,7 @@ class SumRealiser:
                 found.append((int(at[row]), self.task.problems(*(x.take(one) for x in numbers))))
         return found
 
-    def _numbers(
+    def _one_number(
         self,
         column: int,
         which: int,
