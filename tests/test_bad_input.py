@@ -525,7 +525,7 @@ def little_memory(monkeypatch):
 
 def test_a_source_too_long_for_the_memory_is_refused(tiny, refused, little_memory):
     line = refused(2, "eval", "--lengths", 10**6, "--samples", 1)
-    assert line.startswith("--lengths 1000000: a source of 1000000 tokens needs about 14.3 GiB, a")
+    assert line.startswith("--lengths 1000000: a source of 1000000 tokens needs about 1.2 GiB, a")
     assert "a source of 1002 tokens needs about" in refused(1, "predict", "9" * 1000)
 
 

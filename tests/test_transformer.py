@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -379,3 +381,33 @@ def test_lines_hold_no_weights(build):
 def test_a_masked_key_weighs_nothing_in_single_precision():
     assert torch.tensor([0.0, MASKED]).softmax(0).tolist() == [1.0, 0.0]
     assert torch.tensor([MASKED, MASKED]).softmax(0).isfinite().all()
+
+
+PEAK = """
+import resource, torch
+from abc_calib.geometry.window import window_bias
+from abc_calib.config import TransformerOptions
+from abc_calib.data.vocabulary import TokenIds
+from abc_calib.nn.transformer.model import Transformer
+
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)
+peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for layers in (0, 1):
+    options = TransformerOptions(scheme="none", encoder_layers=layers)
+    model = Transformer(options, TokenIds(15, 14, 12, 13, (12, 10, 11, 13))).eval()
+    lines = window_bias(3, model.attention_layers, options.heads, 2, 1)
+    model.set_lines(lines)
+    for tokens in (2_000, 300_000):
+        before = peak()
+        encoded = model.encode(torch.randint(0, 9, (1, tokens)))
+    print(peak() - before, model.memory_needed(1, tokens, 1))
+    del encoded
+"""
+
+
+def test_a_long_source_takes_no_more_memory_than_was_said():
+    """Of a model that follows lines, and no less than a twentieth."""
+    out = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    for taken, said in (map(int, line.split()) for line in out.stdout.splitlines()):
+        assert said / 20 < taken < said

@@ -197,20 +197,27 @@ class Autoregressive(AlongLines):
 
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         options = self.options
-        activations = 40 * batch * (keys + steps) * (options.width + options.feedforward) * 4
-        layers = [bias for biases in self.biases.values() for bias in biases]
-        if all(bias is not None and bias.restricted for bias in layers):
-            return activations
-        most = keys + steps if self.stream else max(keys, steps)
-        scores = 3 * options.heads * batch * steps * most * 4
-        if self.attention_layers["encoder"]:
-            scores += 3 * options.heads * batch * keys * keys * 4
-        return activations + scores
+        layers = self.attention_layers
+        # what a token leaves: keys and values of each layer, and its states (a stream has each's)
+        kept = (3 * len(self.layers) + 4) * options.width * (keys + steps)
+        passed = steps + (keys if layers["encoder"] else 0)  # four were measured of a whole source
+        activations = kept + 8 * passed * (options.width + options.feedforward)
+        return 4 * batch * activations + self._scores(batch, keys, steps)
 
     def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
-        layers = self.attention_layers["encoder"] + len(self.layers)
-        kept = self.memory_needed(batch, keys, steps) * (1 + layers) // 8
-        return self.memory_of_weights + kept
+        options = self.options
+        layers = 1 + self.attention_layers["encoder"] + len(self.layers)
+        kept = 20 * batch * (keys + steps) * (options.width + options.feedforward)
+        return self.memory_of_weights + layers * (kept + self._scores(batch, keys, steps) // 8)
+
+    def _scores(self, batch: int, keys: int, steps: int) -> int:
+        """Bytes of the scores of dense attention."""
+        layers = [bias for biases in self.biases.values() for bias in biases]
+        if all(bias is not None and bias.restricted for bias in layers):
+            return 0
+        most = keys + steps if self.stream else max(keys, steps)
+        pairs = steps * most + (keys * keys if self.attention_layers["encoder"] else 0)
+        return 12 * self.options.heads * batch * pairs
 
     # Beside the weights
 
