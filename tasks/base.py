@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from tasks.columns import ColumnRule, RowRule
-from tasks.digits import Digits, stack
+from tasks.digits import Digits, nothing, stack
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
@@ -59,7 +59,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Problems:
-    """A batch of arithmetic problems: the operands and, as the model must write it, the answer."""
+    """A batch of arithmetic problems: the operands and, as the model must write it, the answer.
+
+    Where some rows have fewer operands than others, those that they lack have no digits.
+    """
 
     operands: tuple[Digits, ...]
     answer: Digits
@@ -72,7 +75,10 @@ class Problems:
 
     def joined(self, *others: Problems) -> Problems:
         parts = (self, *others)
-        operands = zip(*(part.operands for part in parts), strict=True)
+        most = max(len(part.operands) for part in parts)
+        lacking = ((nothing(len(part)),) * (most - len(part.operands)) for part in parts)
+        whole = (part.operands + none for part, none in zip(parts, lacking, strict=True))
+        operands = zip(*whole, strict=True)
         return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))
 
 

@@ -56,6 +56,11 @@ def without_zeros(values: np.ndarray) -> Digits:
     return Digits(values, width - first)
 
 
+def nothing(n: int) -> Digits:
+    """``n`` operands that are not there: without digits."""
+    return Digits(np.zeros((n, 1), np.uint8), np.zeros(n, int))
+
+
 def stack(*numbers: Digits) -> Digits:
     """The rows of all, one below the other."""
     width = max(number.width for number in numbers)

@@ -29,6 +29,7 @@ from abc_calib.certification.places import Constant, Digit, Other, Place, Writte
 from abc_calib.certification.prove import Undecided, check, prepare
 from abc_calib.certification.row_sources import RowRealiser
 from abc_calib.certification.rows import GridCase
+from abc_calib.certification.until import certain
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
@@ -457,6 +458,30 @@ def test_windows_that_fail_are_put_into_sums_that_fail():
                 seen += 1
                 cases.add(one.case)
     assert seen > 20 and len(cases) > 10
+
+
+@pytest.mark.parametrize("name", ["long_multiplication", "sum"])
+def test_what_fails_is_trained_on_within_the_training_sizes(name):
+    """Problems of fewer rows than others stand in one batch with them."""
+    data = data_of(name, 3)
+    model = model_of(data, sum_lines() if name == "sum" else product_lines(heads=4))
+    found = certain(model, data, 0)
+    assert found is not None and not found.look(model, 100) and found.hard
+    parsed = [data.task.parse(text) for text in found.hard]
+    assert all(data.may_train(one) for one in parsed)
+    assert len({data.task.size_of(one.operands)[1] for one in parsed}) > 1
+    pad, usual = model.pad, data.training(3, 40)
+    batch = found.batch(usual, 3)
+    texts = [data.task.plain(batch.problems, row) for row in range(len(batch))]
+    added = [text for text in texts if text in found.hard]
+    assert len(texts) == 40 and len(set(added)) > 1
+    for text, target in zip(texts, batch.target, strict=True):
+        alone = data.lay_out(data.task.parse(text)).target[0]
+        assert torch.equal(target[: len(alone)], alone) and (target[len(alone) :] == pad).all()
+    largest, one_more = {"sum": ("1+2+2+2", "+2")}.get(name, ("1212*2121", "1"))
+    whole, larger = (data.task.parse(text) for text in (largest, largest + one_more))
+    assert data.may_train(whole) == data.split.allows(whole, held_out=False)[0]
+    assert not data.may_train(larger)
 
 
 @pytest.mark.parametrize(

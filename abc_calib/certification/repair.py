@@ -137,9 +137,7 @@ def _allowed(
     data: Any = proof.data
     found = failing_sources(proof, checked, EACH, data.length, rng, near=True)
     texts = dict.fromkeys([*(text for _, _, text in islice(found, MOST)), *known])
-    parsed = [data.task.parse(text) for text in texts]
-    parsed = [one for one in parsed if data.size_of(one) <= data.length]
-    return [one for one in parsed if data.split.allows(one, held_out=False)[0]]
+    return [one for one in map(data.task.parse, texts) if data.may_train(one)]
 
 
 def train_on(model: Model, data: Data, examples: Problems, number: int, rate: float) -> None:

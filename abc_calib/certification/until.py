@@ -95,12 +95,7 @@ class Certain:
         data: Any = self.proof.data
         drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.scale * SOURCES))
-        parsed = {text: data.task.parse(text) for text in texts}
-        return [
-            text
-            for text, one in parsed.items()
-            if data.size_of(one) <= data.length and data.split.allows(one, held_out=False)[0]
-        ]
+        return [text for text in texts if data.may_train(data.task.parse(text))]
 
 
 def certain(model: Any, data: Data, seed: int) -> Certain | None:

@@ -285,6 +285,11 @@ class DigitData(Data):
     def size_of(self, problems: Problems) -> int:
         return int(max(operand.lengths[0] for operand in problems.operands))
 
+    def may_train(self, problems: Problems) -> bool:
+        """Is the first of ``problems`` of a training size, and not held out?"""
+        allowed = self.split.allows(problems, held_out=False)
+        return self.size_of(problems) <= self.length and bool(allowed[0])
+
     def around(self, problems: Problems, step: int, reach: int = 2) -> tuple[str, ...]:
         """The digits of each operand around the column of a step, first digit first."""
         parts = []

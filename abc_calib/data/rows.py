@@ -73,6 +73,9 @@ class RowData(DigitData):
     def source_tokens(self, length: Size) -> int:
         return sum(self.task.outline(length))
 
+    def may_train(self, problems: Problems) -> bool:
+        return super().may_train(problems) and self.task.size_of(problems.operands)[1] <= self.rows
+
     def training_of_few_digits(self, n: int) -> Batch:
         """Training problems in which tokens repeat, so that windows do."""
         rng = np.random.default_rng([self.seed, 5])
