@@ -84,7 +84,7 @@ def decide(
         return decision
     try:
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
-        decision.proof = prepare(model, run.data, most=most)
+        decision.proof = prepare(model.exact(), run.data, most=most)  # copied once
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except Undecided as error:
@@ -165,10 +165,9 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 
     Gives those that fail.
     """
-    exact = proof.model.exact()
     failing: list[str] = []
     for width, problems in proof.realiser.short(MOST_SOURCES):
-        wrong = (~exact_matches(exact, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
+        wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
         failing += [proof.data.task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
     return failing

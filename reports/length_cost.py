@@ -1,6 +1,6 @@
 """What length costs: scoring and greedy decoding of additions, along lines and dense.
 
-    python reports/cost.py runs/addition-calibrated-seed0-1
+    python reports/length_cost.py runs/addition-calibrated-seed0-1
 
 One calibrated model, measured in rounds, lengths and paths by turns; medians. Dense attention is
 left out where it would not fit the memory or the time. Two threads.
@@ -130,13 +130,13 @@ def report(table: pd.DataFrame, memory: str) -> str:
     }
     columns = ["work", "attention", "digits", "µs a digit", "relative", "rounds"]
     return (
-        f"# What length costs\n\nMade by `python reports/cost.py` with {torch.get_num_threads()} "
+        f"# What length costs\n\nMade by `python reports/length_cost.py` with {torch.get_num_threads()} "
         "threads; medians over rounds of one run; the last column but one is relative to lines at "
         "1,000 digits.\n\n"
         + as_markdown(columns, rows, "llrrrr")
         + f"\nA digit at 100,000 costs {ratio['scoring']:.2f} times (scoring) and "
         f"{ratio['decoding']:.2f} times (decoding) what it costs at 1,000.\n\n{memory}\n\n"
-        "![cost](figures/cost.png)\n"
+        "![cost](figures/length-cost.png)\n"
     )
 
 
@@ -147,10 +147,10 @@ def main() -> None:
     memory = peak(run.path)
     print(memory, flush=True)
     table = measure(run)
-    table.to_csv(HERE / "cost.csv", index=False, float_format="%.4g")
+    table.to_csv(HERE / "length_cost.csv", index=False, float_format="%.4g")
     for kind in ("pdf", "png"):
-        save_figure(figure(table), HERE / "figures" / f"cost.{kind}")
-    (HERE / "cost.md").write_text(report(table, memory))
+        save_figure(figure(table), HERE / "figures" / f"length-cost.{kind}")
+    (HERE / "length_cost.md").write_text(report(table, memory))
 
 
 if __name__ == "__main__":
