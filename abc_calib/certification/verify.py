@@ -8,7 +8,7 @@ margin would refute it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.runs import Run
 from tasks import Problems
 
+TOGETHER = 64
+"""Sources of one batch that are drawn around windows."""
 TOKENS = 2**14
 """Tokens of one batch: dense attention takes their square."""
 
@@ -101,22 +103,27 @@ def _margin_in_windows(model: Any, decision: Decision, samples: int, seed: int) 
     reach = proof.field.reach
     widest = 2 * (reach.rows + reach.columns) + proof.field.period
     sizes = np.array([checked.windows for checked in decision.checked])
-    least = float("inf")
+    drawn: list[tuple[int, Problems]] = []
     for case, count in enumerate(rng.multinomial(samples, sizes / sizes.sum())):
         if not count:
             continue
         windows = next(part for part in proof.parts(case) if len(part))
         for number in rng.integers(0, len(windows), count):
             values, right = windows.values[number], int(windows.expected[number])
-            for row, problems in realiser.sources(
+            drawn += realiser.sources(
                 windows.case, windows.atoms, values, 1, widest, rng, expected=right
-            ):
-                least = min(least, _margin_in_row(model, data, problems, row))
-    return least
+            )
+    parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
+    return min((_margin_in_rows(model, data, part) for part in parts), default=float("inf"))
 
 
-def _margin_in_row(model: Any, data: Data, problems: Problems, row: int) -> float:
-    batch = data.lay_out(problems)
-    if row >= batch.target.shape[1]:
-        raise AbcError(f"a window of row {row} is in no answer: the certificate is not sound")
-    return float(margins(model, batch)[0, row])
+def _margin_in_rows(model: Any, data: Data, drawn: Sequence[tuple[int, Problems]]) -> float:
+    """The smallest margin of rows, each of a source of its own."""
+    rows, (first, *others) = zip(*drawn, strict=True)
+    batch = data.lay_out(first.joined(*others))
+    steps = (batch.target != model.pad).sum(1).tolist()
+    for row, there in zip(rows, steps, strict=True):
+        if row >= there:
+            raise AbcError(f"a window of row {row} is in no answer: the certificate is not sound")
+    found = margins(model, batch)[range(len(rows)), rows]
+    return float(found.min())
