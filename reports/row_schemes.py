@@ -39,8 +39,9 @@ def trained(task: str, scheme: str, folder: Path) -> list[dict[str, object]]:
         if step.accuracy is None:
             return
         row = {"task": task, "scheme": scheme, "step": step.step}
-        rows.append(row | {"accuracy": step.accuracy, "seconds": round(step.seconds, 1)})
-        if 2 * step.step == step.steps and step.accuracy < SEEN:
+        right = round(100 * step.accuracy, 2)
+        rows.append(row | {"accuracy": right, "seconds": round(step.seconds, 1)})
+        if 2 * step.step == step.steps and right < SEEN:
             raise GivenUp
 
     out = folder / f"{task}-{scheme}"
@@ -89,7 +90,7 @@ def main() -> None:
     given = parser.parse_args()
     table = pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame({"task": [], "scheme": []})
     done = set(zip(table.task, table.scheme, strict=True))
-    for scheme in sorted(SCHEMES, key=lambda name: name != "coupled"):
+    for scheme in SCHEMES:
         if (given.task, scheme) in done:
             continue
         table = pd.concat([table, pd.DataFrame(trained(given.task, scheme, given.folder))])
