@@ -130,8 +130,9 @@ def report(table: pd.DataFrame, memory: str) -> str:
     }
     columns = ["work", "attention", "digits", "µs a digit", "relative", "rounds"]
     return (
-        f"# What length costs\n\nMade by `python reports/length_cost.py` with {torch.get_num_threads()} "
-        "threads; medians over rounds of one run; the last column but one is relative to lines at "
+        "# What length costs\n\nMade by `python reports/length_cost.py` with "
+        f"{torch.get_num_threads()} threads; medians over rounds of one run; the last "
+        "column but one is relative to lines at "
         "1,000 digits.\n\n"
         + as_markdown(columns, rows, "llrrrr")
         + f"\nA digit at 100,000 costs {ratio['scoring']:.2f} times (scoring) and "

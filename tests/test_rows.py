@@ -615,6 +615,7 @@ def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
     certificate = stages.certify(sum_run, progress=False)
     assert certificate.outcome == "certified" and certificate.wrong == 0
     page = (sum_run.path / "certificate.md").read_text()
+    assert "sources of up to 20x15 digits" in page
     assert "one row for each number" in page and "any number of numbers of digits" in page
     assert stages.verify(sum_run, samples=50, sources=3).verified["wrong"] == 0
     folder = stages.export(sum_run, tmp_path / "checked")

@@ -119,7 +119,7 @@ def page(c: dict[str, Any]) -> str:
                 rounding=c["rounding"],
                 margin=c["margin"],
                 decoded=c["decoded"]["sources"],
-                longest=c["decoded"]["longest"],
+                longest=_size(c["decoded"]["longest"]),
                 sources=_sources(c),
             ).strip(),
         ]
@@ -128,7 +128,8 @@ def page(c: dict[str, Any]) -> str:
     if c["repair"]:
         parts.append(_repair(c))
     if c["verified"]:
-        told = "; ".join(f"{key.replace('_', ' ')}: {v}" for key, v in c["verified"].items())
+        seen = c["verified"] | {"longest": _size(c["verified"]["longest"])}
+        told = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in seen.items())
         parts.append(
             "## Second look\n\nMade again, every field the same. By another path, plain dense "
             f"attention: {told}."
@@ -137,6 +138,11 @@ def page(c: dict[str, Any]) -> str:
         rule = c["rule"]["later"] if _in_rows(c) else c["rule"]
         parts += [_lines(c), _rule(rule), _fingerprint(c)]
     return "\n\n".join(parts) + "\n"
+
+
+def _size(longest: Any) -> str:
+    """``50``, or of tasks with rows ``20x15``."""
+    return "x".join(map(str, [longest] if isinstance(longest, int) else longest))
 
 
 def _in_rows(c: dict[str, Any]) -> bool:
