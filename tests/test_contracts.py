@@ -348,7 +348,7 @@ def test_a_transformer_on_the_notation_is_calibrated():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "toy", "heads": 2}, "unknown option 'heads'"),
+        ({"model": "toy", "heads": 2}, "heads = 2: an option of transformer and decoder, not of"),
         ({"model": "toy", "width": 0}, "width = 0: give a whole number from 1 to 100"),
         ({"model": "toi"}, "unknown model 'toi': choose transformer or decoder or gru or toy"),
         ({"attention_window": 1, **SHAPES["transformer"]}, "attention_window = 1: .*caesar"),

@@ -301,7 +301,7 @@ def test_arithmetic_trains_on_recurrent_models_too():
             "unknown backbone 'big': choose one of ray_chowdhury",
         ),
         ({"model": "gru", "width": 7}, "width 7 and d_head 128: choose even numbers"),
-        ({"model": "gru", "heads": 2}, "unknown option 'heads'"),
+        ({"model": "gru", "heads": 2}, "heads = 2: an option of transformer and decoder, not of"),
         ({"model": "gru", "epochs": 0}, "epochs 0: give 1 or more"),
         ({"model": "gru", "preset": "big"}, "unknown preset 'big'"),
         ({"model": "lstm"}, "unknown model 'lstm': choose transformer or decoder or gru"),

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.config import RunConfig, TrainOptions, changed, refuse_unknown
+from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, changed, refuse_unknown
 from abc_calib.config.options import current_names
 from abc_calib.data import make_data
-from abc_calib.errors import UsageError
+from abc_calib.errors import OptionError, UsageError
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.memory import check_length, check_training
@@ -72,6 +72,10 @@ def _planned(
     shape = changed(shape if finetune is None else finetune.config.model, given)
     given = {"length": problem.train_length, "sampling": problem.sampling} | given
     training = changed(training, given)
+    for name, value in given.items():
+        if others := [one for one, group in MODEL_OPTIONS.items() if name in group.model_fields]:
+            rule = f"an option of {' and '.join(others)}, not of {kind}; leave it out"
+            raise OptionError(name, value, rule)
     refuse_unknown(given, made.options_type, TrainOptions)
     data = make_data(problem, training)
     shape = made.settled(shape, data)
