@@ -2,7 +2,7 @@
 
 ``UsageError`` is for input that cannot be taken (exit code 2); ``AbcError`` for work that
 failed (exit code 1). Both say what was given, what is allowed and what to do. ``Interrupted``
-is for Ctrl-C (exit code 130).
+is for Ctrl-C (exit code 130). ``AbcWarning``: work goes on, but may not lead to what is wanted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ class Interrupted(AbcError):
 
 class UsageError(AbcError, ValueError):
     """Something was asked that is not possible; exit code 2."""
+
+
+class AbcWarning(UserWarning):
+    """Something that a user should know, in one line."""
 
 
 class OptionError(UsageError):

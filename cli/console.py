@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Collection, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from abc_calib.errors import AbcError, Interrupted, UsageError, shortened
+from abc_calib.errors import AbcError, AbcWarning, Interrupted, UsageError, shortened
 from abc_calib.launch import shadowed
 from abc_calib.progress import busy, err
 from abc_calib.stopping import like_interrupts
@@ -56,7 +57,8 @@ def command(function: F, loads: str = "torch") -> F:
         from tasks import TaskError
 
         try:
-            with like_interrupts():
+            with like_interrupts(), warnings.catch_warnings():
+                warnings.showwarning = functools.partial(show_warning, warnings.showwarning)
                 load(loads, not kwargs.get("quiet"))
                 load_plugins(plugin or [])
                 return function(*args, **kwargs)
@@ -181,6 +183,14 @@ def _say_error(message: str, code: int) -> int:
 def typed(value: object) -> str:
     """A value as it would be typed in a shell, cut where it is long."""
     return shlex.quote(shortened(visible(str(value))))
+
+
+def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
+    """One line on stderr, where it is one of ours."""
+    if issubclass(category, AbcWarning):
+        say(f"warning: {message}")
+    else:
+        other(message, category, *more)
 
 
 def say(message: str, quiet: bool = False) -> None:

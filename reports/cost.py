@@ -41,6 +41,7 @@ from abc_calib.training.step import optimise
 TABLE = Path(__file__).with_suffix(".csv")
 BATCH, SCORED, DIGITS, LONG = 128, 100, 50, 1000
 START = "`predict 1+1`: a process from its start"
+PEAK = "the machine"
 Work = Callable[[], Any]
 STEP = f"`train`: a step, batch {BATCH}"
 AGAIN = f"`calibrate`: a step of the retraining, batch {BATCH}"
@@ -116,7 +117,7 @@ def peaks() -> dict[str, float]:
 def bart(run: abc.Run, keys: int) -> Any:
     """A model of transformers of the same size: no layer in its encoder, random weights."""
     own: Any = run.config.model
-    sizes = {
+    sizes: dict[str, Any] = {
         f"{side}_{name}": value
         for side, layers in (("encoder", own.encoder_layers), ("decoder", own.decoder_layers))
         for name, value in (
@@ -126,8 +127,12 @@ def bart(run: abc.Run, keys: int) -> Any:
         )
     }
     tokens = run.load_model().tokens
-    special = {"pad_token_id": tokens.pad, "bos_token_id": tokens.sos, "eos_token_id": tokens.eos}
-    start = {"decoder_start_token_id": tokens.sos, "forced_eos_token_id": None}
+    special: dict[str, Any] = {
+        "pad_token_id": tokens.pad,
+        "bos_token_id": tokens.sos,
+        "eos_token_id": tokens.eos,
+    }
+    start: dict[str, Any] = {"decoder_start_token_id": tokens.sos, "forced_eos_token_id": None}
     config = BartConfig(
         vocab_size=tokens.size,
         d_model=own.width,
@@ -221,14 +226,14 @@ def started(code: list[str]) -> float:
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def measured(vanilla: abc.Run, calibrated: abc.Run, rounds: int) -> tuple[Any, dict[str, float]]:
-    """A row of each verb, and the machine's peaks."""
+def measured(vanilla: abc.Run, calibrated: abc.Run, rounds: int) -> pd.DataFrame:
+    """A row of each verb, and one of the machine's peaks: a second's, and of the smallest call."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         copied = [folder / "vanilla", folder / "calibrated"]
         for run, copy in zip((vanilla, calibrated), copied, strict=True):
             shutil.copytree(run.path, copy)
-        work = verbs(*map(abc.Run.open, copied), folder)
+        work = verbs(abc.Run.open(copied[0]), abc.Run.open(copied[1]), folder)
         counts: dict[str, Count] = {}
         for name, (ours, _) in work.items():
             ours()
@@ -250,8 +255,7 @@ def measured(vanilla: abc.Run, calibrated: abc.Run, rounds: int) -> tuple[Any, d
                 times.setdefault(("peak", name), []).append(value)
             print(f"round {number} of {rounds}", flush=True)
     middle = {key: median(values[1:]) for key, values in times.items()}
-    best = {name: middle["peak", name] for name in found}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "verb": name,
             "ms": middle[name, "ours"],
@@ -262,8 +266,10 @@ def measured(vanilla: abc.Run, calibrated: abc.Run, rounds: int) -> tuple[Any, d
         }
         for name in work
     ]
-    rows.append({"verb": START, "ms": middle[START, "ours"], "import_ms": middle[START, "import"]})
-    return pd.DataFrame(rows), best
+    rows.append({"verb": START, "ms": middle[START, "ours"], "others_ms": middle[START, "import"]})
+    best = {"gflop": middle["peak", "gflops"], "gbyte": middle["peak", "gbytes"]}
+    rows.append({"verb": PEAK, "ms": middle["peak", "call_us"] / 1000, **best})
+    return pd.DataFrame(rows).assign(rounds=rounds)
 
 
 def between(row: Any, floor: float) -> str:
@@ -273,26 +279,28 @@ def between(row: Any, floor: float) -> str:
     return BETWEEN.get(row.verb, f"{row.operations:,.0f} operations and their calls")
 
 
-def report(table: pd.DataFrame, best: dict[str, float], rounds: int) -> str:
+def report(table: pd.DataFrame) -> str:
+    start: Any
+    best: Any
+    start, best = (table[table.verb == name].iloc[0] for name in (START, PEAK))
     rows = []
-    found: Any = table[table.verb != START].itertuples()
+    found: Any = table[~table.verb.isin([START, PEAK])].itertuples()
     for row in found:
-        products, moved = row.gflop / best["gflops"] * 1e3, row.gbyte / best["gbytes"] * 1e3
-        calls, floor = row.operations * best["call_us"] / 1e3, max(products, moved)
+        products, moved = row.gflop / best.gflop * 1e3, row.gbyte / best.gbyte * 1e3
+        calls, floor = row.operations * best.ms, max(products, moved)
         times = [f"{row.ms:,.1f}", f"{products:,.2f}", f"{moved:,.2f}", f"{calls:,.2f}"]
         theirs = row.others_ms
         others = f"{theirs:,.1f} ({theirs / row.ms:.1f})" if theirs == theirs else "–"
         over = f"{row.ms / floor:.1f}" if row.gflop else "–"
         rows.append([row.verb, *times, over, between(row, floor), others])
-    start = table[table.verb == START].iloc[0]
     columns = ["verb", "ms", "products, ms", "bytes, ms", "calls, ms", "times the floor"]
     columns += ["what stands between", "transformers, ms (times ours)"]
     return f"""# What each verb costs
 
 Made by `python reports/cost.py VANILLA CALIBRATED`: addition, three layers of width 64, one
-thread; milliseconds of the process, medians of {rounds} rounds by turns, on a shared machine. At
-best this core did {best["gflops"]:.0f} GFLOP/s (products of 512 by 512) and
-{best["gbytes"]:.0f} GB/s (copies inside its caches), and needed {best["call_us"]:.2f} µs for the
+thread; milliseconds of the process, medians of {best.rounds:.0f} rounds by turns, on a shared
+machine. At best this core did {best.gflop:.0f} GFLOP/s (products of 512 by 512) and
+{best.gbyte:.0f} GB/s (copies inside its caches), and needed {1000 * best.ms:.2f} µs for the
 smallest operation: measured in the same rounds.
 
 *Products*: the time of all products at that rate. *Bytes*: of what every operation has to read
@@ -301,8 +309,8 @@ smallest. *transformers*: a BART of the same size with random weights at the sam
 the same batch, or `generate` of as many tokens.
 
 {as_markdown(columns, rows, "lrrrrrlr")}
-`abc {START[1:]}: {start.ms:,.0f} ms, `import torch` alone {start.import_ms:,.0f} ms:
-{start.ms / start.import_ms:.2f} times.
+`abc {START[1:]}: {start.ms:,.0f} ms, `import torch` alone {start.others_ms:,.0f} ms:
+{start.ms / start.others_ms:.2f} times.
 
 Elsewhere: a training step of each attender beside its public code
 ([attender_paired.md](attender_paired.md)), decoding in passes beside token by token
@@ -319,11 +327,9 @@ def main() -> None:
     parser.add_argument("calibrated", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    table, best = measured(
-        abc.Run.open(given.vanilla), abc.Run.open(given.calibrated), given.rounds
-    )
-    table.to_csv(TABLE, index=False, float_format="%.4g")
-    TABLE.with_suffix(".md").write_text(report(table, best, given.rounds))
+    table = measured(abc.Run.open(given.vanilla), abc.Run.open(given.calibrated), given.rounds)
+    table.to_csv(TABLE, index=False, float_format="%.6g")
+    TABLE.with_suffix(".md").write_text(report(pd.read_csv(TABLE)))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def trained(task: str, scheme: str, folder: Path) -> list[dict[str, object]]:
     return rows
 
 
-def page(table: pd.DataFrame) -> str:
+def report(table: pd.DataFrame) -> str:
     rows = []
     for (task, scheme), some in table.groupby(["task", "scheme"], sort=False):
         at = some.set_index("step").accuracy
@@ -95,7 +95,7 @@ def main() -> None:
             continue
         table = pd.concat([table, pd.DataFrame(trained(given.task, scheme, given.folder))])
         table.to_csv(TABLE, index=False)
-        TABLE.with_suffix(".md").write_text(page(table))
+        TABLE.with_suffix(".md").write_text(report(table))
 
 
 if __name__ == "__main__":

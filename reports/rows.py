@@ -58,7 +58,8 @@ def judged(run: abc.Run, known: pd.DataFrame) -> pd.DataFrame:
 
 def overview(table: pd.DataFrame, runs: dict[tuple[str, int, str], abc.Run]) -> str:
     rows = []
-    for (task, seed), some in table.groupby(["task", "seed"]):
+    grouped: Any = table.groupby(["task", "seed"])
+    for (task, seed), some in grouped:
         texts = []
         for stage in ("vanilla", "calibrated"):
             part = some[some.stage == stage].sort_values(["length", "rows"])

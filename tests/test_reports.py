@@ -23,7 +23,11 @@ def script(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name", ["attender_speed", "decoding", "direction", "scheme_cost", "seeds", "verdicts"]
+    "name",
+    [
+        *("attender_speed", "cost", "decoding", "direction", "row_schemes", "scheme_cost"),
+        *("seeds", "verdicts"),
+    ],
 )
 def test_a_committed_page_is_made_of_its_rows(name: str) -> None:
     rows = pd.read_csv(REPORTS / f"{name}.csv")

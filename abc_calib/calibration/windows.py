@@ -7,14 +7,15 @@ different tokens. That is a matter of the task and the lines, whatever the model
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from abc_calib.data import Batch
-from abc_calib.geometry import Line, Site
-from abc_calib.nn.biases import LayerBias
+from abc_calib.geometry import Heads, Line, LineBias, Site
+from abc_calib.nn.biases import MASKED, LayerBias
 from abc_calib.nn.frames import Frame
 
 
@@ -58,6 +59,66 @@ def _contradictions(codes: np.ndarray, written: np.ndarray) -> int:
     order = np.argsort(codes, kind="stable")
     codes, written = codes[order], written[order]
     return int(((codes[1:] == codes[:-1]) & (written[1:] != written[:-1])).sum())
+
+
+def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
+    """How many rows of ``batch`` see what another row sees and write another token, of how many.
+
+    No model of this kind with these lines, without positions, can be right in both. Where a head
+    sees everything, none is found.
+    """
+    there = batch.target != model.pad
+    written = batch.target[there].numpy()
+    sites = [site for site, layers in model.attention_layers.items() if layers and not bias.stream]
+    if bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}:
+        return 0, len(written)
+    frames, read = model.frames(batch.source, batch.target), model.shifted(batch.target)
+    codes = _through(bias, batch.source, read, frames)[there].numpy()
+    order = np.lexsort((written, codes))
+    codes, written = codes[order], written[order]
+    first = np.diff(codes, prepend=codes[:1] - 1) != 0
+    group = np.cumsum(first) - 1
+    other = ~first & (np.diff(written, prepend=written[:1]) != 0)
+    several = np.bincount(group, other) > 0
+    return int(several[group].sum()), len(written)
+
+
+def _through(bias: LineBias, source: Tensor, read: Tensor, frames: Mapping[Site, Frame]) -> Tensor:
+    """A number for what each written row sees through all layers, ``(b, t)`` int64.
+
+    In place of its state: the same for rows whose states have to be the same.
+    """
+    memory, rows = _mixed(source), _mixed(read)
+    if not bias.stream:  # where the rows of the source look at themselves alone
+        for heads in bias.sites.get("encoder", ()):
+            memory = _layer(memory, [("encoder", heads, memory)], frames)
+    for own, crossed in zip(bias.sites["self"], bias.sites["cross"], strict=True):
+        rows = _layer(rows, [("self", own, rows), ("cross", crossed, memory)], frames)
+    return rows
+
+
+def _layer(
+    rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], frames: Mapping[Site, Frame]
+) -> Tensor:
+    """The numbers of the rows after a layer that reads ``(b, j)`` numbers of keys at each site."""
+    made = _mixed(rows)
+    for site, heads, keys in seen:
+        for number, head in enumerate(heads):
+            if not head:
+                continue
+            key, value = LayerBias((head,), site).keys(frames[site])
+            key, value = (x[:, 0].expand(len(rows), -1, -1) for x in (key, value))
+            read = keys.gather(1, key.flatten(1)).view(key.shape)
+            who = [hash((len(site), number, line.value)) % 2**31 for line in head]
+            made = made + _mixed(read + torch.tensor(who)).masked_fill(value == MASKED, 0).sum(2)
+    return made
+
+
+def _mixed(numbers: Tensor) -> Tensor:
+    """Numbers that look random, the same for the same ones (splitmix64's finaliser)."""
+    mixed = (numbers + 0x1E3779B97F4A7C15) * -0x40A7B892E31B1A47
+    mixed = (mixed ^ (mixed >> 30)) * -0x6B2FB644ECCEEE15
+    return mixed ^ (mixed >> 27)
 
 
 def needed(windows: np.ndarray, written: np.ndarray, order: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def decide(
         return decision
     try:
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
-        decision.proof = prepare(model.exact(), run.data, most=most)  # copied once
+        proof = prepare(model, run.data, most=most)
+        decision.proof = replace(proof, model=model.exact())  # copied once
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except Undecided as error:

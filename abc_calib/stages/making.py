@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.calibration.pipeline import Calibration
+from abc_calib.calibration.pipeline import CALIBRATION_STEP, Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
+from abc_calib.calibration.windows import undecided
 from abc_calib.certification.size import windows_inside
 from abc_calib.certification.until import certain
 from abc_calib.config import (
@@ -33,8 +35,10 @@ from abc_calib.config import (
     documented,
     taken,
 )
-from abc_calib.errors import UsageError
+from abc_calib.data import Data
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import locked, write_text
+from abc_calib.geometry import LineBias
 from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
@@ -46,6 +50,9 @@ from abc_calib.stages.judging import AnyRun, ignore, opened
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress, Trainer
 from tasks import Task
+
+PROBLEMS = 2**14
+"""Training problems in which windows that leave a choice are looked for."""
 
 
 @documented(
@@ -129,6 +136,8 @@ def calibrate(
     size = None if again.no_certificate else partial(windows_inside, again, vanilla.data)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
+    if not again.no_certificate:
+        _warn_of_undecided(calibration.bias, again, vanilla.data)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
@@ -210,6 +219,22 @@ def _created(
     """The new run, its training data's fingerprint in its configuration."""
     fingerprint = Run.draft(config).data.training(0, 256).hash()
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, more)
+
+
+def _warn_of_undecided(bias: LineBias, model: Any, data: Data) -> None:
+    """Where rows that see the same must write different tokens, and no position tells them."""
+    options = model.options
+    if {*options.schemes} != {"none"} or options.cyclic:
+        return
+    count, rows = undecided(bias, model, data.training(CALIBRATION_STEP + 2, PROBLEMS))
+    if count:
+        warnings.warn(
+            f"on these lines {count} of {rows} rows of training problems see what others see that "
+            "write another token: no model is right in all of them (docs/rows.md: which outputs "
+            "can local windows decide?)",
+            AbcWarning,
+            stacklevel=3,
+        )
 
 
 def _write_lines(calibration: Calibration, made: Path) -> None:
