@@ -82,7 +82,7 @@ def test_calibration_shows_its_lines_its_checks_and_its_share_of_time(trained):
     assert trained.calibrate.out.count("cross") == len(different) >= 1
     assert len(trained.calibrate.out.splitlines()) <= 30
     remarks = trained.calibrate.err.splitlines()
-    assert remarks[0].startswith("lines above 40% of a head's attention (")
+    assert remarks[0].startswith("lines above 30% of a head's attention (")
     assert remarks[-2] == "next: abc eval --max-len 50"
     assert remarks[-1].startswith("retraining took 0.")
     assert any(line.startswith("retraining 400/400 held-out ") for line in remarks)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,11 @@ def calibrate(
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    size = None if again.no_certificate else partial(windows_inside, again, vanilla.data)
+    size = None if again.no_certificate else partial(_seen, again, vanilla.data)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
     if not again.no_certificate:
-        _warn_of_undecided(calibration.bias, again, vanilla.data)
+        _warn_of_undecided(again, vanilla.data, calibration.bias)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
@@ -221,12 +222,21 @@ def _created(
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, more)
 
 
-def _warn_of_undecided(bias: LineBias, model: Any, data: Data) -> None:
-    """Where rows that see the same must write different tokens, and no position tells them."""
+def _seen(model: Any, data: Data, lines: LineBias) -> float:
+    """How many windows a row sees; infinitely many where what it sees leaves a choice."""
+    return inf if _undecided(model, data, lines)[0] else windows_inside(model, data, lines)
+
+
+def _undecided(model: Any, data: Data, lines: LineBias) -> tuple[int, int]:
+    """Rows that see what others see that write another token, of how many, if no position tells."""
+    batch = data.training(CALIBRATION_STEP + 2, PROBLEMS)
+    found = undecided(lines, model, batch)
     options = model.options
-    if {*options.schemes} != {"none"} or options.cyclic:
-        return
-    count, rows = undecided(bias, model, data.training(CALIBRATION_STEP + 2, PROBLEMS))
+    return (0, found[1]) if {*options.schemes} != {"none"} or options.cyclic else found
+
+
+def _warn_of_undecided(model: Any, data: Data, lines: LineBias) -> None:
+    count, rows = _undecided(model, data, lines)
     if count:
         warnings.warn(
             f"on these lines {count} of {rows} rows of training problems see what others see that "
