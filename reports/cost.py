@@ -35,7 +35,7 @@ import abc_calib as abc
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.nn.build import build_model
 from abc_calib.reporting import draw_heatmaps
-from abc_calib.text import as_markdown
+from abc_calib.text import Markup, as_markdown
 from abc_calib.training.step import optimise
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -292,7 +292,7 @@ def report(table: pd.DataFrame) -> str:
         theirs = row.others_ms
         others = f"{theirs:,.1f} ({theirs / row.ms:.1f})" if theirs == theirs else "–"
         over = f"{row.ms / floor:.1f}" if row.gflop else "–"
-        rows.append([row.verb, *times, over, between(row, floor), others])
+        rows.append([Markup(row.verb), *times, over, between(row, floor), others])
     columns = ["verb", "ms", "products, ms", "bytes, ms", "calls, ms", "times the floor"]
     columns += ["what stands between", "transformers, ms (times ours)"]
     return f"""# What each verb costs
