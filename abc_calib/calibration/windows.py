@@ -115,7 +115,7 @@ def _layer(
 
 
 def _mixed(numbers: Tensor) -> Tensor:
-    """Numbers that look random, the same for the same ones (splitmix64's finaliser)."""
+    """Numbers that look random, the same for the same ones (after splitmix64)."""
     mixed = (numbers + 0x1E3779B97F4A7C15) * -0x40A7B892E31B1A47
     mixed = (mixed ^ (mixed >> 30)) * -0x6B2FB644ECCEEE15
     return mixed ^ (mixed >> 27)

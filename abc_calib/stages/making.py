@@ -36,7 +36,7 @@ from abc_calib.config import (
     documented,
     taken,
 )
-from abc_calib.data import Data
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import locked, write_text
 from abc_calib.geometry import LineBias
@@ -134,11 +134,12 @@ def calibrate(
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    size = None if again.no_certificate else partial(_seen, again, vanilla.data)
+    looked = None if again.no_certificate else vanilla.data.training(CALIBRATION_STEP + 2, PROBLEMS)
+    size = None if looked is None else partial(_seen, again, vanilla.data, looked)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
-    if not again.no_certificate:
-        _warn_of_undecided(again, vanilla.data, calibration.bias)
+    if looked is not None:
+        _warn_of_undecided(again, looked, calibration.bias)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
@@ -222,21 +223,19 @@ def _created(
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, more)
 
 
-def _seen(model: Any, data: Data, lines: LineBias) -> float:
+def _seen(model: Any, data: Data, looked: Batch, lines: LineBias) -> float:
     """How many windows a row sees; infinitely many where what it sees leaves a choice."""
-    return inf if _undecided(model, data, lines)[0] else windows_inside(model, data, lines)
+    return inf if _undecided(model, looked, lines)[0] else windows_inside(model, data, lines)
 
 
-def _undecided(model: Any, data: Data, lines: LineBias) -> tuple[int, int]:
+def _undecided(model: Any, looked: Batch, lines: LineBias) -> tuple[int, int]:
     """Rows that see what others see that write another token, of how many, if no position tells."""
-    batch = data.training(CALIBRATION_STEP + 2, PROBLEMS)
-    found = undecided(lines, model, batch)
-    options = model.options
+    found, options = undecided(lines, model, looked), model.options
     return (0, found[1]) if {*options.schemes} != {"none"} or options.cyclic else found
 
 
-def _warn_of_undecided(model: Any, data: Data, lines: LineBias) -> None:
-    count, rows = _undecided(model, data, lines)
+def _warn_of_undecided(model: Any, looked: Batch, lines: LineBias) -> None:
+    count, rows = _undecided(model, looked, lines)
     if count:
         warnings.warn(
             f"on these lines {count} of {rows} rows of training problems see what others see that "
