@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -63,16 +62,12 @@ BETWEEN = {
 """What a profile shows between a verb and its floor."""
 
 
-@dataclass
 class Count(TorchDispatchMode):
     """What operations do: products, bytes that they read and write, and how many there are."""
 
-    flops: int = 0
-    bytes: int = 0
-    calls: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        self.flops = self.bytes = self.calls = 0
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
