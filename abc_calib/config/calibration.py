@@ -48,6 +48,11 @@ class CalibrationOptions(Options):
     anchors: Literal["segment", "corner"] | None = option(
         None, "Lines count from a segment's delimiters, or the corner."
     )
+    average: Literal["all", "digits"] | None = option(
+        None,
+        "mean: lines averaged over all cells, or, as in the public code, over those of digits that "
+        "are not padding.",
+    )
     off_line_bias: float | None = option(
         None, "Added off the lines, such as -5; by default -inf.", was="closed", lt=0, ge=-(10**8)
     )

@@ -12,7 +12,7 @@ from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
+from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Layout, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction, formula
 from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.frames import Frame
@@ -25,6 +25,7 @@ class MeanOptions(CalibrationOptions):
     anchors: Literal["segment", "corner"] = "corner"
     values: Literal["hard", "soft"] = "soft"
     empty: Literal["transparent", "sink"] = "transparent"
+    average: Literal["all", "digits"] = "all"
 
 
 Means = list[dict[Line, float]]
@@ -40,6 +41,12 @@ class Mean(Fit):
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
         self.attention = {s: a for s, a in evidence.averaged.items() if s in options.sites}
+        if options.average == "digits":
+            layout, length = evidence.data.layout_at(evidence.data.length), evidence.data.length
+            self.attention = {
+                site: np.where(of_digits(site, layout, length, layers.shape[-2:]), layers, np.nan)
+                for site, layers in self.attention.items()
+            }
         self.rows: list[LineRow] = []
 
     def bias(self, threshold: float) -> LineBias:
@@ -98,19 +105,35 @@ def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> l
     return rows
 
 
+def of_digits(site: Site, layout: Layout, length: int, shape: tuple[int, int]) -> np.ndarray:
+    """Which cells of an attention of ``shape (m, n)`` are of digits that are not padding: bool.
+
+    Their row writes, or in the encoder is, one of the last ``length`` digits, and so is their key.
+    """
+    source = [layout.coordinate(key) for key in range(layout.keys)]
+    given = np.array([c.operand is not None and c.column < length for c in source])
+    rows, keys = (np.arange(count) for count in shape)
+    row = given if site == "encoder" else rows < length
+    # what is read at key 1 was written in row 0
+    key = (keys > 0) & (keys <= length) if site == "self" else given
+    return np.logical_and.outer(row, key)
+
+
 def line_means(matrix: np.ndarray, direction: Direction) -> dict[int, float]:
-    """The mean of ``matrix (m, n)`` along each of its lines, by line index (eq. 1)."""
-    m, n = matrix.shape
-    row, column = np.indices((m, n))
+    """The mean of ``matrix (m, n)`` along each of its lines, by line index (eq. 1).
+
+    Cells that are nan are left out, and lines of such cells alone.
+    """
+    row, column = np.nonzero(~np.isnan(matrix))
     if direction == "diag":
         index = column - row
     elif direction == "anti":
-        index = n - 1 - (row + column)
+        index = matrix.shape[1] - 1 - (row + column)
     else:
         index = column
     lines, inverse = np.unique(index, return_inverse=True)
-    sums = np.bincount(inverse.ravel(), weights=matrix.astype(np.float64).ravel())
-    counts = np.bincount(inverse.ravel())
+    sums = np.bincount(inverse, weights=matrix[row, column].astype(np.float64))
+    counts = np.bincount(inverse)
     return dict(zip(lines.tolist(), (sums / counts).tolist(), strict=True))
 
 
@@ -202,6 +225,9 @@ def segment_mean_lines(
     inside = ~np.broadcast_to(outside, (len(row), len(lines)))
     key = np.broadcast_to(key, inside.shape)
     for matrix in matrices.astype(np.float64):
-        sums = np.where(inside, matrix[row, key], 0.0).sum(0)
-        all_means.append(dict(zip(lines, sums / np.maximum(inside.sum(0), 1), strict=True)))
+        cells = np.where(inside, matrix[row, key], np.nan)
+        counts = (~np.isnan(cells)).sum(0)
+        means = np.nansum(cells, axis=0) / np.maximum(counts, 1)
+        looked = zip(lines, means, counts, strict=True)
+        all_means.append({line: mean for line, mean, count in looked if count})
     return tuple(outstanding(means, threshold) for means in all_means), all_means

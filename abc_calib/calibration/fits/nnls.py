@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import field_validator
 
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, rests, sinks
 from abc_calib.config import CalibrationOptions
@@ -36,6 +37,13 @@ class NnlsOptions(CalibrationOptions):
     anchors: Literal["segment", "corner"] = "segment"
     values: Literal["hard", "soft"] = "hard"
     empty: Literal["transparent", "sink"] = "sink"
+
+    @field_validator("average")
+    @classmethod
+    def _of_the_mean(cls, word: str | None) -> str | None:
+        if word is not None:
+            raise ValueError("only the fit mean averages along lines: leave it out, or choose it")
+        return word
 
 
 @dataclass(frozen=True)
