@@ -103,6 +103,11 @@ def refused(abc, unchanged):
         (["successor", "--dropout", 1], "--dropout 1: give a number from 0 to below 1"),
         (["successor", "--learning-rate", "nan"], "--learning-rate nan: give a number above 0 a"),
         (["successor", "--learning-rate", "inf"], "--learning-rate inf: give a number above 0 a"),
+        (["successor", "--optimizer", "sgd"], "--optimizer sgd: choose adam or muon"),
+        (
+            ["copy", "--model", "gru", "--optimizer", "muon"],
+            "--optimizer muon: this model takes adam",
+        ),
         (["successor", "--threads", 0], "--threads 0: give a whole number from 1 to 256"),
         ([], "name a task (abc tasks lists them), or a run to --resume"),
         (["successor", "--resume", "x"], "name a task (abc tasks lists them), or a run to --res"),

@@ -114,6 +114,34 @@ def test_a_step_is_adamw_on_the_batch_of_its_number(start):
         torch.testing.assert_close(one, other)
 
 
+def test_a_step_of_muon_is_torchs_on_the_matrices_and_adamw_on_the_rest(start):
+    run = start("a", optimizer="muon", model={"encoder_layers": 1})
+    mine = trainer(run)
+    plain = build_model("transformer", run.config.model, run.data, 0).train()
+    inside = [p for name, p in plain.named_parameters() if "layers." in name and p.ndim == 2]
+    rest = [p for name, p in plain.named_parameters() if "layers." not in name or p.ndim == 1]
+    assert {
+        name for name, p in plain.named_parameters() if p.ndim == 2 and "layers." not in name
+    } == {
+        "embed.weight",
+        "head.weight",
+    }
+    adam = torch.optim.AdamW(rest, betas=(0.9, 0.98), fused=True)
+    muon = torch.optim.Muon(inside, momentum=0.9, weight_decay=0.01)
+    for step in range(3):
+        mine.one_step()
+        adam.param_groups[0]["lr"] = learning_rate(run.config.train, step)
+        muon.param_groups[0]["lr"] = 8 * adam.param_groups[0]["lr"]
+        batch = run.data.training(step, 5)
+        plain.zero_grad()
+        plain.loss(batch.source, batch.target).backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        adam.step()
+        muon.step()
+    for one, other in zip(mine.model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_the_learning_rate_warms_up_and_falls_to_zero():
     options = TrainOptions(steps=1000, warmup=10, learning_rate=0.5)
     rates = [learning_rate(options, step) for step in range(1001)]
@@ -137,11 +165,14 @@ def test_the_learning_rate_cools_down_to_a_twentieth_once_the_algorithm_is_found
 # Interrupting
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize(("dropout", "optimizer"), [(0.0, "adam"), (0.3, "adam"), (0.0, "muon")])
 @pytest.mark.parametrize("stop", [1, 3, 4, 6])
-def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(start, stop, dropout):
+def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(
+    start, stop, dropout, optimizer
+):
     """Between validations, at one, and at the first step; dropout draws random numbers."""
     options = {"model": {"dropout": dropout}, "steps": 8, "validate_every": 4}
+    options["optimizer"] = optimizer
     whole, parts = start("whole", **options), start("parts", **options)
     trainer(whole).train()
     with pytest.raises(Interrupted, match=f"stopped at step {stop}.*abc train --resume"):
@@ -293,11 +324,12 @@ def test_a_damaged_checkpoint_is_named(start, how):
         trainer(run).train()
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize(
     "missing", ["model.head.weight", "random", "optimizer.0.exp_avg", "step", "good"]
 )
-def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing):
-    run, _ = checkpoint(start)
+def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing, optimizer):
+    run, _ = checkpoint(start, optimizer=optimizer)
     tensors, state = run.load_checkpoint()
     del (tensors if missing in tensors else state)[missing]
     run.save_checkpoint(tensors, state)

@@ -22,6 +22,7 @@ from abc_calib.evaluation.memory import check_samples
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.memory import check_training
+from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.version import __version__
 
@@ -69,6 +70,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     given = kept | {name: value for name, value in given.items() if value is not None}
     training = changed(retraining, given)
     refuse_unknown(given, *kinds)
+    check_optimizer(made, training)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")
     planned = config.model_copy(

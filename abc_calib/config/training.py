@@ -27,6 +27,9 @@ class TrainOptions(Options):
     steps: int = option(3000, "Most optimiser steps.", ge=1, le=10**9)
     batch: int = option(128, "Samples a step.", ge=1, le=10**6)
     learning_rate: float = option(3e-3, "Highest learning rate.", gt=0, le=1000)
+    optimizer: Literal["adam", "muon"] = option(
+        "adam", "adam, or muon: a Transformer's matrices by Muon, and the rest by Adam."
+    )
     warmup: int = option(100, "Steps in which the rate rises to its highest.", ge=0, le=10**9)
     validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
     stop_early: bool = option(
@@ -92,11 +95,22 @@ RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, stop_early=False, cooldow
 """Retraining runs to its end: exact match is reached early, the margins go on growing."""
 
 QUICK = TrainOptions(
-    batch=64, learning_rate=5e-3, validate_every=50, cooldown=300, early_stop_after=1
+    batch=64,
+    optimizer="muon",
+    learning_rate=2.5e-3,
+    validate_every=50,
+    cooldown=200,
+    early_stop_after=1,
 )
 """A first training that is good enough to be calibrated."""
 QUICKLY = RETRAIN.model_copy(
-    update={"learning_rate": 8e-3, "validate_every": 50, "cooldown": 300, "stop_early": True}
+    update={
+        "optimizer": "muon",
+        "learning_rate": 4e-3,
+        "validate_every": 50,
+        "cooldown": 150,
+        "stop_early": True,
+    }
 )
 """Retraining that ends as soon as it is certain that the model is right."""
 

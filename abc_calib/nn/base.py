@@ -69,6 +69,8 @@ class Model(nn.Module):
     no_certificate: ClassVar[str] = ""
     #: does it look at its source by an attender, whose steps can be shown?
     has_attender: ClassVar[bool] = False
+    #: what it may be trained with: see ``abc_calib.training.optimizers``
+    optimizers: ClassVar[tuple[str, ...]] = ("adam",)
     #: tokens of source and output that are decoded at once: what bounds the memory
     tokens_at_once: ClassVar[int] = 8192
 
@@ -133,6 +135,11 @@ class Model(nn.Module):
     @abstractmethod
     def optimizer(self) -> torch.optim.Optimizer:
         """What it is trained with; the learning rate is set at each step."""
+
+    @property
+    def matrices(self) -> list[Tensor]:
+        """The weights between embedding and output that Muon may train, if there are any."""
+        return []
 
     @abstractmethod
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:

@@ -16,6 +16,7 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.memory import check_length, check_training
+from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.training.recipes import RECIPES, check_preset
 from abc_calib.version import __version__
@@ -77,6 +78,7 @@ def _planned(
             rule = f"an option of {' and '.join(others)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
     refuse_unknown(given, made.options_type, TrainOptions)
+    check_optimizer(made, training)
     data = make_data(problem, training)
     shape = made.settled(shape, data)
     config = RunConfig(

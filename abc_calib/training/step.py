@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch
 from abc_calib.nn.base import Model
+from abc_calib.training.optimizers import Together, optimizer_of
 from abc_calib.training.schedule import learning_rate
 
 
 def optimise(
     model: Model,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Together,
     batch: Batch,
     rate: float,
     max_grad_norm: float = 1.0,
@@ -23,7 +24,7 @@ def optimise(
 ) -> Tensor:
     """One step on one batch at a learning rate; gives the loss."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("factor", 1.0)
     source, target = batch.source.to(model.device), batch.target.to(model.device)
     loss = model.loss(source, target, teacher_forcing)
     optimizer.zero_grad(set_to_none=True)
@@ -43,7 +44,7 @@ def fit_steps(
 
     ``ended``: is the training over, after so many steps?
     """
-    optimizer = model.optimizer()
+    optimizer = optimizer_of(model, options.optimizer)
     for step in range(options.steps):
         model.train()
         optimise(model, optimizer, batch(step), learning_rate(options, step))

@@ -26,6 +26,7 @@ from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.saved import not_finite
 from abc_calib.runs import Run
 from abc_calib.stopping import uninterrupted
+from abc_calib.training.optimizers import optimizer_of
 from abc_calib.training.schedule import TIE, PlateauState, learning_rate, plateau_state
 from abc_calib.training.step import optimise
 
@@ -78,7 +79,7 @@ class Trainer:
         self.device = resolve_device(device)
         self.model = model
         self.model.to(self.device)
-        self.optimizer = model.optimizer()
+        self.optimizer = optimizer_of(model, self.options.optimizer)
         self.step = 0
         self.seconds = 0.0
         self.good = 0
@@ -255,7 +256,7 @@ class Trainer:
                     _, index, key = name.split(".")
                     optimizer["state"].setdefault(int(index), {})[key] = value
             kinds = {tuple(sorted(kept)) for kept in optimizer["state"].values()}
-            if len(kinds) > 1:
+            if len(kinds) > len(self.optimizer.param_groups):
                 raise KeyError("a part of the optimiser")
             self.optimizer.load_state_dict(optimizer)
             torch.set_rng_state(tensors["random"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,7 @@ class Autoregressive(AlongLines):
 
     #: options that have the same name in ``hub_config``
     same_names: tuple[str, ...] = ("decoder_layers", "heads", "feedforward", "dropout", "scheme")
+    optimizers: ClassVar[tuple[str, ...]] = ("adam", "muon")
     #: cyclic positions: what a scheme is told of positions, modulo this
     period: int | None = None
     embed: nn.Embedding
@@ -194,6 +195,12 @@ class Autoregressive(AlongLines):
 
     def optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), betas=(0.9, 0.98), fused=True)
+
+    @property
+    def matrices(self) -> list[Tensor]:
+        """Those of its attentions and feed-forward parts."""
+        parts = self.named_modules()
+        return [p.weight for name, p in parts if isinstance(p, nn.Linear) and "layers." in name]
 
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         options = self.options
