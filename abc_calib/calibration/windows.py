@@ -64,13 +64,15 @@ def _contradictions(codes: np.ndarray, written: np.ndarray) -> int:
 def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     """How many rows of ``batch`` see what another row sees and write another token, of how many.
 
-    No model of this kind with these lines, without positions, can be right in both. Where a head
+    No model of this kind with these lines can be right in both. Where it has positions, or a head
     sees everything, none is found.
     """
     there = batch.target != model.pad
     written = batch.target[there].numpy()
     sites = [site for site, layers in model.attention_layers.items() if layers and not bias.stream]
-    if bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}:
+    positions = {*model.options.schemes} != {"none"} or model.options.cyclic
+    open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
+    if positions or open_:
         return 0, len(written)
     frames, read = model.frames(batch.source, batch.target), model.shifted(batch.target)
     codes = _through(bias, batch.source, read, frames)[there].numpy()

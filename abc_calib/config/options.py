@@ -169,6 +169,9 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     reason = str(first.get("ctx", {}).get("error", "")) if first["type"] == "value_error" else ""
+    if first["type"] == "extra_forbidden" and len(path) > 1:
+        name = shortened(".".join(path))
+        return UsageError(f"unknown option {name!r} of {kind.title}: this version has none such")
     field = kind.model_fields.get(path[0]) if path else None
     if field is None and reason:
         return UsageError(reason)

@@ -225,17 +225,11 @@ def _created(
 
 def _seen(model: Any, data: Data, looked: Batch, lines: LineBias) -> float:
     """How many windows a row sees; infinitely many where what it sees leaves a choice."""
-    return inf if _undecided(model, looked, lines)[0] else windows_inside(model, data, lines)
-
-
-def _undecided(model: Any, looked: Batch, lines: LineBias) -> tuple[int, int]:
-    """Rows that see what others see that write another token, of how many, if no position tells."""
-    found, options = undecided(lines, model, looked), model.options
-    return (0, found[1]) if {*options.schemes} != {"none"} or options.cyclic else found
+    return inf if undecided(lines, model, looked)[0] else windows_inside(model, data, lines)
 
 
 def _warn_of_undecided(model: Any, looked: Batch, lines: LineBias) -> None:
-    count, rows = _undecided(model, looked, lines)
+    count, rows = undecided(lines, model, looked)
     if count:
         warnings.warn(
             f"on these lines {count} of {rows} rows of training problems see what others see that "
