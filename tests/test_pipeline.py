@@ -251,7 +251,15 @@ def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, ord
     assert [c.windows for c in checks] == [0.0, 10.0]
 
 
-def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch):
+@pytest.mark.parametrize(
+    ("needed", "accuracies", "lines_left"),
+    [
+        ((0, 2), [0.0, 1.0, 0.0, 1.0, 1.0, 1.0], [4, 7, 6, 6, 5, 4]),
+        ((0, 1), [1.0], [4]),
+    ],
+    ids=["one by one", "all at once"],
+)
+def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accuracies, lines_left):
     """The weakest first, where what is left carries over and there are many windows."""
     sink, lines = Line("vert", 2, 0), [Line("anti", 1, k) for k in range(6)]
     start = LineBias({"cross": ((*((x,) for x in lines), (lines[0], lines[5]), (sink,)),)})
@@ -263,14 +271,14 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch):
     def size(bias):
         return 10.0 ** len(kept(bias)) * check.FEW / 1e3
 
-    needed = {lines[0], lines[2]}
+    needed = {lines[k] for k in needed}
     weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
     data = digit_data("addition")
     bias, checks = choose([(0.4, start)], None, data, size, lambda _: weights)
     assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
-    assert [c.accuracy for c in checks] == [1.0, 0.0, 1.0, 1.0, 1.0]
-    assert [c.lines for c in checks] == [7, 6, 6, 5, 4]
+    assert [c.accuracy for c in checks] == accuracies
+    assert [c.lines for c in checks] == lines_left
 
 
 def test_the_same_bias_is_tried_once(biases, monkeypatch):

@@ -67,7 +67,8 @@ def choose(
     """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
 
     ``size``: without one the number of lines. From what carries over lines are taken out again,
-    those of least weight first, where it still does and there are many windows.
+    those of least weight first, where it still does and there are many windows: all at once if
+    that carries over, or else one by one.
     """
     size = size or (lambda bias: float(len(set(every_place(bias)))))
     sets: list[tuple[float, LineBias]] = []
@@ -79,6 +80,8 @@ def choose(
     tried: list[LineBias] = []
 
     def passes(threshold: float, bias: LineBias, windows: float) -> bool:
+        if bias in tried:
+            return checks[tried.index(bias)].accuracy >= ENOUGH
         tried.append(bias)
         accuracy = carries_over(bias, model, data)
         checks.append(Check(threshold, len(set(every_place(bias))), windows, accuracy))
@@ -87,19 +90,38 @@ def choose(
 
     for number in sorted(range(len(sets)), key=sizes.__getitem__):
         threshold, best = sets[number]
+        fewest = lighter(best, sizes[number], size, weights(best), data, lambda *_: True)
+        if fewest[1] < sizes[number] and passes(threshold, *fewest):
+            return fewest[0], checks
         if passes(threshold, best, sizes[number]):
             break
     else:
         return tried[max(range(len(checks)), key=lambda i: checks[i].accuracy)], checks
-    windows, strength, most = sizes[number], weights(best), len(checks) + MOST_TRIED
+    most = len(checks) + MOST_TRIED
+
+    def may_go(less: LineBias, windows: float) -> bool:
+        return len(checks) < most and passes(threshold, less, windows)
+
+    return lighter(best, sizes[number], size, weights(best), data, may_go)[0], checks
+
+
+def lighter(
+    bias: LineBias,
+    windows: float,
+    size: Size,
+    strength: Mapping[Place, float],
+    data: Data,
+    may_go: Callable[[LineBias, float], bool],
+) -> tuple[LineBias, float]:
+    """Without the lines that may go, those of least weight first, until few windows are left."""
     for place in sorted(strength, key=strength.__getitem__):
-        if windows <= FEW or len(checks) == most:
+        if windows <= FEW:
             break
-        less = without(best, place, data)
+        less = without(bias, place, data)
         now = size(less)
-        if now < windows and passes(threshold, less, now):
-            best, windows = less, now
-    return best, checks
+        if now < windows and may_go(less, now):
+            bias, windows = less, now
+    return bias, windows
 
 
 def every_place(bias: LineBias) -> list[Place]:
