@@ -52,11 +52,16 @@ def runs(
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
+    from tasks import FROM_FILES, TASKS
+    from tasks.base import unknown
 
     if action:
         _remove(action, yes)
         return
     rows = [_row(run) for run in list_runs(everything)]
+    known = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
+    if task is not None and task not in known:
+        raise UsageError(unknown("task", task, TASKS))
     rows = [r for r in rows if task in (None, r.get("task")) and stage in (None, r.get("stage"))]
     if sort != "age":
         name = sort.replace("-", "_")

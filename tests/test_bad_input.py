@@ -292,6 +292,7 @@ def test_words_that_no_command_knows_are_usage_errors(abc, words):
         ),
         (["stress", "--search", -1], "--search -1: give a whole number from 0 to 1,000,000,000"),
         (["reproduce", "table1", "--seeds", 0], "--seeds 0: give a whole number from 1 to 1,000,"),
+        (["runs", "--task", "sucessor"], "unknown task 'sucessor' (did you mean successor?)"),
         (["trainn"], "no such command 'trainn'. Did you mean 'train', 'retrain'?"),
     ],
 )

@@ -348,6 +348,7 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
     more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard", "--closed", -3)
     words = (*words, *more, "--empty", "closed", "--samples", 99, "--no-retrain", "--json")
+    words += ("--average", "digits")
     made = Path(abc("calibrate", VANILLA, *words).json()["run"])
     assert json.loads((made / "config.json").read_text())["calibration"] == {
         "fit": "mean",
@@ -357,6 +358,7 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
         "layer": "own",
         "sites": ["cross", "self"],
         "anchors": "segment",
+        "average": "digits",
         "off_line_bias": -3,
         "values": "hard",
         "empty": "sink",
