@@ -23,7 +23,7 @@ from abc_calib.stages.making import finished
 
 ROWS = Path(__file__).with_suffix(".csv")
 LENGTHS = (6, 10, 15, 20, 50)
-KEY = ["task", "preset", "format", "law", "seed", "row"]
+KEY = ["task", "preset", "format", "law", "optimizer", "seed", "row"]
 EVERY, FOUND = ("diag", "anti", "vert"), ("diag", "anti")
 CASES = [("all", EVERY, 4.0), ("all", EVERY, 1.0), ("digits", FOUND, 2.0), ("digits", FOUND, 0.87)]
 """Averaged over, directions and threshold: as the text says, and as the public code does."""
@@ -40,13 +40,17 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--optimizer", default="adam")
     parser.add_argument("--retrain-steps", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     form = f"fixed:{options.size}"
-    common = {name: getattr(options, name) for name in ("task", "preset", "law", "seed")}
+    common = {
+        name: getattr(options, name) for name in ("task", "preset", "law", "optimizer", "seed")
+    }
     common["format"] = form
     named = f"{options.task}-{options.preset}-{form.replace(':', '')}-{options.law}-{options.seed}"
+    named += "" if options.optimizer == "adam" else f"-{options.optimizer}"
     told: dict[str, Any] = {"progress": False, "on_step": said}
 
     def judge(run: abc.Run, row: str) -> None:
@@ -61,7 +65,7 @@ def main() -> None:
         pd.concat([kept, rows.assign(**result)])[kept.columns].to_csv(ROWS, index=False)
         print(rows.to_string(), flush=True)
 
-    how: dict[str, Any] = {"batch": options.batch, "learning_rate": options.learning_rate}
+    how: dict[str, Any] = {n: getattr(options, n) for n in ("batch", "learning_rate", "optimizer")}
     first = options.folder / f"{named}-vanilla"
     begin = {"preset": options.preset, "format": form, "sampling": options.law, "cooldown": 0}
     vanilla = finished(

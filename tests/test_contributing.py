@@ -119,7 +119,7 @@ def test_an_attender(abc: Callable[..., Any]):
 def test_a_fit(abc: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
     added("A fit")
     monkeypatch.setattr(trial, "STEPS", 2)
-    monkeypatch.setattr(pipeline, "REFUSED_BELOW", 0.0)
+    monkeypatch.setattr(pipeline, "THROUGHOUT", 0.0)
     stages.train("successor", base=3, length=3)
     assert "unknown fit 'louder'" in abc("calibrate", "--fit", "louder").error(2)
     assert abc(*command("A fit"), "--samples", 128).code == 0

@@ -174,7 +174,7 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
 
 def test_lines_are_read_from_training_numbers_alone(vanilla, model):
     source = vanilla.data
-    step = pipeline.CALIBRATION_STEP
+    step = pipeline.UNREACHED_STEP
     for batch in (source.training(step, 300), full_length(source, 300, model)):
         assert source.split.allows(batch.problems, held_out=False).all()
         assert max(batch.problems.operands[0].lengths) == 5
@@ -196,7 +196,7 @@ def test_where_nothing_is_right_samples_of_full_length_are_taken_as_they_are(mod
 
 def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model):
     source = longer(vanilla.data, 7)
-    batch = source.training(pipeline.CALIBRATION_STEP, 500)
+    batch = source.training(pipeline.UNREACHED_STEP, 500)
     right = 100 * exact_matches(model, batch).float().mean()
     with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
         calibrate(model, source, options())
@@ -310,7 +310,7 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
 
     def watched_training(self, step, n, exact=False):
         batch = training(self, step, n, exact)
-        if step < pipeline.CALIBRATION_STEP:
+        if step < pipeline.UNREACHED_STEP:
             trained_on.update(batch.problems.operands[0].lengths.tolist())
         return batch
 

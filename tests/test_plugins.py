@@ -84,7 +84,7 @@ def test_the_guide_does_what_it_says(abc, monkeypatch):
         second.model_copy(update={"steps": 2, "batch": 4}),
     )
     monkeypatch.setitem(PRESETS, "small", made)
-    monkeypatch.setattr(pipeline, "REFUSED_BELOW", -1.0)
+    monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
     monkeypatch.setattr(trial, "STEPS", 1)
     written(GUIDE)
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

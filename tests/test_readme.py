@@ -171,7 +171,7 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(PRESETS, "small", preset)
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
-    monkeypatch.setattr(pipeline, "REFUSED_BELOW", 0.0)
+    monkeypatch.setattr(pipeline, "THROUGHOUT", 0.0)
     answer = Decoded(torch.tensor([[7, 4, 13]]))
     monkeypatch.setattr(Transformer, "decode", lambda *_: answer)
     monkeypatch.chdir(tmp_path)

@@ -384,7 +384,7 @@ def test_exact_match_leaves_hints_out():
 
 
 def test_hints_from_training_to_a_heatmap(abc, monkeypatch):
-    monkeypatch.setattr(pipeline, "REFUSED_BELOW", -1.0)
+    monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
     monkeypatch.setattr(trial, "STEPS", 1)
     run = stages.train(
         "successor", base=2, length=2, format="hints:12", steps=300, batch=32,

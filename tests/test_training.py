@@ -420,6 +420,31 @@ def test_training_stops_early_after_two_perfect_validations(start, monkeypatch):
     assert result["validation_accuracy"] == 100.0
 
 
+def test_training_goes_on_until_it_is_right_at_all_training_lengths(start, monkeypatch):
+    mine = trainer(start("a", steps=100, validate_every=2))
+    at_other_lengths = {4: 0.98, 6: 0.9899, 8: 0.99}
+
+    def scores(_, batch):
+        return 1.0 if batch is mine.validation else at_other_lengths[mine.step]
+
+    monkeypatch.setattr(training, "accuracy_of", scores)
+    assert mine.train()["steps"] == 8
+    assert [entry.get("over") for entry in mine.history] == [None, None, None, True]
+
+
+def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, monkeypatch):
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
+    run = start("a", steps=100, validate_every=2)
+
+    def stop(progress):
+        if progress.step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        trainer(run).train(stop)
+    assert trainer(run).train()["steps"] == 4
+
+
 def test_training_can_be_told_not_to_stop_early(start, monkeypatch):
     monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
     run = start("a", steps=9, validate_every=2, stop_early=False)

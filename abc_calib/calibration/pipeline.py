@@ -17,11 +17,7 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Model
-
-CALIBRATION_STEP = 2**31
-"""Training batches for calibration are drawn as those of a step that training never reaches."""
-REFUSED_BELOW = 0.99
-"""Share of training samples that a model has to have right, where its fit asks for no less."""
+from abc_calib.training.trainer import THROUGHOUT, UNREACHED_STEP
 
 OnCheck = Callable[[Check], None]
 
@@ -55,7 +51,7 @@ def calibrate(
     ``size``: how much a row sees with given lines; see ``trial.choose``. Raises ``AbcError`` if the
     model decodes less than ``refused_below`` of training samples correctly, unless ``force``.
     """
-    batch = data.training(CALIBRATION_STEP, options.samples)
+    batch = data.training(UNREACHED_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
     if accuracy < refused_below(options.fit) and not force:
         raise AbcError(
@@ -80,7 +76,7 @@ def calibrate(
 
 def refused_below(fit: str) -> float:
     """The share of training samples, 0 to 1, that a model has to have right before this fit."""
-    return min(REFUSED_BELOW, fit_type(fit).right_at_least)
+    return min(THROUGHOUT, fit_type(fit).right_at_least)
 
 
 def weights(fit: Fit, bias: LineBias) -> dict[Place, float]:
@@ -97,6 +93,6 @@ def weights(fit: Fit, bias: LineBias) -> dict[Place, float]:
 
 def full_length(data: Data, samples: int, model: Model) -> Batch:
     """Correct training samples of one shape, operands of the full training length."""
-    batch = data.training(CALIBRATION_STEP + 1, samples, exact=True)
+    batch = data.training(UNREACHED_STEP + 1, samples, exact=True)
     correct, _ = correct_samples(model, batch)
     return same_shape(correct if len(correct) else batch, data.vocabulary.pad)

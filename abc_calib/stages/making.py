@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.calibration.pipeline import CALIBRATION_STEP, Calibration
+from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
@@ -49,7 +49,7 @@ from abc_calib.runs import Run
 from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import AnyRun, ignore, opened
 from abc_calib.training.plan import plan_training
-from abc_calib.training.trainer import Callback, Progress, Trainer
+from abc_calib.training.trainer import UNREACHED_STEP, Callback, Progress, Trainer
 from tasks import Task
 
 PROBLEMS = 2**14
@@ -134,7 +134,7 @@ def calibrate(
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    looked = None if again.no_certificate else vanilla.data.training(CALIBRATION_STEP + 2, PROBLEMS)
+    looked = None if again.no_certificate else vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS)
     size = None if looked is None else partial(_seen, again, vanilla.data, looked)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)

@@ -35,6 +35,10 @@ INTERPOLATED = 0.999
 NEARLY = 0.8
 """Exact match from which the learning rate cools down."""
 VALIDATION_SIZE = 2000
+THROUGHOUT = 0.99
+"""Exact match on problems of all training lengths, below which no training ends early."""
+UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
+"""Those problems are drawn as the batch of a step that no training reaches."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +137,7 @@ class Trainer:
         options = self.options
         given_up = 0 < options.patience < self.plateau.impatience
         saturated = options.halvings > 0 and self.plateau.factor <= 0.5**options.halvings
-        good = self.good >= options.early_stop_after if self.ending is None else self.over
-        there = options.stop_early and good
-        return given_up or saturated or there
+        return given_up or saturated or (options.stop_early and self.over)
 
     @property
     def plateau(self) -> PlateauState:
@@ -177,15 +179,25 @@ class Trainer:
         }
         if self.options.monitor == "loss":
             entry["validation_loss"] = round(self.finite(loss_of(self.model, self.validation)), 6)
-        if self.ending is not None and accuracy >= NEARLY:
-            self.over = self.ending.look(self.model, self.step)
-            entry["over"] = self.over
+        if self.ending is not None:
+            self.over = accuracy >= NEARLY and self.ending.look(self.model, self.step)
+        elif self.options.stop_early and self.good >= self.options.early_stop_after:
+            self.over = self.right_throughout()
+        if self.over:
+            entry["over"] = True
         self.history.append(entry)
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
         self.save_checkpoint()
         self.write_history()
         return accuracy
+
+    def right_throughout(self) -> bool:
+        """Is the model right at all training lengths too? Held-out problems may be of one."""
+        return (
+            accuracy_of(self.model, self.data.training(UNREACHED_STEP, UNREACHED_SIZE))
+            >= THROUGHOUT
+        )
 
     def write_history(self) -> None:
         lines = [json.dumps(entry) + "\n" for entry in self.history]
@@ -265,9 +277,9 @@ class Trainer:
             self.step, self.seconds = state["step"], state["seconds"]
             self.good, self.cooling_from = state["good"], state["cooling_from"]
             self.history, self.saved = state["history"], self.step
+            self.over = bool(self.history and self.history[-1].get("over"))
             if self.ending is not None:
                 self.ending.hard = state.get("hard", [])
-                self.over = bool(self.history and self.history[-1].get("over"))
             self.best = {
                 name.removeprefix("best."): value
                 for name, value in tensors.items()
