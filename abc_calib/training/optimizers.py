@@ -10,6 +10,7 @@ import torch
 from abc_calib.config import TrainOptions
 from abc_calib.errors import OptionError
 from abc_calib.nn.base import Model
+from abc_calib.training.muon import Muon
 
 FACTOR = 8.0
 """Muon's rate, by the other weights' one: its updates have singular values of about 1."""
@@ -19,8 +20,7 @@ MOMENTUM, DECAY = 0.9, 0.01
 def optimizer_of(model: Model, name: str) -> torch.optim.Optimizer | Together:
     """``adam``: the model's own. ``muon``: that for vectors, embeddings and the output alone.
 
-    Muon (Jordan et al. 2024, in ``torch.optim``) orthogonalises the update of each of
-    ``model.matrices``.
+    Muon (Jordan et al. 2024) orthogonalises the update of each of ``model.matrices``.
     """
     own = model.optimizer()
     if name == "adam":
@@ -29,8 +29,7 @@ def optimizer_of(model: Model, name: str) -> torch.optim.Optimizer | Together:
     taken = {id(weight) for weight in matrices}
     for group in own.param_groups:
         group["params"] = [weight for weight in group["params"] if id(weight) not in taken]
-    groups = [{"params": matrices, "factor": FACTOR}]
-    return Together(own, torch.optim.Muon(groups, momentum=MOMENTUM, weight_decay=DECAY))
+    return Together(own, Muon(matrices, MOMENTUM, DECAY, factor=FACTOR))
 
 
 def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
