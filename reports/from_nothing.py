@@ -1,10 +1,11 @@
 """From nothing to a certificate: seed after seed of each task and base, one row each.
 
-    python reports/from_nothing.py FOLDER [--minutes 120] [--model decoder]
+    python reports/from_nothing.py FOLDER [--minutes 120] [--model decoder] [--task parity]
 
-One process of one thread. Adds rows to reports/from_nothing.csv and skips those that it has; what
-was interrupted goes on from FOLDER. Seconds are of this process's processor time, since other work
-beside it would count otherwise; `wall` is the clock's.
+One process of one thread; processes of different tasks may run side by side. Adds rows to
+reports/from_nothing.csv and skips those that it has; what was interrupted goes on from FOLDER.
+Seconds are of this process's processor time, since other work beside it would count otherwise;
+`wall` is the clock's.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=240.0)
+    parser.add_argument("--task", help="rows of this task alone")
     parser.add_argument("--model", default="transformer", choices=["transformer", "decoder"])
     given = parser.parse_args()
     done = set()
@@ -113,6 +115,8 @@ def main() -> None:
             done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
     end = time.time() + 60 * given.minutes
     for task, base, seed in plan(given.model):
+        if given.task not in (None, task):
+            continue
         if (given.model, task, str(base), str(seed)) in done or time.time() > end:
             continue
         row = judged(given.model, task, base, seed, given.folder, 15.0)
