@@ -40,6 +40,7 @@ _HOMES = {
     "inject": "nn.foreign.inject",
     "load_plugin": "stages",
     "heatmap_figures": "reporting",
+    "patterns": "reporting",
     "predict": "stages",
     "repair": "stages",
     "resume": "stages",

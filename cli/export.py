@@ -13,32 +13,59 @@ from cli.options import AsJson, Force, Quiet, RunArgument, opened
 
 @console.command
 def export(
-    form: Annotated[str, typer.Argument(help="rpe: clipped relative positions.")],
+    form: Annotated[
+        str, typer.Argument(help="rpe: clipped relative positions; patterns: attention weights.")
+    ],
     run: RunArgument = None,
-    site: Annotated[str, typer.Option(help="self, encoder or cross.")] = "self",
+    site: Annotated[str, typer.Option(help="rpe: self, encoder or cross.")] = "self",
     skip: Annotated[
-        bool, typer.Option("--skip", help="Leave out heads with other lines than diagonals.")
+        bool, typer.Option("--skip", help="rpe: leave out heads with other lines than diagonals.")
     ] = False,
+    source: Annotated[
+        str | None, typer.Option("--input", help="patterns: the source to look at, as in 12+34.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A .json or .csv file; RUN/rpe.json by default.")
+        Path | None,
+        typer.Option(help="A .json or .csv file, or .npz of patterns; in the run by default."),
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw biases and tables: a .pdf, .svg or .png file.")
+        Path | None, typer.Option(help="rpe: draw biases and tables: a .pdf, .svg or .png file.")
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a bias of diagonal lines as the clipped relative positions (RPE, T5) that it is.
+    """Write what a run holds in a form that other tools read.
+
+    rpe: a bias of diagonal lines as the clipped relative positions (RPE, T5) that it is.
+    patterns: the attention on one source, under the hook names of TransformerLens.
 
     Example: **abc export rpe --skip --figure rpe.pdf**
+
+    Example: **abc export patterns --input 12+34**
     """
-    from abc_calib.calibration.relative import relative_tables, write_tables
     from abc_calib.errors import UsageError
+
+    if form not in ("rpe", "patterns"):
+        raise UsageError(f"unknown form {form!r}: choose rpe or patterns")
+    if form == "patterns":
+        if source is None:
+            raise UsageError("patterns are of one source: give --input, as in --input 12+34")
+        if site != "self" or skip or figure is not None:
+            raise UsageError("--site, --skip and --figure are of rpe: leave them out")
+        from abc_calib.reporting.hooks import write_patterns
+
+        found = opened(run, force, quiet)
+        path = out or found.path / "patterns.npz"
+        names = write_patterns(found, source, path)
+        console.show_files(found, [path], as_json)
+        console.say(f"{len(names)} arrays, {names[0]} to {names[-1]}", quiet or as_json)
+        return
+    if source is not None:
+        raise UsageError("--input is of patterns: leave it out")
+    from abc_calib.calibration.relative import relative_tables, write_tables
     from abc_calib.geometry import SITES
 
-    if form != "rpe":
-        raise UsageError(f"unknown form {form!r}: choose rpe")
     chosen = next((name for name in SITES if name == site), None)
     if chosen is None:
         raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")

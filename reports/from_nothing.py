@@ -40,13 +40,13 @@ def plan(model: str) -> Iterator[tuple[str, int, int]]:
         return
     for seed in (11, 13, 14, *(s for s in range(20) if s not in (11, 13, 14))):
         yield "addition", 10, seed
-    rest = [("addition", b) for b in (2, 3, 16, 36)] + [("parity", 2)]
-    rest += [(task, b) for task in ("successor", "multiplication") for b in (10, 2, 3, 16, 36)]
-    for number in range(20):
-        for task, base in rest:
-            few = task != "parity" and base != 10
-            if number < (5 if few else 20):
-                yield task, base, number
+    for seed in range(20):
+        for task, base in (("parity", 2), ("successor", 10), ("multiplication", 10)):
+            yield task, base, seed
+    for seed in range(5):
+        for base in (2, 3, 16, 36):
+            for task in ("addition", "successor", "multiplication"):
+                yield task, base, seed
 
 
 class Clock:

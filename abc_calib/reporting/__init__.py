@@ -3,6 +3,7 @@
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.export import draw_heatmaps, heatmap_figures
 from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
+from abc_calib.reporting.hooks import patterns
 from abc_calib.reporting.page import write_page
 from abc_calib.reporting.style import save_figure
 from abc_calib.reporting.tables import accuracy_table
@@ -14,6 +15,7 @@ __all__ = [
     "draw_heatmaps",
     "head_heatmaps",
     "heatmap_figures",
+    "patterns",
     "save_figure",
     "write_page",
 ]

@@ -16,9 +16,9 @@ from abc_calib.config import FigureOptions, build, documented
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES
-from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import Problem, kept_table, measured, problems, stored
+from abc_calib.reporting.hooks import watched, with_heads
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.reporting.ticks import MOST_TOKENS
 from abc_calib.reporting.views import Arrays, Lines, View
@@ -50,7 +50,7 @@ def draw_heatmaps(
     belong together.
     """
     check_formats(formats)
-    drawing = Drawing(opened(run), _asked(sites, extend_to, options))
+    drawing = Drawing(with_heads(run), _asked(sites, extend_to, options))
     paths: list[Path] = []
     with font(drawing.asked.font), bar("drawing", progress, "figures") as update:
         views = drawing.views()
@@ -70,18 +70,11 @@ def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict
     """The heatmaps of a run as matplotlib figures, by name."""
     asked = build(FigureOptions, **options)
     with font(asked.font):
-        found = [pair for view in Drawing(opened(run), asked).views() for pair in view.figures()]
+        views = Drawing(with_heads(run), asked).views()
+        found = [pair for view in views for pair in view.figures()]
         for _, figure in found:
             figure.draw_without_rendering()  # names on axes are made now, in this font
     return dict(found)
-
-
-def opened(run: Run | Path | str | None) -> Run:
-    """The run, if its model has heads; ``UsageError`` otherwise."""
-    found = run if isinstance(run, Run) else Run.open(run)
-    if reason := model_type(found.config.kind).no_lines:
-        raise UsageError(f"{found} has no heads to draw ({reason}): abc inspect --input")
-    return found
 
 
 def _asked(sites: Sequence[str], digits: int, options: dict[str, Any]) -> FigureOptions:
@@ -135,22 +128,12 @@ class Drawing:
 
     def _of_source(self, source: str) -> dict[str, View]:
         """The attention on one source while the model writes its answer."""
-        run, model = self.run, self.run.load_model()
-        data = run.data
-        given = data.task.parse(source)
-        batch = data.lay_out(given)
-        steps = batch.target.shape[1]
-        if batch.source.shape[1] + steps > 2 * LONGEST:
-            raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
-        with torch.inference_mode():
-            written = until_end(model.decode(batch.source, steps).ids, data.vocabulary.eos)
-            found = model.attention(batch.source, written)
-        layout = Problem(data.layout(given), written.shape[1])
-        symbols = data.vocabulary.symbols
-        tokens = [symbols[i] for i in batch.source[0].tolist()]
-        output = [symbols[i] for i in written[0].tolist()]
+        run = self.run
+        seen = watched(run, run.load_model(), source)
+        layout = Problem(run.data.layout(seen.batch.problems), seen.written.shape[1])
+        tokens, output = seen.source, seen.output
         views: dict[str, View] = {}
-        for site, layers in found.weights.items():
+        for site, layers in seen.attention.weights.items():
             rows, keys = layout.labels(site)
             if len(tokens) <= MOST_TOKENS:
                 rows = tokens if site == "encoder" else output
@@ -160,12 +143,6 @@ class Drawing:
                 what = f"attention on {source}"
                 views[site] = View(run.config.task, site, weights, rows, keys, what, self.asked)
         return views
-
-
-def until_end(ids: torch.Tensor, eos: int) -> torch.Tensor:
-    """``ids (1, t)`` up to the end that the model wrote."""
-    row = ids[0].tolist()
-    return ids[:, : row.index(eos) + 1] if eos in row else ids
 
 
 def _save_arrays(path: Path, arrays: Arrays) -> Path:

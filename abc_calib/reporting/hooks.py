@@ -1,0 +1,106 @@
+"""The attention on one source, under the names that TransformerLens gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from abc_calib.data import Batch
+from abc_calib.errors import UsageError
+from abc_calib.files import write_atomically
+from abc_calib.geometry import Site
+from abc_calib.nn.base import Attention, Model
+from abc_calib.nn.build import model_type
+from abc_calib.runs import Run
+
+MOST = 1000
+"""Tokens of source and output whose attention is kept."""
+NAMES: dict[Site, str] = {
+    "encoder": "encoder.{}.attn.hook_pattern",
+    "self": "decoder.{}.attn.hook_pattern",
+    "cross": "decoder.{}.cross_attn.hook_pattern",
+}
+IN_STREAM = "blocks.{}.attn.hook_pattern"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One source, what a model wrote to it, and its attention meanwhile."""
+
+    batch: Batch
+    written: torch.Tensor
+    attention: Attention
+    symbols: tuple[str, ...]
+
+    @property
+    def source(self) -> list[str]:
+        return [self.symbols[i] for i in self.batch.source[0].tolist()]
+
+    @property
+    def output(self) -> list[str]:
+        return [self.symbols[i] for i in self.written[0].tolist()]
+
+
+def with_heads(run: Run | Path | str | None) -> Run:
+    """The run, if its model has heads; ``UsageError`` otherwise."""
+    found = run if isinstance(run, Run) else Run.open(run)
+    if reason := model_type(found.config.kind).no_lines:
+        raise UsageError(f"{found} has no heads to show ({reason}): abc inspect --input")
+    return found
+
+
+def watched(run: Run, model: Model, source: str) -> Watched:
+    """The attention while ``model`` answers ``source``; ``UsageError`` where it is too long."""
+    data = run.data
+    batch = data.lay_out(data.task.parse(source))
+    steps = batch.target.shape[1]
+    if batch.source.shape[1] + steps > MOST:
+        raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
+    with torch.inference_mode():
+        written = until_end(model.decode(batch.source, steps).ids, data.vocabulary.eos)
+        found = model.attention(batch.source, written)
+    return Watched(batch, written, found, tuple(data.vocabulary.symbols))
+
+
+def until_end(ids: torch.Tensor, eos: int) -> torch.Tensor:
+    """``ids (1, t)`` up to the end that the model wrote."""
+    row = ids[0].tolist()
+    return ids[:, : row.index(eos) + 1] if eos in row else ids
+
+
+def patterns(run: Run | Path | str | None, source: str) -> dict[str, np.ndarray]:
+    """Attention weights of a run on one source, under the hook names of TransformerLens.
+
+    Each is ``(1, heads, rows, keys)``, float32. Of an encoder-decoder
+    ``encoder.LAYER.attn.hook_pattern``, ``decoder.LAYER.attn.hook_pattern`` and
+    ``decoder.LAYER.cross_attn.hook_pattern``. Of a decoder-only model
+    ``blocks.LAYER.attn.hook_pattern``: its rows are those of the output, its keys the source, then
+    the output. ``source`` and ``output`` hold the tokens; row i is the one that writes the
+    output's token i, and key i of the output what is read there, the start before its first token.
+    Raises ``UsageError`` for a model without heads, or a source that is no problem or too long.
+    """
+    found = with_heads(run)
+    model = found.load_model()
+    seen = watched(found, model, source)
+    sites = seen.attention.weights
+    arrays: dict[str, np.ndarray] = {}
+    if model.stream:
+        for i, (crossed, own) in enumerate(zip(sites["cross"], sites["self"], strict=True)):
+            arrays[IN_STREAM.format(i)] = torch.cat([crossed, own], 3).float().numpy()
+    else:
+        for site, name in NAMES.items():
+            for i, weights in enumerate(sites.get(site, ())):
+                arrays[name.format(i)] = weights.float().numpy()
+    return {**arrays, "source": np.array(seen.source), "output": np.array(seen.output)}
+
+
+def write_patterns(run: Run | Path | str | None, source: str, path: Path) -> list[str]:
+    """Write ``patterns`` to a ``.npz`` file; gives the names of its weights."""
+    if path.suffix != ".npz":
+        raise UsageError(f"--out {path}: attention goes into an .npz file")
+    arrays = patterns(run, source)
+    write_atomically(path, lambda made: np.savez_compressed(made, **arrays))  # type: ignore[arg-type]
+    return [name for name in arrays if name.endswith("hook_pattern")]
