@@ -6,7 +6,7 @@
 Trains with ``fixed:SIZE`` until the model interpolates, calibrates with ``--fit mean`` over all
 cells and over digits alone, at several thresholds (without choosing among them), retrains with
 each and evaluates up to the size. Rows are added to reports/paper_protocol.csv as they come out,
-failures included; what was interrupted goes on from FOLDER.
+failures included, and paper_protocol.md is made of them; what was interrupted goes on from FOLDER.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import pandas as pd
 import torch
 
 import abc_calib as abc
+from abc_calib.reproduction import paper
+from abc_calib.reproduction.comparison import TITLES
 from abc_calib.stages.making import finished
+from abc_calib.text import as_markdown
 
 ROWS = Path(__file__).with_suffix(".csv")
 LENGTHS = (6, 10, 15, 20, 50)
@@ -63,6 +66,7 @@ def main() -> None:
         result = {k: run.result[k] for k in ("steps", "seconds", "validation_accuracy")}
         rows = table[["set", "length", "n", "correct", "accuracy"]].assign(**common, row=row)
         pd.concat([kept, rows.assign(**result)])[kept.columns].to_csv(ROWS, index=False)
+        ROWS.with_suffix(".md").write_text(report(pd.read_csv(ROWS)))
         print(rows.to_string(), flush=True)
 
     how: dict[str, Any] = {n: getattr(options, n) for n in ("batch", "learning_rate", "optimizer")}
@@ -80,7 +84,7 @@ def main() -> None:
         row = f"abc mean {average}, {'+'.join(dirs)}, k={threshold:g}"
         second = options.folder / f"{named}-{average}-{threshold:g}"
         lines = {"fit": "mean", "average": average, "dirs": dirs, "threshold": threshold}
-        steps = {"steps": options.retrain_steps, "force": True}
+        steps = {"steps": options.retrain_steps, "force": True, "stop_early": True}
         calibrated = finished(
             second,
             lambda out=second, lines=lines, steps=steps: abc.calibrate(  # type: ignore[misc]
@@ -92,6 +96,37 @@ def main() -> None:
         count = {s: sum(map(len, layers[-1])) for s, layers in bias.sites.items() if layers}
         print(row, count, "transparent heads:", len(bias.transparent()), flush=True)
         judge(calibrated, row)
+
+
+def report(rows: pd.DataFrame) -> str:
+    """The page: a line for each model, random inputs and carry chains at each length."""
+    lengths = sorted(rows.length.unique())
+    lines = []
+    for key, some in rows.groupby(KEY, sort=False):
+        task, kind, form, _, optimizer, seed, row = key
+        cells = {(r.set, r.length): f"{r.accuracy:g}" for r in some.itertuples()}
+        digits = [
+            " / ".join(cells.get((kind, length), "–") for kind in ("random", "carry"))
+            for length in lengths
+        ]
+        how = f"{kind}, {form.removeprefix('fixed:')} digits, {optimizer}, seed {seed}"
+        first = some.iloc[0]
+        lines.append([TITLES[task], how, row, first.steps, first.validation_accuracy, *digits])
+    for task in dict.fromkeys(rows.task):
+        numbers = [paper.number(task, "abc", length) for length in lengths]
+        told = ["–" if number is None else f"{number:g}" for number in numbers]
+        lines.append([TITLES[task], "the paper's", "ABC", "–", "–", *told])
+    lines.sort(key=lambda line: [*TITLES.values()].index(line[0]))
+    columns = ["task", "preset, padded to, optimiser", "model", "steps", "held-out %"]
+    return (
+        "# The paper's own protocol\n\n"
+        "Made by `python reports/paper_protocol.py FOLDER --task …`: every operand padded to one "
+        "size in all stages, mean fit\nover all cells or over the digits that are not padding, "
+        "lines of the last layer in every layer. Per cent right of random inputs /\nof carry "
+        "chains, 1,000 each; one seed. `steps` and `held-out`: of the training that made the "
+        "model. What it says is in the\n[log](LOG.md).\n\n"
+        + as_markdown([*columns, *map(str, lengths)], lines, "lllrr" + "r" * len(lengths))
+    )
 
 
 def said(step: Any) -> None:

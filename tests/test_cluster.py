@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.plugins import files
 from abc_calib.runs import Run
+from abc_calib.stages import load_plugin
 from abc_calib.sweeps import Job, Test, run_jobs
 from abc_calib.sweeps.attempt import own_gpu
 from abc_calib.sweeps.cluster import pack, unpack
@@ -90,6 +92,24 @@ def workers(scheduler, count, folder, *words, **env):
             process.kill()
 
 
+@pytest.fixture
+def plugin(tmp_path):
+    """A file with the task ``again``, loaded here alone."""
+    path = tmp_path / "my_task.py"
+    path.write_text(
+        "from tasks import WordTask\n"
+        "class Again(WordTask):\n"
+        "    'The same again.'\n"
+        "    name, symbols = 'again', tuple('abc')\n"
+        "    def solve(self, source):\n"
+        "        return ' '.join(self.words(source))\n"
+    )
+    load_plugin(path)
+    yield path
+    for one in files.loaded():
+        files._forget(one)
+
+
 def weights(root, one):
     return (root / one.key / "run" / "model" / "model.safetensors").read_bytes()
 
@@ -132,6 +152,16 @@ def test_workers_with_a_folder_of_their_own_send_back_what_they_made(scheduler, 
     assert one.complete(ours) and one.parent.complete(ours)
     assert weights(ours, one) == weights(own, one)
     assert not list(ours.glob(".*"))
+
+
+def test_a_task_from_a_file_is_trained_by_a_worker_without_that_file(scheduler, tmp_path, plugin):
+    one = Job(task="again", options=QUICK, tests=(Test(length=3, n=5),))
+    own, ours = tmp_path / "own", tmp_path / "ours"
+    with workers(scheduler, 1, tmp_path / "away"):
+        (outcome,) = run_jobs([one], ours, scheduler=scheduler, worker_folder=str(own))
+    assert outcome.state == "done", outcome
+    (recorded,) = Run.open(ours / one.key / "run").config.plugins.values()
+    assert recorded.file == plugin.name
 
 
 LACKING = {
