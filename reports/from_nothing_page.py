@@ -68,7 +68,9 @@ def main() -> None:
         "`python reports/from_nothing.py FOLDER` makes: train, calibrate, retrain until it is\n"
         "certain, certify and verify, one thread. Seconds are processor time on a shared machine\n"
         f"of two cores. A retraining ends when no window's margin is below {FLOOR:g}. `right`:\n"
-        "per cent of 1,000 random problems, the least of 50 and 1,000 digits (– if not asked).\n\n"
+        "per cent of 1,000 random problems, the least of 50 and 1,000 digits (– if not asked).\n"
+        "Two machines: other bases than 10, parity (encoder-decoders) and seeds 11 and 15 of\n"
+        "addition are of one that takes half as long again. Decoders: with Adam.\n\n"
         f"{overview(table)}\n## Not certified\n\n"
         + (every(lost) if len(lost) else "None.\n")
         + f"\n## The floor of margins\n\n{floor()}\n## Every seed\n\n{every(table)}"

@@ -25,8 +25,8 @@ def script(name: str) -> ModuleType:
 @pytest.mark.parametrize(
     "name",
     [
-        *("attender_speed", "cost", "decoding", "direction", "row_schemes", "scheme_cost"),
-        *("seeds", "verdicts"),
+        *("attender_speed", "cost", "decoding", "direction", "paper_protocol", "row_schemes"),
+        *("scheme_cost", "seeds", "verdicts"),
     ],
 )
 def test_a_committed_page_is_made_of_its_rows(name: str) -> None:
