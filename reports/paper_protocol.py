@@ -103,7 +103,7 @@ def report(rows: pd.DataFrame) -> str:
     lengths = sorted(rows.length.unique())
     lines = []
     for key, some in rows.groupby(KEY, sort=False):
-        task, kind, form, _, optimizer, seed, row = key
+        task, kind, form, _, optimizer, seed, row = map(str, key)
         cells = {(r.set, r.length): f"{r.accuracy:g}" for r in some.itertuples()}
         digits = [
             " / ".join(cells.get((kind, length), "–") for kind in ("random", "carry"))
