@@ -300,7 +300,8 @@ def names(line: str, case: Case) -> bool:
     forms = ["".join(c if c.isprintable() else how(c) for c in value) for how in ESCAPES]
     plain = value.encode("ascii", "backslashreplace").decode()
     shown = [" ".join(text.split())[:12].rstrip("\\/. ") for text in (value, plain, *forms)]
-    return any(text in line for text in (*parts, *shown))
+    signs = [f"{sign!r} is not a digit" for sign in set(value)]
+    return any(text in line for text in (*parts, *shown, *signs))
 
 
 ESCAPES = (lambda c: repr(c)[1:-1], lambda c: f"\\x{ord(c):02x}")
