@@ -9,6 +9,7 @@ margin would refute it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ TOGETHER = 64
 """Sources of one batch that are drawn around windows."""
 TOKENS = 2**14
 """Tokens of one batch: dense attention takes their square."""
+KINDS = ("random", "hard")
 
 
 def verify(
     run: Run | Path | str | None = None,
     *,
     samples: int = 1000,
-    sources: int = 50,
+    sources: int = 20,
     seed: int = 1,
     minutes: float = 15.0,
     on_windows: Callable[[int, int], None] = lambda done, total: None,
@@ -49,9 +51,7 @@ def verify(
     certificate = Certificate.load(opened)
     if certificate.outcome != "certified":
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")
-    model: Any = opened.load_model()
-    data = opened.data
-    decision = decide(opened, model, minutes, on_windows)
+    decision = decide(opened, opened.load_model(), minutes, on_windows)
     again = decision.certificate
     if again.outcome == "unknown":
         raise AbcError(f"the certificate of {opened} cannot be made again: {again.reason}")
@@ -61,19 +61,25 @@ def verify(
             f"the certificate of {opened} does not hold: it says {name} = {said}, and made again "
             f"it is {now}"
         )
-    assert certificate.margin is not None
-    exact = model.exact()
+    return seen_again(opened, replace(decision, certificate=certificate), samples, sources, seed)
+
+
+def seen_again(
+    run: Run, decision: Decision, samples: int = 1000, sources: int = 20, seed: int = 1
+) -> Certificate:
+    """``verify`` where the certificate has just been made: all of it but making it again."""
+    certificate, data, proof = decision.certificate, run.data, decision.proof
+    assert certificate.margin is not None and proof is not None
+    exact: Any = proof.model.exact()
     exact.set_path("dense")
-    assert decision.proof is not None
-    long = decision.proof.realiser.long
+    long = proof.realiser.long
     least = min(
         _margin_in_windows(exact, decision, samples, seed),
-        *(_margin_of(exact, data.test(n, sources, "random", seed)) for n in long),
-        *(_margin_of(exact, data.test(n, sources, "hard", seed)) for n in long),
+        *(_margin_of(exact, data.test(n, sources, kind, seed)) for n in long for kind in KINDS),
     )
     if not least > certificate.margin * (1 - 1e-3) - 1e-6:
         raise AbcError(
-            f"the certificate of {opened} does not hold: it says that no margin is below "
+            f"the certificate of {run} does not hold: it says that no margin is below "
             f"{certificate.margin:g}, and dense attention shows {least:g}"
         )
     certificate.verified = {
@@ -84,7 +90,7 @@ def verify(
         "wrong": 0,
         "smallest_margin": round(least, 4),
     }
-    certificate.save(opened)
+    certificate.save(run)
     return certificate
 
 

@@ -11,10 +11,11 @@ from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.certification.certificate import Certificate
+from abc_calib.certification.decide import decide
 from abc_calib.certification.places import Unbounded
 from abc_calib.certification.prove import receptive_field
 from abc_calib.certification.repair import repair
-from abc_calib.certification.verify import verify
+from abc_calib.certification.verify import seen_again, verify
 from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
@@ -30,7 +31,7 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
 from abc_calib.runs import Run
-from abc_calib.stages.judging import certify, ignore
+from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import calibrate, finished, train
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress
@@ -59,15 +60,19 @@ def certified(
     _check_decidable(task, {"preset": "quick", **options})
     root = Path(folder) if folder else runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)
-    certificate = certify(run, minutes=minutes, progress=False)
+    decision = decide(run, run.load_model(), minutes)
+    certificate = decision.certificate
+    certificate.save(run)
     if certificate.outcome == "refuted" and certificate.windows:
         repaired = root / f"{_stem(task, seed, options)}-repaired"
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
         run = repair(run, minutes=minutes, out=repaired)
         certificate = Certificate.load(run)
-    if certificate.outcome == "certified":
-        certificate = verify(run)
+        if certificate.outcome == "certified":
+            certificate = verify(run, minutes=minutes)
+    elif certificate.outcome == "certified":
+        seen_again(run, decision)
     return run, certificate
 
 
