@@ -36,8 +36,8 @@ SHARE = 0.25
 MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
 LIMIT = 7
-EVERY = 1000
-"""Then all of them are looked at after so many steps."""
+PAUSE = 200
+"""Then all of them are looked at again after so many steps at least, since that takes long."""
 LARGE_SHARE, FEW = 0.4, 20
 """Then so many are in a batch, and a sample with fewer failing windows is not all that is seen."""
 
@@ -49,16 +49,21 @@ class Certain:
         self.proof, self.seed = proof, seed
         self.hard: list[str] = []
         self.scale = min(max(proof.size // MANY, 1), LIMIT)
+        self.pause = 0
 
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
         whole, failed = None not in proof.windows or proof.size <= ALL, False
+        if self.scale > 1 and self._still_fails(model):
+            return False
         for most in (*SAMPLES, *([None] if whole else [])):
             if most is not None and whole and most >= proof.size:
                 continue
-            if most is None and self.scale > 1 and (step % EVERY or self._still_fails(model)):
-                return False
+            if most is None and self.scale > 1:
+                if step < self.pause:
+                    return False
+                self.pause = step + PAUSE
             looked = proof if most is None else proof.some(most, rng)
             checked = check(looked, floor=FLOOR)
             if failing := sum(len(one.failing) for one in checked):
