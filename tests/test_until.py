@@ -60,7 +60,7 @@ def test_what_is_below_the_floor_is_put_into_training_numbers(run, monkeypatch):
 
 
 def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
-    """Every so many steps, and only once the problems that were too close before are so no more."""
+    """After a pause, and only once the problems that were too close before are so no more."""
     model = run.load_model()
     least = min(one.margin for one in check(prepare(model, run.data)))
     monkeypatch.setattr(until, "MANY", 10)
@@ -75,13 +75,15 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     monkeypatch.setattr(until, "check", counted)
     found = certain(model, run.data, 0)
     assert found.scale == until.LIMIT
-    assert not found.look(model, until.EVERY + 1) and looked == [0]
-    assert found.look(model, until.EVERY) and looked == [0, 0, found.proof.size]
+    every = found.proof.size
+    assert found.look(model, 100) and looked == [0, every]
     monkeypatch.setattr(until, "FLOOR", least + 0.5)
-    assert not found.look(model, until.EVERY) and found.hard
+    later = 100 + until.PAUSE
+    assert not found.look(model, later - 1) and looked == [0, every, 0] and not found.hard
+    assert not found.look(model, later) and looked[3:] == [0, every]
     known = list(found.hard)
-    assert not found.look(model, until.EVERY) and found.hard == known
-    assert looked[-2:] == [found.proof.size, 0]
+    assert known and not found.look(model, 2 * later) and found.hard == known
+    assert len(looked) == 5  # not even a sample
 
 
 def test_few_windows_of_very_many_are_drawn_all_over(run):
