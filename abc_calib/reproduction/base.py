@@ -16,13 +16,15 @@ from abc_calib.sweeps import Job, Test
 class Row:
     """A row of a table: how it is printed, and how its model is made.
 
-    ``own`` marks what the paper proposes, against which it sets the others.
+    ``own`` marks what the paper proposes, against which it sets the others. ``preset``: its own,
+    whatever the others are trained with.
     """
 
     label: str
     options: dict[str, Any] = field(default_factory=dict)
     calibrate: dict[str, Any] | None = None
     own: bool = True
+    preset: str = ""
 
     @property
     def stage(self) -> str:
@@ -73,7 +75,8 @@ class Target(ABC):
         found = []
         for (task, row), count in self.wanted(seeds).items():
             made, tests = models[task, row], self.tests(task, row)
-            how: dict[str, Any] = {"preset": preset, "calibrate": made.calibrate, "tests": tests}
+            how: dict[str, Any] = {"calibrate": made.calibrate, "tests": tests}
+            how["preset"] = made.preset or preset
             for seed in range(count):
                 job = Job(task=task, options={**made.options, "seed": seed}, **how)
                 found.append(Entry(task, row, seed, job))

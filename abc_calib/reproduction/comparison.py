@@ -145,7 +145,8 @@ class Comparison(Target):
         labels = self._labels()
         rows = []
         for task, row in dict.fromkeys((one.task, one.row) for one in found):
-            mine = [cells[task, row, length] for length in lengths]
+            nothing = Cell(found[0].measure, task, row, 0)
+            mine = [cells.get((task, row, length), nothing) for length in lengths]
             texts = [one.text for one in mine]
             rows.append([TITLES[task], labels[row], max(one.seeds for one in mine), *texts])
         return Table(["task", self.head, "seeds", *(heads or map(str, lengths))], rows, heading)

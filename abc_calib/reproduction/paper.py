@@ -19,6 +19,7 @@ PAPER: dict[tuple[str, str], Numbers] = {
     ("successor", "alibi"): (1.3, 0.0, 0.0, 0.0, 0.0),
     ("successor", "rope"): INTERPOLATES,
     ("successor", "abc"): EXACT,
+    ("successor", "abc-padded"): EXACT,
     ("addition", "vanilla"): INTERPOLATES,
     ("addition", "alibi"): (0.0, 0.0, 0.0, 0.0, 0.0),
     ("addition", "rope"): INTERPOLATES,
