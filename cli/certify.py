@@ -99,7 +99,7 @@ def _of_others(
         raise UsageError("--hf names the model: leave out a run, --verify, --repair and --export")
     assert foreign.hf and foreign.data and foreign.delimiters
     made = stages.adopt(
-        foreign.hf, foreign.data, foreign.delimiters, task=asked.task or "", out=out
+        foreign.hf, foreign.data, foreign.delimiters, task=asked.task or "", lined=True, out=out
     )
     return made, stages.certify(made, progress=not quiet)
 

@@ -147,6 +147,15 @@ class Task(ABC):
         """The rule of each row of an output as an automaton, where it has several rows."""
         return None
 
+    @property
+    def ruled(self) -> Any:
+        """The task whose rule this is, itself but for tasks that borrow one."""
+        return self
+
+    def asked(self, problems: Any) -> Any:
+        """Problems of ``ruled`` as this task asks them."""
+        return problems
+
     def every(self, length: int, most: int) -> Any:
         """All problems of at most a length, if they are at most so many; else None."""
         return None

@@ -156,6 +156,13 @@ class FilePairs(Task):
                 raise
             return Texts((source,), ("",))
 
+    @property
+    def ruled(self) -> Any:
+        return self._rule().task
+
+    def asked(self, problems: Any) -> Texts:
+        return self._rule().texts(problems)
+
     def write(self, problems: Texts, row: int) -> str:
         return problems.source[row]
 

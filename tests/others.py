@@ -63,6 +63,13 @@ def tiny(family: str, width: int = 16, layers: int = 2, heads: int = 4) -> Any:
     return tf.BartForConditionalGeneration(config)
 
 
+def saved(model: Any, words: Any, folder: Path) -> Path:
+    """The folder, with a model and its tokenizer in it."""
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> Path:
     lines = [json.dumps({"source": source, "target": target}) for source, target in pairs]
     path.write_text("\n".join(lines) + "\n")

@@ -30,7 +30,7 @@ from abc_calib.certification.decide import (
 from abc_calib.certification.export import export
 from abc_calib.certification.network import Exact, Network
 from abc_calib.certification.places import Case, Constant, Digit, Phase, Place, Written
-from abc_calib.certification.prove import Undecided, check, prepare, run
+from abc_calib.certification.prove import Undecided, check, prepare, run_exactly
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
@@ -604,7 +604,7 @@ def test_rows_that_are_computed_alike_have_the_same_margins(given, part, monkeyp
         monkeypatch.setattr(prove, "PART", max(part, most // 3))
         shared = replace(proof, windows=[None] * len(proof.windows))
     for windows, checked in zip(proof.windows, check(shared), strict=True):
-        margins, certain = run(exact, windows, lambda _: None).unbind(1)
+        margins, certain = run_exactly(exact, windows, lambda _: None).unbind(1)
         assert checked.windows == len(windows)
         assert checked.wrong == int((margins <= 0).sum())
         same = partial(pytest.approx, rel=1e-9, abs=1e-12)
@@ -627,7 +627,9 @@ def test_most_windows_of_an_edge_are_known_from_the_inside(given, part, monkeypa
     if part:
         monkeypatch.setattr(prove, "PART", min(part, max(proof.sizes) // 2))
         proof = replace(proof, windows=[None] * len(proof.windows))
-    monkeypatch.setattr(prove, "run", lambda *given: ran.append(len(given[1])) or run(*given))
+    monkeypatch.setattr(
+        prove, "run_exactly", lambda *given: ran.append(len(given[1])) or run_exactly(*given)
+    )
     assert sum(checked.windows for checked in check(proof)) == proof.size
     assert sum(ran) < 0.6 * proof.size
 

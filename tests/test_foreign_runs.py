@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import run_command as invoke
-from others import WORDS, padded, reversals, sums, tf, tiny, tokenizer, train, write_pairs
+from others import (
+    WORDS,
+    padded,
+    reversals,
+    saved,
+    sums,
+    tf,
+    tiny,
+    tokenizer,
+    train,
+    write_pairs,
+)
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
@@ -29,12 +40,6 @@ class Somebodys:
 
     folder: Path
     pairs: Path
-
-
-def saved(model, words, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="session", params=["llama", "t5"])

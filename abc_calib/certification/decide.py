@@ -13,7 +13,7 @@ import numpy as np
 
 from abc_calib.certification.certificate import Certificate
 from abc_calib.certification.fingerprint import fingerprint, machine
-from abc_calib.certification.places import Atom, Phase, atom_name
+from abc_calib.certification.places import Atom, Phase, Unbounded, atom_name
 from abc_calib.certification.prove import (
     MOST_WINDOWS,
     Checked,
@@ -78,19 +78,24 @@ def decide(
     )
     decision = Decision(certificate)
     model.eval()
-    if model.no_certificate:
+    if model.no_certificate and not model.in_whole_sources:
         judge(certificate, model, run.data, model.no_certificate)
         certificate.seconds = round(time.perf_counter() - started, 1)
         return decision
     try:
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
         proof = prepare(model, run.data, most=most)
-        decision.proof = replace(proof, model=model.exact())  # copied once
+        if not model.in_whole_sources:
+            proof = replace(proof, model=model.exact())  # copied once
+        decision.proof = proof
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
-    except Undecided as error:
+    except (Undecided, Unbounded) as error:
         decision.proof = None
-        _search(certificate, run, model, str(error))
+        if model.in_whole_sources:
+            judge(certificate, model, run.data, str(error))
+        else:
+            _search(certificate, run, model, str(error))
     certificate.seconds = round(time.perf_counter() - started, 1)
     return decision
 
@@ -140,6 +145,8 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     else:
         certificate.outcome = "certified"
         certificate.reason = f"right in each of {certificate.windows} windows"
+        if proof.whole is not None:
+            certificate.reason += f", {proof.whole.told}"
 
 
 def _number(value: float) -> float | None:
@@ -167,10 +174,12 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
     Gives those that fail.
     """
     failing: list[str] = []
-    for width, problems in proof.realiser.short(MOST_SOURCES):
+    task = proof.data.task
+    for width, drawn in proof.realiser.short(MOST_SOURCES):
+        problems = task.asked(drawn)
         wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
-        failing += [proof.data.task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
+        failing += [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
     return failing
 
 
@@ -179,7 +188,7 @@ def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     task, rng, realiser = proof.data.task, np.random.default_rng(11), proof.realiser
     _, smallest = next(realiser.short(MOST_SOURCES))
     step = max(1, len(smallest) // DECODED)
-    groups = [smallest.take(np.arange(0, len(smallest), step))]
+    groups = [task.asked(smallest.take(np.arange(0, len(smallest), step)))]
     groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in realiser.lengths]
     groups += [task.hard(rng, SAMPLES, n) for n in realiser.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
@@ -234,7 +243,9 @@ def _refute(decision: Decision, failing: list[str]) -> None:
 
 def _value(proof: Proof, atom: Atom, value: int) -> str:
     """What stands at an atom, for people."""
-    return str(value) if isinstance(atom, Phase) else proof.data.vocabulary.symbols[value]
+    if isinstance(atom, Phase) or proof.whole is not None:
+        return str(value)
+    return str(proof.data.vocabulary.symbols[value])
 
 
 def failing_sources(
@@ -261,7 +272,7 @@ def failing_sources(
             checked.case, checked.atoms, values, each, widest, rng, near, expected
         )
         for _, one in drawn:
-            yield case, number, task.plain(one, 0)
+            yield case, number, task.plain(task.asked(one), 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:

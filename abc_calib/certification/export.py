@@ -9,6 +9,7 @@ from pathlib import Path
 from abc_calib.certification import check
 from abc_calib.certification.certificate import FILE, Certificate
 from abc_calib.certification.fingerprint import FILES
+from abc_calib.certification.whole import only_ours
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.runs import Run
@@ -28,6 +29,7 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
+    only_ours(opened, "abc certify --export")
     certificate = Certificate.load(opened)
     lines, rules = opened.fresh_model().lines, opened.task.row_rule()
     rule = rules or opened.task.column_rule()

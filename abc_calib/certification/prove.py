@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,8 +25,10 @@ from abc_calib.certification.rows import EndingField, GridField, grid_field
 from abc_calib.certification.shapes import Group, Known, groups
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.sum_sources import SumRealiser
+from abc_calib.certification.whole import Whole, field_of
 from abc_calib.certification.windows import Enumeration, TooMany, Windows
 from abc_calib.data import Data
+from abc_calib.data.pairs import PairData
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES
 from abc_calib.nn.positions import Scheme
@@ -100,6 +103,8 @@ def rule_of(data: Data) -> ColumnRule | RowRule:
 
 def receptive_field(model: Any, data: Data) -> Field:
     """The model's field on sources of this format; ``Unbounded`` where it has none."""
+    if model.in_whole_sources:
+        return field_of(model, cast(PairData, data))
     if model.no_lines:
         raise Unbounded(model.no_lines)
     options, lines = model.options, model.lines
@@ -153,6 +158,13 @@ class Proof:
     windows: list[Windows | None]
     sizes: list[int]
 
+    @cached_property
+    def whole(self) -> Whole | None:
+        """What runs windows of a model whose layers this program does not compute."""
+        if not self.model.in_whole_sources:
+            return None
+        return Whole(self.model, cast(PairData, self.data), self.field)
+
     @property
     def size(self) -> int:
         """How many windows there are in all cases."""
@@ -171,7 +183,7 @@ class Proof:
     @property
     def realiser(self) -> Realiser | RowRealiser | SumRealiser:
         """What draws sources in which a window occurs."""
-        task: Any = self.data.task
+        task: Any = self.data.task.ruled
         if isinstance(self.field, EndingField):
             return SumRealiser(task, self.field)
         if isinstance(self.field, GridField):
@@ -203,7 +215,7 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
         cases = seen.cases()
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof, held = Proof(model, data, rule_of(data), seen, [], [], []), 0
+    proof, held = Proof(model, data, seen.rule, seen, [], [], []), 0
     for case in cases:
         atoms = seen.atoms(seen.layers, case.place, case)
         try:
@@ -246,7 +258,7 @@ def check(
     ``floor``: least margin of windows that do not fail. Windows of rows that are computed alike are
     run once.
     """
-    exact, done = Exact(proof.model, proof.field), 0
+    run, done = runner(proof), 0
     results = [Checked(case.case, case.atoms, floor) for case in proof.cases]
 
     def tell(more: int) -> None:
@@ -263,15 +275,22 @@ def check(
                 numbers = member.codes(windows)
                 new = known.missing(numbers)
                 if new.any():
-                    known.add(numbers[new], run(exact, windows.take(new), tell))
+                    known.add(numbers[new], run(windows.take(new), tell))
                 tell(int((~new).sum()))
                 found = known.find(numbers)
                 results[member.number].add(windows.values, windows.expected, *found.unbind(1))
     return results
 
 
-def run(exact: Exact, windows: Windows, tell: Callable[[int], None]) -> Tensor:
-    """Of each window the margin, and what is certain of it: ``(n, 2)``."""
+def runner(proof: Proof) -> Callable[[Windows, Callable[[int], None]], Tensor]:
+    """What gives of each window the margin, and what is certain of it: ``(n, 2)``."""
+    if proof.whole is not None:
+        return proof.whole.run
+    return partial(run_exactly, Exact(proof.model, proof.field))
+
+
+def run_exactly(exact: Exact, windows: Windows, tell: Callable[[int], None]) -> Tensor:
+    """The same by the layers of our own models, in float64 with a bound on its error."""
     network, found = Network(exact, windows), []
     rights = in_chunks(windows.expected)
     for values, right in zip(in_chunks(windows.values), rights, strict=True):
@@ -286,7 +305,7 @@ def minutes_needed(proof: Proof) -> float:
     sizes = [group.size(proof.sizes) for group in every]
     parts = every[int(np.argmax(sizes))].parts(PART)
     windows = next(windows for part in parts for windows in part if len(windows))
-    few, exact = windows.take(np.arange(len(windows)) < TRIED), Exact(proof.model, proof.field)
+    few, run = windows.take(np.arange(len(windows)) < TRIED), runner(proof)
     started = time.perf_counter()
-    run(exact, few, lambda _: None)
+    run(few, lambda _: None)
     return sum(sizes) / len(few) * (time.perf_counter() - started) / 60

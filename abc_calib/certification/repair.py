@@ -18,6 +18,7 @@ from abc_calib.certification.decide import Decision, decide, failing_sources
 from abc_calib.certification.fingerprint import fingerprint
 from abc_calib.certification.prove import Checked, Proof, check
 from abc_calib.certification.until import FLOOR
+from abc_calib.certification.whole import only_ours
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -57,6 +58,7 @@ def repair(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
+    only_ours(opened, "abc certify --repair")
     model, data = opened.load_model(), opened.data
     decision = decide(opened, model, minutes)
     certificate = decision.certificate

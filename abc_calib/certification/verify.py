@@ -17,6 +17,7 @@ import numpy as np
 
 from abc_calib.certification.certificate import Certificate, difference
 from abc_calib.certification.decide import Decision, decide
+from abc_calib.certification.whole import only_ours
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins, smallest_margins
@@ -48,6 +49,7 @@ def verify(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
+    only_ours(opened, "abc certify --verify")
     certificate = Certificate.load(opened)
     if certificate.outcome != "certified":
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")

@@ -81,8 +81,9 @@ def margins(model: Model, batch: Batch) -> torch.Tensor:
     decoding exactly when all its margins are positive.
     """
     target = batch.target.to(model.device)
-    logits = model(batch.source.to(model.device), target)
-    return logit_margins(logits, target).masked_fill(target == model.pad, torch.inf).cpu()
+    logits, padding = model(batch.source.to(model.device), target), target == model.pad
+    right = target.masked_fill(padding, model.eos)  # a model need not write padding
+    return logit_margins(logits, right).masked_fill(padding, torch.inf).cpu()
 
 
 def logit_margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -67,6 +67,8 @@ class Model(nn.Module):
     no_lines: ClassVar[str] = ""
     #: why no certificate can be about it; empty where one can
     no_certificate: ClassVar[str] = ""
+    #: does a certificate put windows into whole sources, as it does not compute its layers?
+    in_whole_sources: ClassVar[bool] = False
     #: does it look at its source by an attender, whose steps can be shown?
     has_attender: ClassVar[bool] = False
     #: what it may be trained with: see ``abc_calib.training.optimizers``

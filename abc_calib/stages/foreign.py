@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from abc_calib.data import Batch
 from abc_calib.data.pairs import PairData, lengths_of
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
+from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign import folder as folders
 from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_neutral
+from abc_calib.nn.foreign.inject import marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
+from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import ignore
 from abc_calib.version import __version__
 from tasks import ARITHMETIC
@@ -38,6 +42,7 @@ def adopt(
     check_lengths: str = "",
     task: str = "",
     seed: int = 0,
+    lined: bool = False,
     out: Path | str | None = None,
     on_checked: Callable[[Neutrality], None] = ignore,
 ) -> Run:
@@ -46,15 +51,16 @@ def adopt(
     ``data``: JSON lines of ``source`` and ``target``. ``delimiters``: tokens that end the parts of
     a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
     ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the task of the
-    registry that the pairs have to follow. Raises ``UsageError`` for
-    a model or pairs that cannot be taken, before a run is made.
+    registry that the pairs have to follow. ``lined``: may the model have lines already, as one
+    that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot be taken, before
+    a run is made.
     """
-    found = folders.load(folder)
+    found = folders.load(folder, lined)
     words = found.options.folder
     given = described(words, data, delimiters, found.eos, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
-        stage="vanilla",
+        stage="vanilla" if found.lines is None else "calibrated",
         task="pairs",
         task_options=given,
         kind=FOREIGN,
@@ -72,11 +78,16 @@ def adopt(
         }
     )
     draft = Run.draft(config)
-    model: Any = draft.fresh_model()
+    options: Any = config.model
+    model = Foreign(options, draft.data.vocabulary.tokens)
     model.network.load_state_dict(found.network.state_dict())
     model.eval()
     batch = draft.data.training(0, SAMPLES)
-    on_checked(check_neutral(model, batch.source, batch.target))
+    if found.lines is None:
+        on_checked(check_neutral(model, batch.source, batch.target))
+    else:
+        check_marks(model, found)
+        model.set_lines(found.lines)
     check_cache(model, batch.source[:2], batch.target.shape[1])
     return _finished(config, model, draft.data.validation(JUDGED), out)
 
@@ -194,11 +205,30 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
         )
 
 
+def check_marks(model: Foreign, found: folders.Found) -> None:
+    """``UsageError`` unless a model's lines count from the delimiters that were given."""
+    known = marks_of(record_of(found.network))
+    if known is not None and known != model.marks:
+        raise UsageError(
+            f"its lines count from the tokens {list(known.delimiters)} behind {known.prefix}, and "
+            f"the given delimiters are {list(model.marks.delimiters)} behind {model.marks.prefix}: "
+            "name those that it was calibrated with"
+        )
+
+
+def _write_lines(lines: LineBias | None, right: float, made: Path) -> None:
+    """What a run of a model with lines holds beside its configuration."""
+    if lines is not None:
+        lines.save(made / "bias.safetensors")
+        content = {"samples": 0, "accuracy": round(100 * right, 4)}
+        write_record(made / "calibration.json", content, given_files(made))
+
+
 def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
     """The run of a model that is trained already."""
     right = float(exact_matches(model, judged).float().mean())
     made = config.model_copy(update={"data_hash": Run.draft(config).data.training(0, 256).hash()})
-    run = Run.create(made, out)
+    run = Run.create(made, out, partial(_write_lines, model.lines, right))
     run.save_model(model)
     run.save_result(
         {

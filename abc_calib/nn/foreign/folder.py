@@ -9,6 +9,7 @@ from typing import Any
 
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
+from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD
 from abc_calib.nn.foreign.tokenizer import tokenizer_of
 
@@ -19,15 +20,22 @@ END = "eos_token_id"
 
 @dataclass(frozen=True)
 class Found:
-    """A model as it was loaded, and what shapes another of its kind. ``eos``: ends its outputs."""
+    """A model as it was loaded, and what shapes another of its kind. ``eos``: ends its outputs.
+
+    ``lines``: that it was saved with.
+    """
 
     network: Any
     options: ForeignOptions
     eos: int
+    lines: LineBias | None = None
 
 
-def load(folder: Path | str) -> Found:
-    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none."""
+def load(folder: Path | str, lined: bool = False) -> Found:
+    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none.
+
+    ``lined``: may it have lines already?
+    """
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -52,10 +60,15 @@ def load(folder: Path | str) -> Found:
     except Exception as error:  # whatever its code raises
         said = " ".join(f"{type(error).__name__}: {error}".split())[:160]
         raise UsageError(f"{path} does not load ({said}): save the model again") from None
-    if getattr(network.config, RECORD, None):
+    record = getattr(network.config, RECORD, None)
+    if record and not lined:
         raise UsageError(f"{path} has lines already: give the model that it was made from")
     end, options = end_of(network, path), described_by(network, tokenizer_of(path))
-    return Found(network.float().eval(), options, end)
+    if not record:
+        return Found(network.float().eval(), options, end)
+    if record["neutral"]:
+        options = options.model_copy(update={"scheme": "none"})
+    return Found(network.float().eval(), options, end, LineBias.from_dict(record["lines"]))
 
 
 def described_by(network: Any, folder: Path) -> ForeignOptions:

@@ -7,6 +7,7 @@ output reads of the source, ``self`` what it reads of itself, by the same heads.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import shutil
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ class Foreign(Model):
     options_type = ForeignOptions
     hub_names = ("foreign", "Foreign")
     no_certificate = "its layers are those of transformers, which no certificate computes"
+    in_whole_sources = True
     options: ForeignOptions
 
     def __init__(self, options: ForeignOptions, tokens: TokenIds):
@@ -208,9 +210,24 @@ class Foreign(Model):
     def read_weights(self, weights: dict[str, Tensor]) -> bool:
         tied = {*getattr(self.network, "all_tied_weights_keys", {})}
         missing, strange = self.network.load_state_dict(weights, strict=False)
+        if strange:
+            weights = self._renamed(weights)
+            missing, strange = self.network.load_state_dict(weights, strict=False)
         if wrong := [*(set(missing) - tied), *strange]:
             raise AbcError(f"its weights are another model's ({sorted(wrong)[0]})")
         return True
+
+    def _renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Weights under the names that the network has, where files of its class have others.
+
+        As GPT-NeoX: ``embed_out`` in files, ``lm_head`` in the network.
+        """
+        config = copy.deepcopy(self.network.config)
+        how: dict[str, Any] = {"config": config, "output_loading_info": True}
+        found, told = type(self.network).from_pretrained(None, state_dict=weights, **how)
+        missing = {*told["missing_keys"]}
+        known = {k: v for k, v in found.state_dict().items() if k not in missing}
+        return known | dict.fromkeys(told["unexpected_keys"], torch.empty(0))
 
 
 def made(options: ForeignOptions) -> Any:

@@ -1,0 +1,166 @@
+"""Models of transformers, certified: windows put into whole sources."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import run_command as invoke
+from others import FAMILIES, saved, sums, tiny, tokenizer, train, write_pairs
+
+import abc_calib as abc
+from abc_calib import stages
+from abc_calib.certification.decide import decide
+from abc_calib.certification.prove import Undecided, check, prepare
+from abc_calib.errors import UsageError
+from abc_calib.evaluation.failures import margins
+from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn.foreign.inject import inject
+from abc_calib.nn.foreign.places import Marks
+
+SUCCESSORS = [(f"{n}=", str(n + 1)[::-1]) for n in range(2000)]
+OWN = (Line("diag", 0, 0),)
+
+
+def lines_for(model, **how):
+    """The digit of the row's own column and the one before, in every layer; the row itself."""
+    here, before = (Line("anti", 1, 0),), (Line("anti", 1, -1),)
+    if model.config.is_encoder_decoder:
+        depth = 1 if model.config.model_type == "bart" else 2
+        sites = {"encoder": ((how.get("inner", (ALONE,)),) * 4,) * depth, "self": ((OWN,) * 4,) * 2}
+        return LineBias(sites | {"cross": ((here, before, here, here),) * 2})
+    last = how.get("last", OWN)
+    sites = {"cross": ((here, before, here, ()),) * 2, "self": (((), (), (), last),) * 2}
+    return LineBias(sites, stream=True)
+
+
+def folder_of(path, model, words, bias, pairs, neutral=True):
+    """A model with lines and its pairs, as ``abc certify --hf`` takes them."""
+    ids = (words("=")["input_ids"][0],) if len(pairs[0][0].split("+")) == 1 else (14, 15)
+    if bias is not None:
+        inject(model, bias, Marks(ids), neutral=neutral)
+    folder = saved(model, words, path / "model")
+    return folder, write_pairs(path / "pairs.jsonl", pairs)
+
+
+def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, **how):
+    torch.manual_seed(0)
+    model = tiny(family).eval()
+    folder, data = folder_of(path, model, tokenizer(), lines_for(model, **how), pairs, neutral)
+    return stages.adopt(folder, data, "=", lined=True, out=path / "run")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_windows_are_all_that_rows_of_real_sources_see(family, tmp_path):
+    """Every number of up to four digits has no other margins than the windows, least of all."""
+    run = adopted(tmp_path, family)
+    model, data = run.load_model(), run.data
+    proof = prepare(model, data)
+    checked = check(proof)
+    assert proof.whole.changed < 1e-4 and proof.whole.compared > 90
+    least = np.inf
+    for _, problems in proof.realiser.short(20_000):
+        least = min(least, float(margins(model, data.lay_out(data.task.asked(problems))).min()))
+    assert len(problems) == 9000
+    assert least == pytest.approx(min(one.margin for one in checked), abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def successor(tmp_path_factory):
+    """A Llama that was trained with its lines."""
+    torch.manual_seed(0)
+    model, words = tiny("llama", width=32), tokenizer()
+    bias = lines_for(model)
+    inject(model, bias, Marks((15,)), neutral=True)
+    train(model, words, SUCCESSORS, 400, 3e-3)
+    path = tmp_path_factory.mktemp("successor")
+    return folder_of(path, model, words, bias, SUCCESSORS)
+
+
+def given(folder, pairs):
+    return ["--hf", str(folder), "--data", str(pairs), "--delimiters", "="]
+
+
+def test_a_llama_is_certified_for_every_length(successor, runs_root):
+    found = invoke("certify", *given(*successor), "--json", "-q")
+    assert found.code == 0, found.err
+    told = json.loads(found.out)
+    assert told["outcome"] == "certified", told["reason"]
+    assert told["windows"] == 700 and told["wrong"] == 0 and told["margin"] > 1
+    assert "measured, not bounded" in told["reason"]
+    assert abc.Run.open().config.stage == "calibrated"
+    for flag in (["--verify"], ["--repair"], ["--export", "checked"]):
+        assert "runs its windows, in whole sources" in invoke("certify", *flag).error(2)
+    answer = abc.predict(abc.Run.open(), "9" * 300 + "=").answer
+    assert answer == "0" * 300 + "1"
+
+
+def test_what_is_wrong_in_long_numbers_alone_is_refuted(successor, tmp_path, monkeypatch):
+    """Right in the window's own source and wrong by a bias: the windows say where."""
+    run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
+    model = run.load_model()
+    proof = prepare(model, run.data)
+    margin = min(one.margin for one in check(proof))
+    with torch.no_grad():  # noise until some windows are wrong
+        rng = torch.Generator().manual_seed(1)
+        while min(one.margin for one in check(prepare(model, run.data))) > 0:
+            for weight in model.parameters():
+                weight += 0.02 * torch.randn(weight.shape, generator=rng)
+    assert margin > 0
+    found = decide(run, model).certificate
+    assert found.outcome == "refuted" and 0 < found.wrong < found.windows
+    for one in found.counterexamples:
+        assert one["answer"] != one["right"] == run.task.solve(one["problem"])
+
+
+def reason(run):
+    with pytest.raises(Undecided) as error:
+        prepare(run.load_model(), run.data)
+    return str(error.value)
+
+
+def test_what_cannot_be_certified_says_why(tmp_path):
+    ways = {
+        "its own": {"neutral": False},
+        "look at others": {"family": "t5", "inner": (Line("vert", 1, 0),)},
+        "a head has none": {"last": ()},
+        "begin with their first digit": {"pairs": [(s, t[::-1]) for s, t in SUCCESSORS]},
+    }
+    for number, (said, how) in enumerate(ways.items()):
+        run = adopted(tmp_path / str(number), **how)
+        assert said in reason(run), said
+        certificate = stages.certify(run)
+        assert certificate.outcome == "refuted" and certificate.counterexamples
+
+
+def test_numbers_of_several_widths_are_not_certified(tmp_path):
+    torch.manual_seed(0)
+    model = tiny("llama").eval()
+    lines = lines_for(model)
+    folder, data = folder_of(tmp_path, model, tokenizer(), lines, sums())
+    run = stages.adopt(folder, data, "+,=", lined=True, out=tmp_path / "run")
+    assert "pad them" in reason(run)
+
+
+def test_a_model_that_sees_more_than_its_lines_is_not_certified(tmp_path):
+    """What surrounds a window is drawn anew, and so found out."""
+    run = adopted(tmp_path)
+    model, data = run.load_model(), run.data
+    proof = prepare(model, data)
+    wider = lines_for(model.network, last=(Line("diag", 0, -1),))
+    model.set_lines(wider)
+    with pytest.raises(Exception, match="sees more than its lines say"):
+        check(replace(proof, model=model))
+
+
+def test_lines_of_other_delimiters_are_refused(successor, tmp_path):
+    folder, data = successor
+    with pytest.raises(UsageError, match="has lines already"):
+        stages.adopt(folder, data, "=", out=tmp_path / "run")
+    pairs = write_pairs(tmp_path / "pairs.jsonl", [(f"{n}+", str(n)) for n in range(200)])
+    with pytest.raises(UsageError, match="its lines count from the tokens"):
+        stages.adopt(folder, pairs, "+", lined=True, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
