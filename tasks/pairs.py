@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import Problems, Task, TaskError, text_of
+from tasks.base import Task, TaskError, text_of
 from tasks.digits import from_integers
 
 MOST_OF_THEM = 0.9
@@ -281,14 +281,13 @@ def rule_of(pairs: Texts, names: Sequence[str] = ()) -> Rule | None:
 
 
 def _is_padded(rule: Rule, source: str) -> bool:
-    """Are the operands of a source written in one width?"""
+    """Are the operands of a source written in one width, which may be more than they need?"""
     try:
         text = rule.problem(source)
-        problems = rule.task.parse(text)
     except TaskError:
         return True
-    operands = rule.task.padded(problems.operands)
-    return rule.task.write(Problems(operands, problems.answer), 0) == text
+    widths = tuple(len(part) for part in re.split("[^0-9a-z]+", text) if part)
+    return widths == rule.task.widths(max(widths, default=0))
 
 
 def wrong_pairs(rule: Rule, pairs: Texts) -> list[int]:

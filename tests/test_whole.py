@@ -15,6 +15,7 @@ import abc_calib as abc
 from abc_calib import stages
 from abc_calib.certification.decide import decide
 from abc_calib.certification.prove import Undecided, check, prepare
+from abc_calib.certification.until import FLOOR, certain
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
@@ -114,6 +115,26 @@ def test_what_is_wrong_in_long_numbers_alone_is_refuted(successor, tmp_path, mon
     assert found.outcome == "refuted" and 0 < found.wrong < found.windows
     for one in found.counterexamples:
         assert one["answer"] != one["right"] == run.task.solve(one["problem"])
+
+
+def test_a_retraining_is_shown_what_it_has_wrong(successor, tmp_path):
+    """Problems with windows below the floor, inside training lengths, in its next batches."""
+    run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
+    model, data = run.load_model().train(), run.data
+    ending = certain(model, data, 0)
+    assert ending.look(model, 1) and not ending.hard and model.training
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2))
+    assert not ending.look(model, 2) and len(ending.hard) > 10
+    for text in ending.hard:
+        one = data.task.parse(text)
+        assert data.may_train(one) and data.size_of(one) <= 4
+        assert float(margins(model.eval(), data.lay_out(one)).min()) <= FLOOR + 0.01
+    held = data.task.pairs.source[int(np.flatnonzero(data.held_out)[0])]
+    assert not data.may_train(data.task.parse(held))
+    batch = ending.batch(data.training(0, 16), 3)
+    assert len(batch) == 16 and set(batch.problems.source) & set(ending.hard)
 
 
 def reason(run):

@@ -128,7 +128,7 @@ class Whole:
     """Runs windows of a model in whole sources."""
 
     def __init__(self, model: Foreign, data: PairData, field: Field):
-        self.model, self.data, self.field = model.eval(), data, field
+        self.model, self.data, self.field = deepcopy(model).eval(), data, field
         self.rule, self.rng = field.rule, np.random.default_rng(12)
         self.realiser = Realiser(data.task.ruled, field.rule, field.reach, 1)
         self.changed = 0.0
@@ -216,7 +216,7 @@ class Whole:
 
     @cached_property
     def _double(self) -> Foreign:
-        return deepcopy(self.model).double()
+        return self.model.exact()
 
     # Tokens
 

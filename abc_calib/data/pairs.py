@@ -167,6 +167,16 @@ class PairData(Data):
         """All pairs of the file."""
         return self.lay_out(self.task.pairs)
 
+    @cached_property
+    def _kept_back(self) -> frozenset[str]:
+        """The sources of the file that are kept from training."""
+        rows = np.flatnonzero(self.held_out)
+        return frozenset(self.task.pairs.source[row] for row in rows)
+
+    def may_train(self, problems: Texts) -> bool:
+        """Is the first of ``problems`` of a training size, and not held out?"""
+        return self.size_of(problems) <= self.length and problems.source[0] not in self._kept_back
+
     def _taken(self, rows: np.ndarray) -> Batch:
         """These pairs, without columns of padding alone."""
         index, pad = torch.from_numpy(rows), self.vocabulary.pad

@@ -12,7 +12,7 @@ import inspect
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -175,6 +175,10 @@ class Foreign(Model):
         if not self.sites.stream:
             found["encoder"] = Frame("encoder", keys, len(keys), lengths, closes)
         return found
+
+    def exact(self) -> Self:
+        """A copy in float64, but for what its class computes in float32 whatever it is given."""
+        return copy.deepcopy(self).double().eval()
 
     # What it takes
 
