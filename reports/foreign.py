@@ -2,7 +2,8 @@
 
 Each is trained by a plain loop that knows nothing of this program, on 50,000 pairs such as
 ``{"source": "123456+000789=", "target": "542421"}`` with a tokenizer of one token a character.
-Then ``abc.adopt``, ``abc.calibrate`` and ``abc.evaluate``. Goes on where it was stopped:
+Then ``abc.adopt``, ``abc.calibrate`` on those pairs whose longer number begins with no zero,
+``abc.evaluate`` and ``abc.certify``. Goes on where it was stopped:
 
     python reports/foreign.py            # all, into reports/foreign.csv and foreign.md
     python reports/foreign.py llama t5   # some of them
@@ -51,6 +52,16 @@ def pairs(path: Path) -> list[tuple[str, str]]:
         path.write_text("\n".join(lines) + "\n")
     read = (json.loads(line) for line in path.read_text().splitlines())
     return [(one["source"], one["target"]) for one in read]
+
+
+def proper(path: Path) -> Path:
+    """The file of those pairs whose longer number begins with no zero, or is 0."""
+    kept = path.with_name("proper.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    split = [json.loads(line)["source"].rstrip("=").split("+") for line in lines]
+    right = [len(a) == 1 or a[0] + b[0] != "00" for a, b in split]
+    kept.write_text("".join(line for line, this in zip(lines, right, strict=True) if this))
+    return kept
 
 
 def tokenizer(ends: bool):
@@ -235,13 +246,16 @@ def rows_of(name: str) -> list[dict]:
     adopted = (
         abc.Run.open(own)
         if own.exists()
-        else abc.adopt(folder / "stock", WORK / "pairs.jsonl", "+,=", out=own)
+        else abc.adopt(folder / "stock", proper(WORK / "pairs.jsonl"), "+,=", out=own)
     )
     if not lines.exists():
-        abc.calibrate(adopted, out=lines, on_check=lambda check: print(check, flush=True))
+        told: Any = {"on_check": lambda check: print(check, flush=True), "stop_early": True}
+        abc.calibrate(adopted, out=lines, **told)
     calibrated = abc.Run.open(lines)
     if calibrated.result is None:
         calibrated = abc.resume(calibrated)
+    made = abc.certify(calibrated, minutes=60.0)
+    verdict = {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
     found = []
     for stage, run in (("stock", adopted), ("calibrated", calibrated)):
         for length, samples in LENGTHS.items():
@@ -256,6 +270,7 @@ def rows_of(name: str) -> list[dict]:
                         **{"accuracy": row["accuracy"], "n": int(row["n"])},
                         **{"steps": (run.result or {})["steps"] or state["step"]},
                         "seconds": (run.result or {})["seconds"] or state["seconds"],
+                        **(verdict if stage == "calibrated" else {}),
                     }
                 )
                 print(found[-1], flush=True)
@@ -269,8 +284,9 @@ def page(table: pd.DataFrame) -> str:
         least = some.groupby("digits").accuracy.min()
         cells = [f"{least[n]:.1f}" if n in least else "–" for n in LENGTHS]
         one = some.iloc[0]
-        rows.append([name, stage, *cells, f"{one.steps:,}", f"{one.seconds / 60:.1f}"])
-    heads = ["model", "stage", *(f"{n:,}" for n in LENGTHS), "steps", "minutes"]
+        said = f"{one.outcome}, {one.windows:,.0f} windows" if one.windows > 0 else "–"
+        rows.append([name, stage, *cells, f"{one.steps:,}", f"{one.seconds / 60:.1f}", said])
+    heads = ["model", "stage", *(f"{n:,}" for n in LENGTHS), "steps", "minutes", "every length"]
     counts = ", ".join(f"{samples:,} at {n:,}" for n, samples in LENGTHS.items())
     return (
         "# Stock models of transformers\n\n"
@@ -280,12 +296,15 @@ def page(table: pd.DataFrame) -> str:
         f"{DIGITS} digits, then\ncalibrated with the defaults. Per cent of whole answers, the "
         "worse of random sums and of long\ncarries; one seed; problems of each kind: "
         f"{counts}.\nMinutes are the clock's, on a busy machine of two cores, one thread.\n\n"
-        "Up to 6 digits problems are those of the file. Its numbers begin with zeros where one is "
-        "longer,\nor by chance; an answer ends after its last digit that is not 0, and how many "
-        "zeros are left is\nnothing that a few places show. So sums such as `004633+001231=` may "
-        "be wrong after the\ncalibration: 3 of 1,000 of the Llama. Longer problems are the "
-        "registry's: the longer number\ndoes not begin with a zero.\n\n"
-        + as_markdown(heads, rows, "ll" + "r" * (len(heads) - 2))
+        "Numbers are filled up with zeros to one width. In 8 % of pairs both begin with a "
+        "zero by chance:\nan answer ends after its last digit that is not 0, and how many zeros "
+        "are left is nothing that a few\nplaces show. The stock models are trained on these too. "
+        "The Llama is calibrated on the other pairs,\nwith `--stop-early`: until no window is "
+        "right by less than 3 logits. The T5 is of an earlier version: on\nall pairs, for 2,000 "
+        "steps, not certified. In that way the Llama was at 99.7 % at 6 digits and 100 % at all "
+        "longer\nones on one machine, and on another at 98.8 % at 10 digits and 8 % at 1,000, with "
+        "58 of its 60,199\nwindows wrong.\n\n"
+        + as_markdown(heads, rows, "ll" + "r" * (len(heads) - 3) + "l")
     )
 
 
