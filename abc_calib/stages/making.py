@@ -258,7 +258,8 @@ def _vanilla(run: AnyRun) -> Run:
         parent = first.config.parent
         if run is None and parent and Path(parent).is_dir():
             return Run.open(parent)
-        raise UsageError(f"{first} is calibrated already: name the run it came from, {parent}")
+        other = f"the run it came from, {parent}" if parent else "one that is not"
+        raise UsageError(f"{first} is calibrated already: name {other}")
     return first
 
 
