@@ -70,7 +70,7 @@ def main() -> None:
         f"of two cores. A retraining ends when no window's margin is below {FLOOR:g}. `right`:\n"
         "per cent of 1,000 random problems, the least of 50 and 1,000 digits (– if not asked).\n"
         "Two machines: addition in base 10 but for seeds 11 and 15, and decoders, are of one\n"
-        "that is half as fast again, with torch's Muon; decoders with Adam. Half of parity and\n"
+        "that is half as fast again, with torch's Muon; decoders with Adam. Most of parity and\n"
         "of successor, bases 2, 3 and 36 of addition and all of that machine were made when a\n"
         "certificate was made again for its second look, which is 5 to 18 s more. Before and now,\n"
         "side by side: [paired](from_nothing_paired.md).\n\n"

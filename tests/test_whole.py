@@ -138,6 +138,19 @@ def test_a_retraining_is_shown_what_it_has_wrong(successor, tmp_path):
     assert len(batch) == 16 and set(batch.problems.source) & set(ending.hard)
 
 
+def test_windows_without_a_number_are_wrong(tmp_path):
+    """A sevens' embedding that overflows float32: no margin, and so no certificate."""
+    run = adopted(tmp_path)
+    model = run.load_model()
+    with torch.no_grad():
+        model.network.get_input_embeddings().weight[4 + 7] = torch.inf
+    checked = check(prepare(model, run.data))
+    assert min(one.margin for one in checked) == -torch.inf
+    with_seven = sum(int((one.failing == 7).any(1).sum()) for one in checked)
+    assert sum(one.wrong for one in checked) >= with_seven > 0
+    assert decide(run, model).certificate.outcome == "refuted"
+
+
 def reason(run):
     with pytest.raises(Undecided) as error:
         prepare(run.load_model(), run.data)

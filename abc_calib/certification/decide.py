@@ -135,9 +135,12 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     }
     certificate.cases = [_as_row(c) for c in checked]
     failing = [*outright(certificate, proof), *decoded(certificate, proof)]
+    certain = min(c.certain for c in checked)
+    if proof.whole is not None:
+        certain = proof.whole.certain(min(c.margin for c in checked))
     if certificate.wrong or failing:
         _refute(decision, failing)
-    elif min(c.certain for c in checked) <= 0:
+    elif certain <= 0:
         certificate.reason = (
             f"the smallest margin, {certificate.margin}, is within what rounding may take, "
             f"{certificate.rounding if certificate.rounding is not None else 'without bound'}"

@@ -70,7 +70,7 @@ def field_of(model: Foreign, data: PairData) -> Field:
     for layer in range(model.attention_layers["encoder"]):
         if any(head != (ALONE,) for head in lines.heads("encoder", layer) or [()]):
             raise Unbounded("tokens of its source look at others")
-    rule = rule_of(data)
+    rule = rule_of_pairs(data)
     ids = {**data.vocabulary.ids, EOS: rule.base}
     layers, opened = len(model.sites.modules["self"]), model.marks.prefix > 0
     if not model.stream:
@@ -102,7 +102,7 @@ class StreamField(Field):
         return Key(Place("low", 0), None, key.bias) if closes else key
 
 
-def rule_of(data: PairData) -> ColumnRule:
+def rule_of_pairs(data: PairData) -> ColumnRule:
     """The rule of the pairs; ``Unbounded`` if they have none, or do not write as it does."""
     written = data.task.rule
     found = written.task.column_rule() if written is not None else None
@@ -164,7 +164,7 @@ class Whole:
                 logits = model(batch.source, batch.target)[:, row].double()
             found.append(logit_margins(logits, self.written[torch.from_numpy(part.expected)]))
             tell(len(part))
-        return torch.cat(found)
+        return torch.cat(found).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
     def batch(self, windows: Windows, row: int, width: int) -> Batch:
         """Windows in sources of ``width``, what is not in them at random."""
@@ -188,6 +188,10 @@ class Whole:
         if known:
             raise Unbounded(f"a window of {windows.case.label()} does not fit its source")
         return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
+
+    def certain(self, margin: float) -> float:
+        """What is left of a margin when what surroundings changed anywhere is taken away."""
+        return margin - TIMES * self.changed
 
     @property
     def told(self) -> str:
