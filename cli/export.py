@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import console
 from cli.options import AsJson, Force, Quiet, RunArgument, opened
+
+if TYPE_CHECKING:
+    from abc_calib.geometry import Site
+    from abc_calib.runs import Run
 
 
 @console.command
@@ -53,32 +57,50 @@ def export(
             raise UsageError("patterns are of one source: give --input, as in --input 12+34")
         if site != "self" or skip or figure is not None:
             raise UsageError("--site, --skip and --figure are of rpe: leave them out")
-        from abc_calib.reporting.hooks import write_patterns
-
         found = opened(run, force, quiet)
-        path = out or found.path / "patterns.npz"
-        names = write_patterns(found, source, path)
-        console.show_files(found, [path], as_json)
-        console.say(f"{len(names)} arrays, {names[0]} to {names[-1]}", quiet or as_json)
-        return
-    if source is not None:
-        raise UsageError("--input is of patterns: leave it out")
-    from abc_calib.calibration.relative import relative_tables, write_tables
-    from abc_calib.geometry import SITES
+        files, said = _patterns(found, source, out)
+    else:
+        if source is not None:
+            raise UsageError("--input is of patterns: leave it out")
+        found = opened(run, force, quiet)
+        files, said = _rpe(found, site, skip, out, figure)
+    console.show_files(found, files, as_json)
+    console.say(said, quiet or as_json)
 
-    chosen = next((name for name in SITES if name == site), None)
-    if chosen is None:
-        raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
-    found = opened(run, force, quiet)
-    tables = relative_tables(found.lines(), chosen, skip)
-    path = out or found.path / "rpe.json"
-    write_tables(tables, path)
-    files = [path]
+
+def _patterns(run: Run, source: str, out: Path | None) -> tuple[list[Path], str]:
+    """The files with the attention on a source, and what is said of them."""
+    from abc_calib.reporting.hooks import write_patterns
+
+    path = out or run.path / "patterns.npz"
+    names = write_patterns(run, source, path)
+    return [path], f"{len(names)} arrays, {names[0]} to {names[-1]}"
+
+
+def _rpe(
+    run: Run, site: str, skip: bool, out: Path | None, figure: Path | None
+) -> tuple[list[Path], str]:
+    """The files with clipped relative positions, and what is said of them."""
+    from abc_calib.calibration.relative import relative_tables, write_tables
+
+    tables = relative_tables(run.lines(), _site(site), skip)
+    files = [out or run.path / "rpe.json"]
+    write_tables(tables, files[0])
     if figure is not None:
         from abc_calib.reporting.relative import relative_figure
         from abc_calib.reporting.style import save_figure
 
         save_figure(relative_figure(tables), figure)
         files.append(figure)
-    console.show_files(found, files, as_json)
-    console.say(f"{len(tables)} heads", quiet or as_json)
+    return files, f"{len(tables)} heads"
+
+
+def _site(name: str) -> Site:
+    """The site of that name; ``UsageError`` names the known ones."""
+    from abc_calib.errors import UsageError
+    from abc_calib.geometry import SITES
+
+    for known in SITES:
+        if known == name:
+            return known
+    raise UsageError(f"unknown site {name!r}: choose one of {', '.join(SITES)}")
