@@ -54,6 +54,8 @@ PUBLISHED = {
 """Addition: trained on at most so many digits → tested on so many: exact match in percent.
 
 arXiv 2405.20671, 2405.17399, 2402.09371 and 2310.11984, in this order."""
+PRESET = "quick"
+"""What `abc certify --task` trains with: a retraining ends by its windows."""
 HINTED = {"scheme": "fire", "format": "hints:202"}
 COUPLED_AS_PUBLISHED = {
     "model": "decoder", "scheme": "coupled:size=202", "decoder_layers": 1, "heads": 4, "width": 128,
@@ -71,10 +73,11 @@ def rows_of(task: str) -> dict[str, Row]:
             rivals["fire, hints"] = HINTED
         for name, options in rivals.items():
             label = f"{NAMES.get(name, 'FIRE, index hints')}, {said}"
-            found[f"{kind}, {name}"] = Row(label, {**own, **options}, own=False)
+            found[f"{kind}, {name}"] = Row(label, {**own, **options}, own=False, preset=PRESET)
             if name != "fire, hints":  # lines count digits, and hints stand between them
-                options = {**own, **options}
-                found[f"{kind}, {name}, abc"] = Row(f"{label}, + ABC", options, calibrate={})
+                found[f"{kind}, {name}, abc"] = Row(
+                    f"{label}, + ABC", {**own, **options}, calibrate={}, preset=PRESET
+                )
     if task == "addition":
         label = "position coupling as published: one layer, at most 15 digits, decoder-only"
         found["coupled as published"] = Row(label, COUPLED_AS_PUBLISHED, own=False)
