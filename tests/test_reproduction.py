@@ -145,7 +145,7 @@ def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
     assert cells["position coupling, decoder-only"][2:-1] == alone
     assert cells["position coupling, decoder-only"][-1].startswith("30 → 200")
     assert cells["Abacus, encoder-decoder, + ABC"][2:-1] == ["100 / 100"] * 7
-    assert any("with ABC at 200: 24 of 24 rows" in note for note in made.notes)
+    assert any("with ABC at 200: 26 of 26 rows" in note for note in made.notes)
     write_report(made, None, tmp_path)
     assert (tmp_path / "rivals-addition.png").stat().st_size > 10_000
 

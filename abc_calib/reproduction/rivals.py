@@ -74,10 +74,9 @@ def rows_of(task: str) -> dict[str, Row]:
         for name, options in rivals.items():
             label = f"{NAMES.get(name, 'FIRE, index hints')}, {said}"
             found[f"{kind}, {name}"] = Row(label, {**own, **options}, own=False, preset=PRESET)
-            if name != "fire, hints":  # lines count digits, and hints stand between them
-                found[f"{kind}, {name}, abc"] = Row(
-                    f"{label}, + ABC", {**own, **options}, calibrate={}, preset=PRESET
-                )
+            found[f"{kind}, {name}, abc"] = Row(
+                f"{label}, + ABC", {**own, **options}, calibrate={}, preset=PRESET
+            )
     if task == "addition":
         label = "position coupling as published: one layer, at most 15 digits, decoder-only"
         found["coupled as published"] = Row(label, COUPLED_AS_PUBLISHED, own=False)
