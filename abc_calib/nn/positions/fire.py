@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
+from abc_calib.geometry.lines import Site
 from abc_calib.nn.positions.base import Places, Scheme, Shape
 
 
@@ -52,16 +54,22 @@ class Fire(Scheme):
         nn.init.uniform_(self.out_bias, -bound, bound)
 
     def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
-        site = self.shape.sites.index(places.site)
-        offsets = places.offsets()[:, 0].to(queries.dtype)  # (b|1, i, j)
-        rows = torch.atleast_2d(places.rows)[:, :, None].to(queries.dtype)
-        rate = self.rate[site]
-        longest = rows.maximum((self.stretch[site] * self.threshold).abs())
-        scale = (rate * longest).abs().log1p()
-        ratio = (rate * offsets).abs().log1p() / (scale + 1e-6)
-        if places.site != "self":
+        """Where positions differ from sample to sample, each pair of them is computed once."""
+        rows, row = places.rows.unique(return_inverse=True)
+        columns, column = places.keys.unique(return_inverse=True)
+        table = self._table(rows.to(queries.dtype), columns.to(queries.dtype), places.site)
+        row, column = torch.atleast_2d(row), torch.atleast_2d(column)
+        index = row[:, :, None] * len(columns) + column[:, None]  # (b|1, i, j)
+        return F.embedding(index, table.flatten(0, 1)).permute(0, 3, 1, 2)
+
+    def _table(self, rows: Tensor, columns: Tensor, site: Site) -> Tensor:
+        """The bias between positions ``(i,)`` and ``(j,)``: ``(i, j, h)``."""
+        at = self.shape.sites.index(site)
+        offsets, rate = columns - rows[:, None], self.rate[at]
+        longest = rows.maximum((self.stretch[at] * self.threshold).abs())
+        ratio = (rate * offsets).abs().log1p() / ((rate * longest).abs().log1p()[:, None] + 1e-6)
+        if site != "self":
             ratio = ratio * -offsets.sign()
-        weight, bias = self.into[site]
-        hidden = (ratio[..., None] * weight + bias).relu()  # (b|1, i, j, hidden)
-        found = torch.einsum("bijr,hr->bhij", hidden, self.out[site])
-        return found + self.out_bias[site][:, None, None]
+        weight, bias = self.into[at]
+        hidden = (ratio[..., None] * weight + bias).relu()
+        return F.linear(hidden, self.out[at], self.out_bias[at])
