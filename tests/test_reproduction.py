@@ -184,7 +184,7 @@ def test_without_time_everything_is_missing(tmp_path):
     results, outcomes = reproduce(target, seeds=1, root=tmp_path, budget=1e-9)
     made = make_report(target, results, 1)
     assert {o.state for o in outcomes} == {"missing"} and not list(tmp_path.iterdir())
-    assert "successor vanilla: 0 of 1 seeds" in made.markdown
+    assert "successor, 0 of 1 seeds: vanilla" in made.markdown
     assert [record["median"] for record in made.records] == [None] * 8
 
 
@@ -284,9 +284,9 @@ def test_cells_are_medians_and_minima_beside_the_paper():
     assert "99.5 / 98 (0) ≠" in text and "97 / 92 (99.9) ≠" in text
     assert "Addition ALiBi at 6 (99.5 against 0); " in text
     assert "Samples a length and seed: 1,000; 10,000 at 50 digits (Addition ABC)." in text
-    assert "- addition abc: 4 of 5 seeds" in text
+    assert "- addition, 4 of 5 seeds: abc" in text
     assert "- addition abc seed 4: the model has not interpolated" in text
-    assert "- multiplication vanilla: 0 of 5 seeds" in text
+    assert "- multiplication, 0 of 5 seeds: vanilla" in text
     assert made.latex.count(r"\toprule") == 1 and r"$\neq$" in made.latex
     fewer = make_report(get_target("table1"), load_results("table1", RESULTS), seeds=1)
     assert by_place(fewer.records)["addition", "abc", 50]["seeds"] == 1

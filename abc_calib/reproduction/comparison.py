@@ -172,14 +172,17 @@ class Comparison(Target):
         return {row: model.label for (_, row), model in self.models().items()}
 
     def _missing(self, found: Sequence[Cell], seeds: int | None) -> list[str]:
-        """The rows that lack seeds or lengths, one line each."""
+        """The rows that lack seeds or lengths: a line for each task and number of seeds."""
         seen: dict[tuple[str, str], list[int]] = {}
         for one in found:
             seen.setdefault((one.task, one.row), []).append(one.seeds)
+        lacking: dict[tuple[str, int, int], list[str]] = {}
+        for (task, row), wanted in self.wanted(seeds).items():
+            if (have := min(seen[task, row])) < wanted:
+                lacking.setdefault((task, have, wanted), []).append(row)
         return [
-            f"{task} {row}: {have} of {wanted} seeds"
-            for (task, row), wanted in self.wanted(seeds).items()
-            if (have := min(seen[task, row])) < wanted
+            f"{task}, {have} of {wanted} seeds: {'; '.join(rows)}"
+            for (task, have, wanted), rows in lacking.items()
         ]
 
     def _curves(self, found: Sequence[Cell], results: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
