@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
-    "table1, table2, table3, figure1 or reviewers; attenders-table2, -table3, -table4, -table7, "
-    "-table9 or -abc; location-table3, location-figure6 or location-figure8."
+    "table1, table2, table3, figure1, reviewers or rivals; attenders-table2, -table3, -table4, "
+    "-table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
 TargetName = Annotated[

@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--optimizer", default="adam")
+    parser.add_argument("--finetune", type=Path, help="go on from this run's weights")
     parser.add_argument("--retrain-steps", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -70,8 +71,11 @@ def main() -> None:
         print(rows.to_string(), flush=True)
 
     how: dict[str, Any] = {n: getattr(options, n) for n in ("batch", "learning_rate", "optimizer")}
-    first = options.folder / f"{named}-vanilla"
+    trained_on = options.finetune is not None
+    first = options.folder / f"{named}-vanilla{'-trained-on' * trained_on}"
     begin = {"preset": options.preset, "format": form, "sampling": options.law, "cooldown": 0}
+    if trained_on:
+        begin["finetune"] = options.finetune
     vanilla = finished(
         first,
         lambda: abc.train(
@@ -79,7 +83,7 @@ def main() -> None:
         ),
         **told,
     )
-    judge(vanilla, "vanilla")
+    judge(vanilla, f"vanilla{', trained on' * trained_on}")
     for average, dirs, threshold in CASES:
         row = f"abc mean {average}, {'+'.join(dirs)}, k={threshold:g}"
         second = options.folder / f"{named}-{average}-{threshold:g}"
