@@ -56,12 +56,18 @@ class Clock:
         self.first: dict[str, float] = {}
         self.last: dict[str, float] = {}
         self.steps: dict[str, int] = {}
+        self.now: dict[str, int] = {}
+        self.before: dict[str, int] = {}
         self.started, self.wall = time.process_time(), time.time()
 
     def hear(self, stage: str, step: Progress) -> None:
         now = time.process_time()
         self.first.setdefault(stage, now)
-        self.last[stage], self.steps[stage] = now, step.step
+        self.last[stage] = now
+        if step.step < self.now.get(stage, 0):  # it goes on in another run
+            self.before[stage] = self.steps[stage]
+        self.now[stage] = step.step
+        self.steps[stage] = self.before.get(stage, 0) + step.step
 
     def parts(self) -> dict[str, Any]:
         """Seconds of each part that was run here."""

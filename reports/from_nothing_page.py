@@ -70,9 +70,10 @@ def main() -> None:
         f"of two cores. A retraining ends when no window's margin is below {FLOOR:g}. `right`:\n"
         "per cent of 1,000 random problems, the least of 50 and 1,000 digits (– if not asked).\n"
         "Two machines: addition in base 10 but for seeds 11 and 15 is of one that is half as\n"
-        "fast again, with torch's Muon. Some rows of parity and successor, and seed 0 of addition\n"
-        "in bases 2, 3 and 36, are older than the rest: a certificate was made again then for its\n"
-        "second look, which is 5 to 18 s more. An interrupted training has no time. Before and now,\n"
+        "fast again, with torch's Muon. Some rows of parity and successor, and seed 0 of\n"
+        "addition in bases 2, 3 and 36, are older than the rest: a certificate was made again\n"
+        "then for its second look, which is 5 to 18 s more. An interrupted training has no time.\n"
+        "Before and now, "
         "side by side: [paired](from_nothing_paired.md).\n\n"
         f"{overview(table)}\n## Not certified\n\n"
         + (every(lost) if len(lost) else "None.\n")

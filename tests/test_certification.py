@@ -17,6 +17,7 @@ import pytest
 import torch
 from conftest import digit_data, margin_by_program
 
+from abc_calib import stages
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.certification import check as checker
 from abc_calib.certification import prove, shapes
@@ -34,7 +35,7 @@ from abc_calib.certification.prove import Undecided, check, prepare, run_exactly
 from abc_calib.certification.repair import repair
 from abc_calib.certification.sources import Realiser
 from abc_calib.certification.verify import verify
-from abc_calib.config import DecoderOptions, TransformerOptions
+from abc_calib.config import PRESETS, DecoderOptions, TransformerOptions
 from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
@@ -745,6 +746,25 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, abc):
     assert (tmp_path / "successor-seed0-calibrated" / "certificate.md").exists()
     said = abc("certify", "--task", "successor", "--out", tmp_path)
     assert said.out.startswith("certified") and "s in all" in said.err
+
+
+def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):
+    shape, training, retraining = PRESETS["quick"]
+    shape = shape.model_copy(update={"width": 8, "heads": 2, "feedforward": 8})
+    training = training.model_copy(update={"steps": 20, "batch": 4, "validate_every": 10})
+    monkeypatch.setitem(PRESETS, "quick", (shape, training, retraining))
+    said = abc("certify", "--task", "successor", "--out", tmp_path / "a", "-q").error(1)
+    assert "the model has not interpolated" in said
+    runs = [
+        Run.open(tmp_path / "a" / f"successor-seed0-vanilla{n}") for n in ("", "-2", "-3", "-4")
+    ]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [r.path.name for r in runs]
+    assert [r.config.parent for r in runs] == [None, *(str(r.path) for r in runs[:3])]
+    first, last = (r.load_model().state_dict() for r in (runs[0], runs[3]))
+    assert any(not torch.equal(first[name], last[name]) for name in first)
+    with pytest.raises(AbcError, match="has not interpolated"):
+        stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["successor-seed0-vanilla"]
 
 
 def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):

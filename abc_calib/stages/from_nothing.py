@@ -37,6 +37,9 @@ from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
 
+ROUNDS = 4
+"""First trainings at most: each goes on from the weights of the one before, at a full rate."""
+
 
 @documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
 def certified(
@@ -53,8 +56,9 @@ def certified(
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
-    once; a certified one is verified by dense attention. The preset is ``quick`` unless told, and
-    ``small`` where a first training does not interpolate with that.
+    once; a certified one is verified by dense attention. The preset is ``quick`` unless told. A
+    first training that does not interpolate goes on from its weights, with the schedule begun
+    anew, up to three times, unless ``steps`` say how many there are.
     """
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
     _check_decidable(task, {"preset": "quick", **options})
@@ -130,13 +134,17 @@ def _trained_twice(
 
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
         two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
-        begin = partial(train, task, seed=seed, **one)
-        vanilla = finished(
-            first, partial(begin, out=first, **{"preset": "quick", **options}), **one
-        )
-        least = refused_below(vanilla.data.fit or CalibrationOptions().fit)
-        right = (vanilla.result or {})["validation_accuracy"] >= 100 * least
-        if not right and "preset" not in options and not second.exists():
-            again = first.with_name(f"{first.name}-small")
-            vanilla = finished(again, partial(begin, out=again, **options), **one)
+        begin = partial(train, task, seed=seed, **one, **{"preset": "quick", **options})
+        vanilla = finished(first, partial(begin, out=first), **one)
+        for number in range(2, ROUNDS + 1):
+            if _interpolates(vanilla) or "steps" in options or second.exists():
+                break
+            again = first.with_name(f"{first.name}-{number}")
+            vanilla = finished(again, partial(begin, out=again, finetune=vanilla), **one)
         return finished(second, partial(calibrate, vanilla, out=second, **two), **two)
+
+
+def _interpolates(vanilla: Run) -> bool:
+    """Whether a calibration would take it."""
+    least = refused_below(vanilla.data.fit or CalibrationOptions().fit)
+    return (vanilla.result or {})["validation_accuracy"] >= 100 * least
