@@ -180,8 +180,10 @@ class Comparison(Target):
         for (task, row), wanted in self.wanted(seeds).items():
             if (have := min(seen[task, row])) < wanted:
                 lacking.setdefault((task, have, wanted), []).append(row)
+        every = Counter(task for task, _ in self.wanted(seeds))
         return [
-            f"{task}, {have} of {wanted} seeds: {'; '.join(rows)}"
+            f"{task}, {have} of {wanted} seeds: "
+            + ("every row" if len(rows) == every[task] > 1 else "; ".join(rows))
             for (task, have, wanted), rows in lacking.items()
         ]
 
