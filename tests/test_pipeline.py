@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -210,6 +213,8 @@ def test_a_model_that_is_always_wrong_is_refused_even_if_forced(model_for):
 
 # The choice between candidates
 
+ADAM: Any = SimpleNamespace(optimizers=("adam",))
+
 
 @pytest.fixture
 def biases(random_bias) -> list[LineBias]:
@@ -232,12 +237,26 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     monkeypatch.setattr(check, "carries_over", lambda bias, *_: accuracy[id(bias)])
     seen: list[Check] = []
     candidates = zip((0.4, 0.3, 0.2, 0.1), biases, strict=True)
-    bias, checks = choose(candidates, None, None, on_check=seen.append)
+    bias, checks = choose(candidates, ADAM, None, on_check=seen.append)
     assert bias is biases[chosen]
     assert checks == seen
     assert [(c.threshold, c.accuracy) for c in checks] == list(
         zip((0.4, 0.3, 0.2, 0.1), scores, strict=True)
     )[:tried]
+
+
+def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, monkeypatch):
+    def accuracy(bias, *rest):
+        return 0.9 + 0.1 * (rest[-1] == "muon" and biases.index(bias) == 2)
+
+    monkeypatch.setattr(check, "carries_over", accuracy)
+    both: Any = SimpleNamespace(optimizers=("adam", "muon"))
+    candidates = list(zip((0.4, 0.3, 0.2, 0.1), biases, strict=True))
+    bias, checks = choose(candidates, both, None)
+    assert bias is biases[2]
+    assert [c.threshold for c in checks] == [0.4, 0.3, 0.2, 0.1, 0.4, 0.3, 0.2]
+    assert [c.optimizer for c in checks] == ["adam"] * 4 + ["muon"] * 3
+    assert choose(candidates[:2], both, None)[0] is biases[0]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
@@ -246,7 +265,7 @@ def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, ord
     monkeypatch.setattr(check, "carries_over", lambda bias, *_: float(biases.index(bias) > 0))
     size = {id(bias): 10.0 * n for n, bias in enumerate(biases)}
     candidates = [(0.1 * n, biases[n]) for n in order]
-    bias, checks = choose(candidates, None, None, lambda bias: size[id(bias)])
+    bias, checks = choose(candidates, ADAM, None, lambda bias: size[id(bias)])
     assert bias is biases[1]
     assert [c.windows for c in checks] == [0.0, 10.0]
 
@@ -274,7 +293,7 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     needed = {lines[k] for k in needed}
     weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
     data = digit_data("addition")
-    bias, checks = choose([(0.4, start)], None, data, size, lambda _: weights)
+    bias, checks = choose([(0.4, start)], ADAM, data, size, lambda _: weights)
     assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
     assert [c.accuracy for c in checks] == accuracies
@@ -285,7 +304,7 @@ def test_the_same_bias_is_tried_once(biases, monkeypatch):
     calls = []
     monkeypatch.setattr(check, "carries_over", lambda bias, *_: calls.append(bias) or 0.5)
     same = [(0.4, biases[0]), (0.3, biases[0]), (0.2, biases[1])]
-    _, checks = choose(same, None, None)
+    _, checks = choose(same, ADAM, None)
     assert calls == biases[:2]
     assert [c.threshold for c in checks] == [0.4, 0.2]
 
@@ -296,9 +315,10 @@ def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypat
     seen: list[Check] = []
     found = calibrate(model, vanilla.data, options(threshold=None), on_check=seen.append)
     assert found.checks == seen
-    thresholds = [c.threshold for c in found.checks]
+    thresholds = [c.threshold for c in found.checks if c.optimizer == "adam"]
     assert thresholds == sorted(thresholds, reverse=True)
     assert set(thresholds) <= set(Nnls.thresholds)
+    assert [c.threshold for c in found.checks if c.optimizer == "muon"] == thresholds
 
 
 def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):
