@@ -175,13 +175,13 @@ def test_cells_are_medians_and_worst_seeds_beside_the_paper():
     assert "| Lookup | MonoAttn | 3 | 100 / 100 (100) = | 98.5 / 98.5 (98) = | 90 / 80 " in text
     assert "40 / 40 (100) ≠" in text and "Relative at 100 (40 against 100)" in text
     assert "Of 4 cells that the paper has at 100, 3 are at 100 here and 0 within a point" in text
-    assert "- copy relative: 1 of 5 seeds" in text and "- lookup mono: 3 of 5 seeds" in text
+    assert "- copy, 1 of 5 seeds: relative\n" in text and "- lookup, 3 of 5 seeds: mono\n" in text
     assert "50 to 52 taken; 4 models trained in 2.0 hours" in text
     assert made.latex.count(r"\toprule") == 2 and set(made.figures) == {
         "attenders-table2-copy", "attenders-table2-lookup",
     }  # fmt: skip
     first = make_report(get_target("attenders-table2"), pd.concat(parts), 1)
-    assert "- copy relative" not in first.markdown and "- lookup mono" not in first.markdown
+    assert "- copy, 1 of" not in first.markdown and "- lookup, 3 of" not in first.markdown
 
 
 def test_cells_that_the_paper_has_at_100_are_counted_again_over_the_seeds_that_interpolate():
