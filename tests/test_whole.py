@@ -54,10 +54,17 @@ def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, **how):
     return stages.adopt(folder, data, "=", lined=True, out=path / "run")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_windows_are_all_that_rows_of_real_sources_see(family, tmp_path):
+@pytest.mark.parametrize(
+    "family, how",
+    [
+        *((family, {}) for family in FAMILIES),
+        ("t5", {"inner": (Line("vert", 1, 0), ALONE)}),
+        ("bart", {"inner": (Line("vert", 1, 0),)}),
+    ],
+)
+def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     """Every number of up to four digits has no other margins than the windows, least of all."""
-    run = adopted(tmp_path, family)
+    run = adopted(tmp_path, family, **how)
     model, data = run.load_model(), run.data
     proof = prepare(model, data)
     checked = check(proof)
@@ -160,7 +167,7 @@ def reason(run):
 def test_what_cannot_be_certified_says_why(tmp_path):
     ways = {
         "its own": {"neutral": False},
-        "look at others": {"family": "t5", "inner": (Line("vert", 1, 0),)},
+        "look at others": {"family": "t5", "inner": (ALONE, Line("diag", 0, 1))},
         "a head has none": {"last": ()},
         "begin with their first digit": {"pairs": [(s, t[::-1]) for s, t in SUCCESSORS]},
     }

@@ -38,7 +38,7 @@ from abc_calib.data.pairs import PairData
 from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import logit_margins
-from abc_calib.geometry import ALONE
+from abc_calib.geometry import ALONE, Line
 from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.nn.foreign.model import Foreign
@@ -67,15 +67,25 @@ def field_of(model: Foreign, data: PairData) -> Field:
         raise Unbounded("keys off its lines are only penalised, or a head has none: it sees all")
     if not record["neutral"]:
         raise Unbounded("it has positions of its own")
+    layers, opened = len(model.sites.modules["self"]), model.marks.prefix > 0
     for layer in range(model.attention_layers["encoder"]):
-        if any(head != (ALONE,) for head in lines.heads("encoder", layer) or [()]):
-            raise Unbounded("tokens of its source look at others")
+        for head in lines.heads("encoder", layer) or [()]:
+            if not head or any(not same_everywhere(line, opened) for line in head):
+                raise Unbounded("tokens of its source look at others")
     rule = rule_of_pairs(data)
     ids = {**data.vocabulary.ids, EOS: rule.base}
-    layers, opened = len(model.sites.modules["self"]), model.marks.prefix > 0
     if not model.stream:
         return Field(lines, layers, data.layout_at, ids, rule)
     return StreamField(lines, layers, data.layout_at, ids, rule, opened=opened)
+
+
+def same_everywhere(line: Line, opened: bool) -> bool:
+    """Does a token of the source see nothing new along a line of the encoder?
+
+    It sees itself, or a delimiter. Where no line leads elsewhere, layer after layer, delimiters are
+    the same rows in every source. What opens a source is none if no token does.
+    """
+    return line == ALONE or (line.direction == "vert" and line.segment >= (0 if opened else 1))
 
 
 @dataclass(frozen=True)
