@@ -125,7 +125,8 @@ def main() -> None:
             continue
         if (given.model, task, str(base), str(seed)) in done or time.time() > end:
             continue
-        row = judged(given.model, task, base, seed, given.folder, 15.0)
+        minutes = 90.0 if base > 10 else 15.0  # more digits are more windows
+        row = judged(given.model, task, base, seed, given.folder, minutes)
         made = pd.DataFrame([row], columns=FIELDS)
         made.to_csv(TABLE, mode="a", header=not TABLE.exists(), index=False)
 

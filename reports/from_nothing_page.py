@@ -73,6 +73,8 @@ def main() -> None:
         "fast again, with torch's Muon. Some rows of parity and successor, and seed 0 of\n"
         "addition in bases 2, 3 and 36, are older than the rest: a certificate was made again\n"
         "then for its second look, which is 5 to 18 s more. An interrupted training has no time.\n"
+        "A certificate may take 90 minutes in bases above 10, and elsewhere 15, the default of\n"
+        "`abc certify`: addition in base 36, seeds 1 to 4, and N×1 in base 16, seed 4, need more.\n"
         "Before and now, "
         "side by side: [paired](from_nothing_paired.md).\n\n"
         f"{overview(table)}\n## Not certified\n\n"

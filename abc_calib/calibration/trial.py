@@ -76,7 +76,7 @@ def choose(
     those of least weight first, where it still does and there are many windows: all at once if
     that carries over, or else one by one.
     """
-    size = size or (lambda bias: float(len(set(every_place(bias)))))
+    size = size or lines_of
     sets: list[tuple[float, LineBias]] = []
     for one in candidates:
         if all(one[1] != bias for _, bias in sets):
@@ -90,12 +90,11 @@ def choose(
             return checks[tried.index((optimizer, bias))].accuracy >= ENOUGH
         tried.append((optimizer, bias))
         accuracy = carries_over(bias, model, data, optimizer)
-        lines = len(set(every_place(bias)))
-        checks.append(Check(threshold, lines, windows, accuracy, optimizer))
+        checks.append(Check(threshold, lines_of(bias), windows, accuracy, optimizer))
         on_check(checks[-1])
         return accuracy >= ENOUGH
 
-    by_size = sorted(range(len(sets)), key=sizes.__getitem__)
+    by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
     for optimizer, number in product(model.optimizers, by_size):
         threshold, best = sets[number]
         fewest = lighter(best, sizes[number], size, weights(best), data, lambda *_: True)
@@ -130,6 +129,11 @@ def lighter(
         if now < windows and may_go(less, now):
             bias, windows = less, now
     return bias, windows
+
+
+def lines_of(bias: LineBias) -> int:
+    """How many different lines there are, by site and layer."""
+    return len(set(every_place(bias)))
 
 
 def every_place(bias: LineBias) -> list[Place]:

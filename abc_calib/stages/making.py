@@ -134,7 +134,8 @@ def calibrate(
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    looked = None if again.no_certificate else vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS)
+    judged = again.in_whole_sources or not again.no_certificate
+    looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, vanilla.data, looked)
     with busy("reading attention and choosing lines", progress):
         calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
