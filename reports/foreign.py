@@ -285,7 +285,7 @@ def page(table: pd.DataFrame) -> str:
         cells = [f"{least[n]:.1f}" if n in least else "–" for n in LENGTHS]
         one = some.iloc[0]
         said = "–" if one.outcome != one.outcome else one.outcome
-        said += f", {one.windows:,.0f} windows" * (one.windows > 0)
+        said += f", {one.windows:,.0f} windows" * bool(one.windows > 0)
         rows.append([name, stage, *cells, f"{one.steps:,}", f"{one.seconds / 60:.1f}", said])
     heads = ["model", "stage", *(f"{n:,}" for n in LENGTHS), "steps", "minutes", "every length"]
     counts = ", ".join(f"{samples:,} at {n:,}" for n, samples in LENGTHS.items())
