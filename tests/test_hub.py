@@ -31,6 +31,8 @@ from abc_calib.config import RecurrentOptions
 from abc_calib.errors import AbcError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
+from abc_calib.nn.foreign.kept import cache_of
+from abc_calib.nn.hub.generation import CACHE
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.recurrent.model import Recurrent
@@ -443,14 +445,14 @@ def test_generate_keeps_the_rows_that_lines_reach_and_may_be_given_a_cache(make_
     model.set_lines(short_lines())
     face, plain = hub.wrapped(model), model.decode(source, 30).ids
     output = face.generate(source, max_new_tokens=30, do_sample=False, return_dict_in_generate=True)
-    cache = output.past_key_values
+    cache = cache_of(output)
     assert isinstance(cache, hub.GenerationCache)
     steps = output.sequences.shape[1] - 1
     assert cache.get_seq_length() == cache.cache.seen == steps
     assert cache.cache.left_out == (0, steps - 2)
     assert cache.cache.rows[1][0].shape[2] == 2
     given = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    assert torch.equal(generated(face, source, 30, past_key_values=given), plain)
+    assert torch.equal(generated(face, source, 30, **{CACHE: given}), plain)
     beams = generated(face, source, 12, num_beams=3)
     face.network.set_path("dense")
     assert torch.equal(generated(face, source, 30), plain)
@@ -471,9 +473,9 @@ def test_an_encoded_source_and_a_cache_are_handed_on_by_hand(make_model):
             step = face(
                 encoder_outputs=encoded,
                 decoder_input_ids=part,
-                past_key_values=cache,
                 use_cache=True,
+                **{CACHE: cache},
             )
-            cache = step.past_key_values
+            cache = cache_of(step)
             parts.append(step.logits)
     torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=1e-4, atol=1e-5)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, Lines, register
+from abc_calib.nn.foreign.kept import cache_of
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import Sites, find_sites
 
@@ -175,7 +176,7 @@ class Listener:
 
     def reads(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before what reads the source."""
-        ids, cache = first(args, given, "input_ids"), given.get("past_key_values")
+        ids, cache = first(args, given, "input_ids"), cache_of(given)
         past = 0 if cache is None else int(cache.get_seq_length())
         if past and (known := getattr(cache, PLACES, None)) is not None:
             self.state.places = known
@@ -186,7 +187,7 @@ class Listener:
 
     def has_read(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
         """After it: what is kept of the source knows where it stands."""
-        for kept in (getattr(output, "past_key_values", None), given.get("past_key_values")):
+        for kept in (cache_of(output), cache_of(given)):
             if kept is not None:
                 setattr(kept, PLACES, self.state.places)
 
@@ -197,7 +198,7 @@ class Listener:
 
     def writes(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before a decoder that has an encoder."""
-        cache = given.get("past_key_values")
+        cache = cache_of(given)
         self.state.past = 0 if cache is None else int(cache.get_seq_length())
 
 

@@ -23,6 +23,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.foreign.inject import detach, put, record_of
+from abc_calib.nn.foreign.kept import cache_in
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, cut
@@ -123,7 +124,7 @@ class Foreign(Model):
                 mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             else:
                 found = self.network(decoder_input_ids=read, use_cache=True, **given)
-            given["past_key_values"] = found.past_key_values
+            given.update(cache_in(found))
             best = found.logits[:, -1, : self.vocabulary].argmax(-1)
             written[:, step] = best.masked_fill(ended, self.pad)
             ended |= best == self.eos

@@ -13,7 +13,13 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig, HubConfig
-from abc_calib.nn.hub.generation import EncoderFace, EncoderOutput, GenerationCache, encoded
+from abc_calib.nn.hub.generation import (
+    CACHE,
+    EncoderFace,
+    EncoderOutput,
+    GenerationCache,
+    encoded,
+)
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import read_folder
 from abc_calib.nn.transformer.base import Autoregressive, draw
@@ -122,6 +128,7 @@ class AbcTransformer(HubModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         encoder_outputs: EncoderOutput | None = None,
+        cache: EncoderDecoderCache | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -132,7 +139,8 @@ class AbcTransformer(HubModel, GenerationMixin):
         """Logits ``(b, t, v)`` for ``input_ids (b, s)`` and ``decoder_input_ids (b, t)``.
 
         ``labels`` (b, t), with -100 or the pad id where nothing counts, give a ``loss``, and
-        the decoder's input where that is left out.
+        the decoder's input where that is left out. ``cache`` or, as releases of ``transformers``
+        before 5.24 call it, ``past_key_values``: what an earlier call has kept.
         """
         weights = bool(output_attentions)
         if encoder_outputs is None:
@@ -141,15 +149,17 @@ class AbcTransformer(HubModel, GenerationMixin):
         if decoder_input_ids is None:
             assert labels is not None, "give decoder_input_ids or labels"
             decoder_input_ids = self.shifted(labels)
-        if use_cache and not isinstance(past_key_values, GenerationCache):
-            past_key_values = GenerationCache(Cache(None if weights else self.network.kept_rows))
-        held = past_key_values.cache if isinstance(past_key_values, GenerationCache) else None
+        cache = past_key_values if cache is None else cache
+        if use_cache and not isinstance(cache, GenerationCache):
+            cache = GenerationCache(Cache(None if weights else self.network.kept_rows))
+        held = cache.cache if isinstance(cache, GenerationCache) else None
+        given: dict[str, Any] = {CACHE: cache}
         found = self.network.run(encoded(encoder_outputs), decoder_input_ids, held, weights)
         loss = None if labels is None else self.network.cross_entropy(found.logits, labels)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=found.logits,
-            past_key_values=past_key_values,
+            **given,
             decoder_attentions=found.own or None,
             cross_attentions=found.crossed or None,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,

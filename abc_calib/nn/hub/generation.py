@@ -1,17 +1,22 @@
 """What ``generate`` hands from step to step: the encoded source, and our own cache."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import EncoderDecoderCache
 from transformers.cache_utils import DynamicCache
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPast
 
+from abc_calib.nn.foreign.kept import CACHES
 from abc_calib.nn.transformer.base import Autoregressive
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.encoder import Encoded
+
+KNOWN = {field.name for field in fields(BaseModelOutputWithPast)}
+CACHE = next(name for name in CACHES if name in KNOWN)
+"""What the release of ``transformers`` that is installed calls a cache."""
 
 
 @dataclass
