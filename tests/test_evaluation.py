@@ -18,7 +18,7 @@ from abc_calib.evaluation.exact import (
     greedy_matches,
 )
 from abc_calib.evaluation.metrics import wilson_interval
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Decoded, Model
 
 # One pass against greedy decoding
 
@@ -94,6 +94,9 @@ class Scripted(Model):
         ids = torch.stack([self.answers[tuple(row.tolist())][:steps] for row in source])
         return torch.nn.functional.one_hot(ids, 15).float()
 
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        return Decoded(self(source, torch.zeros(len(source), steps)).argmax(-1))
+
 
 @pytest.mark.parametrize("chunk", [None, 200])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.45, 0.55, 0.9, 1.0])
@@ -111,13 +114,22 @@ def test_screening_changes_no_result(monkeypatch, length, share, chunk):
         end = int(ends[row])
         wrong[row] = [0, min(15, end), min(16, end), end, int(rng.integers(0, end + 1))][n % 5]
     expected = torch.tensor([row not in wrong for row in range(97)])
-    assert torch.equal(exact_matches(Scripted(batch, wrong), batch), expected)
+    for matches in (exact_matches, greedy_matches):
+        assert torch.equal(matches(Scripted(batch, wrong), batch), expected)
+
+    def even(ids: Tensor) -> Tensor:
+        """Every other token counts."""
+        return torch.cat([ids[:, ::2], torch.full_like(ids[:, 1::2], 14)], 1)
+
+    expected = torch.tensor([row not in wrong or wrong[row] % 2 == 1 for row in range(97)])
+    assert torch.equal(greedy_matches(Scripted(batch, wrong), batch, even), expected)
 
 
-def test_rows_that_fail_early_are_not_decoded_to_the_end():
+@pytest.mark.parametrize("matches", [exact_matches, greedy_matches])
+def test_rows_that_fail_early_are_not_decoded_to_the_end(matches):
     batch = digit_data("addition").test(60, 97)
     model = Scripted(batch, dict.fromkeys(range(90), 3))
-    assert exact_matches(model, batch).sum() == 7
+    assert matches(model, batch).sum() == 7
     steps = batch.target.shape[1]
     assert sum(rows for rows, seen in model.calls if seen == steps) == 7
     assert {seen for _, seen in model.calls} == {evaluation.SCREEN_STEPS, steps}

@@ -422,6 +422,26 @@ def test_training_stops_early_after_two_perfect_validations(start, monkeypatch):
     assert result["validation_accuracy"] == 100.0
 
 
+def test_while_most_held_out_problems_are_wrong_a_few_stand_for_all(start, monkeypatch):
+    sizes = []
+
+    def scores(_, batch):
+        sizes.append(len(batch))
+        return 0.3 if len(sizes) < 3 else 0.7
+
+    monkeypatch.setattr(training, "accuracy_of", scores)
+    mine = trainer(start("a", steps=8, validate_every=2))
+    mine.validation = mine.data.test(3, 600)
+    mine.train()
+    # two glances; one that is not enough, and so all; all at the end
+    assert sizes == [200, 200, 200, 600, 600]
+    sizes.clear()
+    kept = trainer(start("b", steps=4, validate_every=2, keep_best=True))
+    kept.validation = kept.data.test(3, 600)
+    kept.train()
+    assert set(sizes) == {600}
+
+
 def test_training_goes_on_until_it_is_right_at_all_training_lengths(start, monkeypatch):
     mine = trainer(start("a", steps=100, validate_every=2))
     at_other_lengths = {4: 0.98, 6: 0.9899, 8: 0.99}

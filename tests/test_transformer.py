@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import digit_data
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.biases import MASKED
 from abc_calib.nn.positions import SCHEMES
+from abc_calib.nn.transformer.attention import MANY, SHORT, attend
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.model import Transformer
 
@@ -316,6 +318,32 @@ def test_transparent_heads_are_no_bias(build, sources, outputs):
     model.set_lines(LineBias({"cross": (((), ()),) * 2, "self": (((), ()),) * 2}))
     after = logits_of(model, sources, outputs)
     torch.testing.assert_close(after, before)
+
+
+@pytest.mark.parametrize("keys", [5, 15, 16, 40])
+@pytest.mark.parametrize("biased", [(1, 1), (96, 1), (1, 4), (96, 4)], ids=str)
+def test_attention_over_few_keys_is_that_of_torch(keys, biased):
+    generator = torch.Generator().manual_seed(keys)
+
+    def drawn(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    b, h, i, e = 96, 4, 9, 8
+    parts = drawn(b, h, i, e), drawn(b, h, keys, e), drawn(b, h, keys, e), drawn(*biased, i, keys)
+    assert b * h * i * keys >= MANY and keys <= SHORT
+    closed = torch.rand((*biased, i, keys), generator=generator) < 0.3
+    closed[..., 0] = False
+    bias = parts[3].masked_fill(closed, MASKED)
+    given = (*parts[:3], bias)
+    mine, theirs = attend(*given, 0.0), F.scaled_dot_product_attention(*given)
+    torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
+    weights = torch.randn(mine.shape, generator=generator, dtype=torch.float64)
+    for one, other in zip(
+        torch.autograd.grad(mine, parts, weights, retain_graph=True),
+        torch.autograd.grad(theirs, parts, weights),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
 
 
 @torch.no_grad()

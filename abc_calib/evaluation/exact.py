@@ -208,41 +208,15 @@ def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Ten
 
 @torch.inference_mode()
 def exact_matches(model: Model, batch: Batch) -> Tensor:
-    """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output.
+    """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output."""
 
-    Where a sample of the rows mostly fails within the first steps, all rows are screened on
-    those steps first: a row that fails there is wrong whatever follows.
-    """
-    model.eval()
-    steps = batch.target.shape[1]
-    every = torch.arange(len(batch))
-    right = torch.ones(len(batch), dtype=torch.bool)
-    if steps > 2 * SCREEN_STEPS:
-        probe = every[:64]
-        if _right(model, batch, probe, SCREEN_STEPS).float().mean() < 0.5:
-            right = _all_right(model, batch, every, SCREEN_STEPS)
-    left = right.nonzero()[:, 0]
-    right[left] = _all_right(model, batch, left, steps)
-    return right
+    def right(rows: Tensor, steps: int) -> Tensor:
+        source = batch.source[rows].to(model.device)
+        target = batch.target[rows, :steps].to(model.device)
+        written = model(source, target).argmax(-1)
+        return ((written == target) | (target == model.pad)).all(1).cpu()
 
-
-def _all_right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
-    """The same as ``_right``, part by part."""
-    parts = model.chunks(rows, batch.source.shape[1] + steps)
-    return _joined(in_parts(lambda part: _right(model, batch, part, steps), parts))
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """``(b,)`` bool of all parts, of which there may be none."""
-    return torch.cat([torch.zeros(0, dtype=torch.bool), *parts])
-
-
-def _right(model: Model, batch: Batch, rows: Tensor, steps: int) -> Tensor:
-    """Which of ``rows`` are right in their first ``steps`` tokens."""
-    source = batch.source[rows].to(model.device)
-    target = batch.target[rows, :steps].to(model.device)
-    written = model(source, target).argmax(-1)
-    return ((written == target) | (target == model.pad)).all(1).cpu()
+    return _screened(model, batch, right)
 
 
 @torch.inference_mode()
@@ -251,15 +225,38 @@ def greedy_matches(
 ) -> Tensor:
     """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?
 
-    ``bare``: what counts of an output.
+    ``bare``: what counts of an output, in its order and filled up with PAD.
+    """
+
+    def right(rows: Tensor, steps: int) -> Tensor:
+        ids = bare(model.decode(batch.source[rows].to(model.device), steps).ids.cpu())
+        target = bare(batch.target[rows])[:, :steps]
+        open_ = target == model.pad
+        if steps < batch.target.shape[1]:  # what counts may follow
+            open_ |= ids == model.pad
+        return ((ids == target) | open_).all(1)
+
+    return _screened(model, batch, right)
+
+
+def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """``(b,)`` bool: ``right(rows, steps)`` with all steps, of every row.
+
+    Where a sample of the rows mostly fails within the first steps, all rows are screened on
+    those steps first: a row that fails there is wrong whatever follows.
     """
     model.eval()
-    steps = batch.target.shape[1]
+    whole = batch.target.shape[1]
 
-    def right(rows: Tensor) -> Tensor:
-        ids = model.decode(batch.source[rows].to(model.device), steps).ids.cpu()
-        ids, target = bare(ids), bare(batch.target[rows])
-        return ((ids == target) | (target == model.pad)).all(1)
+    def found(rows: Tensor, steps: int) -> Tensor:
+        parts = model.chunks(rows, batch.source.shape[1] + steps)
+        results = in_parts(lambda part: right(part, steps), parts)
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *results])  # there may be no rows
 
-    parts = model.chunks(torch.arange(len(batch)), batch.source.shape[1] + steps)
-    return _joined(in_parts(right, parts))
+    every = torch.arange(len(batch))
+    fine = torch.ones(len(batch), dtype=torch.bool)
+    if whole > 2 * SCREEN_STEPS and right(every[:64], SCREEN_STEPS).float().mean() < 0.5:
+        fine = found(every, SCREEN_STEPS)
+    left = fine.nonzero()[:, 0]
+    fine[left] = found(left, whole)
+    return fine
