@@ -8,12 +8,17 @@ Then ``abc.adopt``, ``abc.calibrate`` on those pairs whose longer number begins 
     python reports/foreign.py            # all, into reports/foreign.csv and foreign.md
     python reports/foreign.py llama t5   # some of them
     python reports/foreign.py --page     # the page alone
+
+Only the first part, for a model to try ``abc calibrate --hf`` on; the pairs are beside it:
+
+    python reports/foreign.py --stock llama my-model
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -310,9 +315,25 @@ def page(table: pd.DataFrame) -> str:
     )
 
 
+def stock_alone(name: str, out: Path) -> None:
+    """Train a stock model, and put it and its pairs where ``out`` says."""
+    if out.exists():
+        raise SystemExit(f"{out} is there already: give another folder")
+    folder = WORK / name
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"{name}: at most {STEPS:,} steps, until 99.9 % of held-out sums are right", flush=True)
+    train(name, folder)
+    shutil.copytree(folder / "stock", out)
+    shutil.copyfile(proper(WORK / "pairs.jsonl"), out.with_name("pairs.jsonl"))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     WORK.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:2] == ["--stock"]:
+        if len(sys.argv) != 4 or sys.argv[2] not in STOCK:
+            raise SystemExit(f"give a family ({', '.join(STOCK)}) and a folder to make")
+        return stock_alone(sys.argv[2], Path(sys.argv[3]))
     asked = sys.argv[1:] or list(STOCK)
     for name in asked:
         done = TABLE.exists() and name in set(pd.read_csv(TABLE).model)

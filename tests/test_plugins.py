@@ -29,7 +29,8 @@ from abc_calib.sweeps import Job, Test, run_jobs
 from abc_calib.sweeps.jobs import Errand
 from tasks import TASKS, Successor, WordTask
 
-PAGE = (Path(__file__).parent.parent / "docs" / "own-task.md").read_text()
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "own-task.md").read_text()
 GUIDE, IN_PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TINY = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2, "batch": 4}
 FLAGS = [w for k, v in TINY.items() for w in (f"--{k.replace('_', '-')}", v)]
@@ -71,6 +72,10 @@ def written(text: str | bytes, name: str = "my_task.py") -> Path:
 
 
 # The guide
+
+
+def test_the_guide_shows_the_file_that_lies_beside_it():
+    assert (DOCS / "my_task.py").read_text() == GUIDE
 
 
 def test_the_guide_does_what_it_says(abc, monkeypatch):

@@ -1,0 +1,73 @@
+"""A task on digits, a task on words and a position scheme: docs/own-task.md tells of them."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from abc_calib.nn.positions import Scheme
+from tasks import Arithmetic, Digits, WordTask, columns
+
+
+class Minus(Arithmetic):
+    """A difference as a register has it: ``502-7 -> 495``, of which the model writes ``5 9 4``."""
+
+    name, operator, count = "minus", "-", 2
+
+    def __init__(self, base=None):
+        super().__init__(base)
+        self.symbols, self.delimiters = (*self.symbols[: self.base], "-"), ("-",)
+
+    def answer(self, first, second):
+        """As many digits as the wider operand has; what is borrowed beyond them is forgotten."""
+        width, lengths = max(first.width, second.width), np.maximum(first.lengths, second.lengths)
+        a, b = first.widened(width).astype(int), second.widened(width).astype(int)
+        digits, borrow = np.zeros(a.shape, np.uint8), 0
+        for column in reversed(range(width)):
+            rest = a[:, column] - b[:, column] - borrow
+            digits[:, column], borrow = rest % self.base, rest < 0
+        digits[np.arange(width) < width - lengths[:, None]] = 0
+        return Digits(digits, lengths)
+
+    def _chains(self, rng, *counts):
+        """Hard problems: digits that are equal hand on what the last column has borrowed."""
+        first = self._random(rng, np.maximum(*counts))
+        second = Digits(first.values.copy(), first.lengths)
+        second.values[:, -1] = rng.integers(0, self.base, len(second))
+        return first, second
+
+    def column_rule(self):
+        """The same, one column after another: what a certificate compares a model with."""
+        borrow, a, b = np.ogrid[:2, : self.base, : self.base]
+        rest = a - b - borrow
+        ends = np.full(2, columns.NOTHING)  # no digit more, whatever is borrowed
+        return columns.ColumnRule(
+            self.base, (0,), (rest < 0).astype(int), rest % self.base, ends, operands=(0, 1)
+        )
+
+
+class Twice(WordTask):
+    """Each word two times: ``c a b -> c c a a b b``."""
+
+    name = "twice"
+    symbols = tuple("abcdefgh")
+
+    def solve(self, source):
+        return " ".join(f"{word} {word}" for word in self.words(source))
+
+
+class Nearby(Scheme):
+    """Each head prefers what stands near, by a strength that it learns."""
+
+    name = "nearby"
+    has_score_bias = True
+
+    def __init__(self, shape, options):
+        super().__init__(shape, options)
+        self.strength = nn.Parameter(torch.empty(shape.heads))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        nn.init.zeros_(self.strength)
+
+    def score_bias(self, queries, keys, places):
+        return -self.strength.exp()[:, None, None] * places.offsets().abs()
