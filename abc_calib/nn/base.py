@@ -22,6 +22,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.frames import Frame
+from abc_calib.nn.optimizers import Optimizer
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Model(nn.Module):
         return None
 
     @abstractmethod
-    def optimizer(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> Optimizer | torch.optim.Optimizer:
         """What it is trained with; the learning rate is set at each step."""
 
     @property

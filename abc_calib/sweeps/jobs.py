@@ -29,6 +29,7 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
+from abc_calib.nn.undrawn import undrawn
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.training.plan import plan_training
@@ -135,7 +136,7 @@ class Job(Options):
     def check(self) -> None:
         """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
         data = self.data
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), undrawn():
             build_model(self.config.kind, self.config.model, data, 0)
         data.training(0, 1)
         longest: dict[str, int] = {}

@@ -12,6 +12,7 @@ from abc_calib.data import Data
 from abc_calib.evaluation import memory
 from abc_calib.evaluation.memory import BYTES_PER_DIGIT, gibibytes, refuse
 from abc_calib.nn.build import model_type
+from abc_calib.nn.undrawn import undrawn
 
 PROBLEMS = 10_000
 """What a training draws at least at once: a training set, or what is held out."""
@@ -47,7 +48,7 @@ def check_training(config: RunConfig, data: Data, given: Collection[str]) -> Non
 def step_memory(kind: str, model: ModelOptions, train: TrainOptions, data: Data) -> int:
     """Bytes that weights, their gradients and moments, and the activations of a step may take."""
     made = model_type(kind)
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with torch.random.fork_rng(devices=[]), undrawn():
         network = made(model, data.vocabulary.tokens)
     longest = data.training(0, 1, exact=True)
     keys, steps = longest.source.shape[1], longest.target.shape[1]

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from abc_calib.nn.optimizers import Optimizer
 
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
 """Of the polynomial that takes singular values between 0 and 1 to about 1 (Jordan et al.)."""
 TIMES = 5
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Optimizer):
     """For matrices alone, with Nesterov's momentum and decoupled weight decay.
 
     The rate of a matrix with more rows than columns is higher by the root of their ratio.
@@ -27,30 +30,26 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self, matrices: Iterable[Tensor], momentum: float, weight_decay: float, **group: float
     ):
-        groups = [{"params": list(matrices), **group}]
-        super().__init__(groups, {"lr": 1e-3, "momentum": momentum, "weight_decay": weight_decay})
+        super().__init__(matrices, momentum=momentum, weight_decay=weight_decay, **group)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    update = wide(self.update(weight, group["momentum"]))
-                    by_shape.setdefault(update.shape, []).append((weight, update))
-            for some in by_shape.values():
-                weights, updates = zip(*some, strict=True)
-                for weight, made in zip(weights, orthogonal(torch.stack(updates)), strict=True):
-                    tall = max(1.0, weight.shape[0] / weight.shape[1])
-                    weight.mul_(1 - group["lr"] * group["weight_decay"])
-                    wide(weight).add_(made, alpha=-group["lr"] * math.sqrt(tall))
+    def step(self) -> None:
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
+        for number, weight, group in self.weights():
+            update = wide(self.update(number, weight, group["momentum"]))
+            by_shape.setdefault(update.shape, []).append((weight, update, group))
+        for some in by_shape.values():
+            weights, updates, groups = zip(*some, strict=True)
+            made = orthogonal(torch.stack(updates))
+            for weight, change, group in zip(weights, made, groups, strict=True):
+                tall = max(1.0, weight.shape[0] / weight.shape[1])
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                wide(weight).add_(change, alpha=-group["lr"] * math.sqrt(tall))
 
-    def update(self, weight: Tensor, momentum: float) -> Tensor:
+    def update(self, number: int, weight: Tensor, momentum: float) -> Tensor:
         """What the momentum and the gradient of a matrix say together."""
-        state = self.state[weight]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        mean = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)
+        state = self.state.setdefault(number, {"momentum_buffer": torch.zeros_like(weight)})
+        mean = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)  # type: ignore[arg-type]
         return weight.grad.lerp(mean, momentum)  # type: ignore[union-attr]
 
 

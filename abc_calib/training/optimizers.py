@@ -10,6 +10,7 @@ import torch
 from abc_calib.config import TrainOptions
 from abc_calib.errors import OptionError
 from abc_calib.nn.base import Model
+from abc_calib.nn.optimizers import Optimizer
 from abc_calib.training.muon import Muon
 
 FACTOR = 8.0
@@ -17,7 +18,7 @@ FACTOR = 8.0
 MOMENTUM, DECAY = 0.9, 0.01
 
 
-def optimizer_of(model: Model, name: str) -> torch.optim.Optimizer | Together:
+def optimizer_of(model: Model, name: str) -> AnyOptimizer:
     """``adam``: the model's own. ``muon``: that for vectors, embeddings and the output alone.
 
     Muon (Jordan et al. 2024) orthogonalises the update of each of ``model.matrices``.
@@ -42,7 +43,7 @@ def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
 class Together:
     """Several optimisers as one; the state of each is numbered on from that of the one before."""
 
-    def __init__(self, *parts: torch.optim.Optimizer):
+    def __init__(self, *parts: Optimizer | torch.optim.Optimizer):
         self.parts = parts
         self.param_groups = [group for part in parts for group in part.param_groups]
 
@@ -76,6 +77,9 @@ class Together:
         for part in self.parts:
             yield first
             first += _weights(part.param_groups)
+
+
+AnyOptimizer = Optimizer | torch.optim.Optimizer | Together
 
 
 def _weights(groups: Iterable[dict[str, Any]]) -> int:

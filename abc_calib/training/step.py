@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch
 from abc_calib.nn.base import Model
-from abc_calib.training.optimizers import Together, optimizer_of
+from abc_calib.training.optimizers import AnyOptimizer, optimizer_of
 from abc_calib.training.schedule import learning_rate
 
 
 def optimise(
     model: Model,
-    optimizer: torch.optim.Optimizer | Together,
+    optimizer: AnyOptimizer,
     batch: Batch,
     rate: float,
     max_grad_norm: float = 1.0,

@@ -11,8 +11,6 @@ Options follow the name, and are part of it wherever a scheme is named: ``rpe:cl
 
 from __future__ import annotations
 
-import torch
-
 from abc_calib import plugins
 from abc_calib.config import DecoderOptions, Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
@@ -29,6 +27,7 @@ from abc_calib.nn.positions.rope import Rope
 from abc_calib.nn.positions.shaw import Rpe
 from abc_calib.nn.positions.t5 import T5
 from abc_calib.nn.positions.xl import TransformerXL
+from abc_calib.nn.undrawn import undrawn
 
 __all__ = [
     "SCHEMES",
@@ -61,7 +60,7 @@ plugins.KINDS["scheme"] = plugins.Kind("scheme", Scheme, SCHEMES)
 
 def check_scheme(text: str, width: int, heads: int) -> Scheme:
     """The scheme without its numbers; ``UsageError`` if a model so wide cannot have it."""
-    with torch.device("meta"):
+    with undrawn():
         return build_scheme(text, width, heads)
 
 

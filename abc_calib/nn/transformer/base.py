@@ -21,6 +21,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.frames import Frame, Grid
+from abc_calib.nn.optimizers import Adam, Optimizer
 from abc_calib.nn.positions import Coordinates, Scheme, check_positions
 from abc_calib.nn.transformer import rows
 from abc_calib.nn.transformer.cache import Cache
@@ -193,8 +194,8 @@ class Autoregressive(AlongLines):
 
     # What it takes
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), betas=(0.9, 0.98), fused=True)
+    def optimizer(self) -> Optimizer:
+        return Adam(self.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
 
     @property
     def matrices(self) -> list[Tensor]:
