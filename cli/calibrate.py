@@ -206,16 +206,16 @@ def show_rows(found: Calibration) -> None:
 def time_ratio(run: Run) -> str:
     """The retraining's time against the first training's, as the paper reports it.
 
-    Empty where the first run is no longer there.
+    Empty where the first run is no longer there, or somebody else trained its model.
     """
     from abc_calib.stages import first_result
 
     first = first_result(run)
-    if not first or not run.result:
+    if not first or not run.result or not first["seconds"]:
         return ""
-    whole = run.result["seconds"] / max(first["seconds"], 1e-9)
+    whole = run.result["seconds"] / first["seconds"]
     right = [e for e in run.history() if e["validation_accuracy"] >= first["validation_accuracy"]]
-    share = right[0]["seconds"] / max(first["seconds"], 1e-9) if right else 0.0
+    share = right[0]["seconds"] / first["seconds"] if right else 0.0
     again = f", and was as good on held-out numbers after {share:.2f} of it" if right else ""
     return (
         f"retraining took {whole:.2f} of the first training's time{again} (the paper: 0.01 to 0.1)"
