@@ -2,7 +2,8 @@
 
     python reports/from_nothing.py FOLDER [--minutes 120] [--model decoder] [--task parity]
 
-One process of one thread; processes of different tasks may run side by side. Adds rows to
+One process of one thread; processes of different tasks, or seeds (``--seeds 0-9``), may run side by
+side. Adds rows to
 reports/from_nothing.csv and skips those that it has; what was interrupted goes on from FOLDER.
 Seconds are of this process's processor time, since other work beside it would count otherwise;
 `wall` is the clock's.
@@ -114,14 +115,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=240.0)
     parser.add_argument("--task", help="rows of this task alone")
     parser.add_argument("--model", default="transformer", choices=["transformer", "decoder"])
+    parser.add_argument("--seeds", default="0-19", help="the first and the last seed")
     given = parser.parse_args()
+    first, last = map(int, given.seeds.split("-"))
     done = set()
     if TABLE.exists():
         with TABLE.open(newline="") as file:
             done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
     end = time.time() + 60 * given.minutes
     for task, base, seed in plan(given.model):
-        if given.task not in (None, task):
+        if given.task not in (None, task) or not first <= seed <= last:
             continue
         if (given.model, task, str(base), str(seed)) in done or time.time() > end:
             continue
