@@ -339,6 +339,17 @@ def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing, optimi
         trainer(run).train()
 
 
+@pytest.mark.parametrize("missing", ["exp_avg", "step", "momentum_buffer"])
+def test_a_checkpoint_without_what_an_optimiser_keeps_is_refused(start, missing):
+    run, _ = checkpoint(start, optimizer="muon")
+    tensors, state = run.load_checkpoint()
+    kept = {name: value for name, value in tensors.items() if not name.endswith(f".{missing}")}
+    assert len(kept) < len(tensors)
+    run.save_checkpoint(kept, state)
+    with pytest.raises(AbcError, match="the checkpoint is damaged or of another model"):
+        trainer(run).train()
+
+
 def test_a_checkpoint_of_another_model_is_refused(start):
     _, small = checkpoint(start, "a")
     run, path = checkpoint(start, "b", model={"width": 16})

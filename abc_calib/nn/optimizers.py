@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,8 +13,10 @@ from torch import Tensor
 class Optimizer:
     """What a training asks of a ``torch.optim.Optimizer``.
 
-    ``state``: what is kept of each weight, by its number.
+    ``state``: what is kept of each weight, by its number and a name of ``names``.
     """
+
+    names: ClassVar[tuple[str, ...]]
 
     def __init__(self, weights: Iterable[Tensor], **group: float):
         self.param_groups: list[dict[str, Any]] = [{"params": list(weights), "lr": 1e-3, **group}]
@@ -51,7 +53,8 @@ class Optimizer:
         every = [weight for group in self.param_groups for weight in group["params"]]
         for number, kept in given["state"].items():
             shapes = [every[number].shape, torch.Size()] if number < len(every) else []
-            if any(value.shape not in shapes for value in kept.values()):
+            fits = all(value.shape in shapes for value in kept.values())
+            if not fits or set(kept) != set(self.names):
                 raise ValueError("the optimiser's state is of other weights")
         self.state = {
             number: {name: value.to(every[number].device) for name, value in kept.items()}
@@ -67,6 +70,7 @@ class Adam(Optimizer):
     All weights at once, by the operation behind ``torch.optim.AdamW(fused=True)``.
     """
 
+    names = ("step", "exp_avg", "exp_avg_sq")
     eps = 1e-8
 
     def __init__(
@@ -85,9 +89,7 @@ class Adam(Optimizer):
             if not mine:
                 continue
             states = [self._state(number, weight) for number, weight in mine]
-            means, squares, steps = (
-                [state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")
-            )
+            steps, means, squares = ([state[name] for state in states] for name in self.names)
             for count in steps:
                 count += 1
             torch._fused_adamw_(

@@ -27,6 +27,8 @@ class Muon(Optimizer):
     The rate of a matrix with more rows than columns is higher by the root of their ratio.
     """
 
+    names = ("momentum_buffer",)
+
     def __init__(
         self, matrices: Iterable[Tensor], momentum: float, weight_decay: float, **group: float
     ):

@@ -65,9 +65,13 @@ class Together:
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         groups = iter(given["param_groups"])
+        states = []
         for part, first in zip(self.parts, self._firsts(), strict=True):
             last = first + _weights(part.param_groups)
-            state = {i - first: s for i, s in given["state"].items() if first <= i < last}
+            states.append({i - first: s for i, s in given["state"].items() if first <= i < last})
+        if any(states) and not all(states):
+            raise ValueError("it lacks what one of the optimisers keeps")
+        for part, state in zip(self.parts, states, strict=True):
             own = [next(groups) for _ in part.param_groups]
             part.load_state_dict({"state": state, "param_groups": own})
         self.param_groups = [group for part in self.parts for group in part.param_groups]
