@@ -93,7 +93,7 @@ def report(table: pd.DataFrame) -> str:
         f"# Decoding in passes\n\nMade by {calls}: every problem decoded alone, token by token and "
         f"in passes, one after the other, with one thread. **{alike:,} of {total:,} outputs are "
         "the same.** *Faster*: the time token by token over the time in passes, the median of the "
-        "runs and the least of them. Measured on two cores that four other processes shared, so "
+        "runs and the least of them. Measured with one other process on the other core, so "
         "that rows of some milliseconds vary. Of calibrated models, in rows of half a second and "
         f"more, passes take at most {slowest:.2f} times as long. One addition of {LONGEST:,} "
         f"digits took {several} (one for each model), {int(long.right.sum())} of {len(long)} "
