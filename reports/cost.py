@@ -52,7 +52,7 @@ STRESS = "`stress`: 200 of each family, up to 50 digits"
 CERTIFY = "`certify`: every length"
 HEATMAP = "`heatmap`: every site and layer"
 BETWEEN = {
-    STEP: "attention of 8 numbers a head: softmax, and products too narrow for the core",
+    STEP: "products too narrow for the core, and a thousand small operations",
     AGAIN: "narrow products, and copies of what lines pick",
     FOUND: "the trial is a short training; then sampling, and least squares of scipy",
     PREDICT: "passes of few rows: small operations, and Python between them",
