@@ -52,7 +52,7 @@ STRESS = "`stress`: 200 of each family, up to 50 digits"
 CERTIFY = "`certify`: every length"
 HEATMAP = "`heatmap`: every site and layer"
 BETWEEN = {
-    STEP: "products too narrow for the core, and a thousand small operations",
+    STEP: "products too narrow for the core, and hundreds of small operations",
     AGAIN: "narrow products, and copies of what lines pick",
     FOUND: "the trial is a short training; then sampling, and least squares of scipy",
     PREDICT: "passes of few rows: small operations, and Python between them",
