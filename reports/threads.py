@@ -84,16 +84,22 @@ def page(table: pd.DataFrame) -> str:
         "# Threads of commands that decode or score\n\n"
         f"Made by `python reports/threads.py RUN`: each command as typed and held to one thread, "
         f"by turns,\non {os.cpu_count()} cores with other processes at work. Seconds of the clock, "
-        "medians; the ratio is the median\nover rounds.\n\n" + as_markdown(heads, rows, "lrrrrr")
+        "medians; the ratio is the median\nover rounds. Only `eval` and `stress` ever take more than "
+        "one thread unless told (as many as find a\nfree core): the ratios of the others are of "
+        "two equal commands, and show how much a busy machine\nvaries.\n\n" + as_markdown(heads, rows, "lrrrrr")
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--busy", type=int, nargs="*", default=[0, 2], help="other processes")
+    parser.add_argument("--page", action="store_true", help="write the page again")
     options = parser.parse_args()
+    if options.page:
+        TABLE.with_suffix(".md").write_text(page(pd.read_csv(TABLE)))
+        return
     rows = []
     for others in options.busy:
         with busy(others):
