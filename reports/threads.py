@@ -84,9 +84,10 @@ def page(table: pd.DataFrame) -> str:
         "# Threads of commands that decode or score\n\n"
         f"Made by `python reports/threads.py RUN`: each command as typed and held to one thread, "
         f"by turns,\non {os.cpu_count()} cores with other processes at work. Seconds of the clock, "
-        "medians; the ratio is the median\nover rounds. Only `eval` and `stress` ever take more than "
-        "one thread unless told (as many as find a\nfree core): the ratios of the others are of "
-        "two equal commands, and show how much a busy machine\nvaries.\n\n" + as_markdown(heads, rows, "lrrrrr")
+        "medians; the ratio is the median\nover rounds. Only `eval` and `stress` ever take more "
+        "than one thread unless told (as many as find a\nfree core): the ratios of the others are "
+        "of two equal commands, and show how much a busy machine\nvaries.\n\n"
+        + as_markdown(heads, rows, "lrrrrr")
     )
 
 
