@@ -146,6 +146,16 @@ def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
     assert cells["position coupling, decoder-only"][-1].startswith("30 → 200")
     assert cells["Abacus, encoder-decoder, + ABC"][2:-1] == ["100 / 100"] * 7
     assert any("with ABC at 200: 26 of 26 rows" in note for note in made.notes)
+    assert not any("at the training length itself" in note for note in made.notes)
+    for row in rows:
+        if row["row"] == "decoder, fire, hints, abc":
+            row["accuracy"] = 49.5
+    (lost,) = [
+        note
+        for note in make_report(target, pd.DataFrame(rows), 2).notes
+        if "at the training length itself" in note
+    ]
+    assert lost.startswith("Addition, FIRE, index hints, decoder-only, + ABC: 49.5 %")
     write_report(made, None, tmp_path)
     assert (tmp_path / "rivals-addition.png").stat().st_size > 10_000
 

@@ -175,6 +175,7 @@ class Rivals(Comparison):
             f"Rows{NEARER} are trained on longer numbers, with Adam, for all of their steps, "
             "whether they interpolate before or not: as far as one core gets in about an hour, "
             "which is less than any of these papers.",
+            *self._lost(found),
             *self._times(results),
             *self._reached(found),
         ]
@@ -190,6 +191,19 @@ class Rivals(Comparison):
             ]
             if parts:
                 yield f"Seconds of a training, median, {said}: {', '.join(sorted(parts))}."
+
+    def _lost(self, found: Sequence[Cell]) -> Iterator[str]:
+        """Which calibrated models are wrong at training lengths already."""
+        first = {task: lengths[0] for task, lengths in LENGTHS.items()}
+        labels = self._labels()
+        for one in found:
+            calibrated = one.row.endswith(", abc") and one.length == first[one.task]
+            if calibrated and one.seeds and (one.median or 0) < SUCCEEDS:
+                yield (
+                    f"{TITLES[one.task]}, {labels[one.row]}: {shown(one.median)} % at the training "
+                    "length itself. None of the sets of lines found for it is enough, and a "
+                    "calibration tells so from training lengths alone."
+                )
 
     def _reached(self, found: Sequence[Cell]) -> Iterator[str]:
         """How far each half gets."""
