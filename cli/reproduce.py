@@ -29,6 +29,9 @@ Rows = Annotated[
     list[str] | None,
     typer.Option(help="Run only this row, as the results name it; may be repeated."),
 ]
+Tasks = Annotated[
+    list[str] | None, typer.Option(help="Run only rows of this task; may be repeated.")
+]
 Tables = Annotated[
     Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
 ]
@@ -48,6 +51,7 @@ def reproduce(
         str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
     ],
     row: Rows = None,
+    task: Tasks = None,
     out: Tables = None,
     jobs: Jobs = None,
     results: Results = None,
@@ -72,7 +76,7 @@ def reproduce(
     wanted = reproduction.get_target(target)
     if given.get("from_results"):
         beside = [name for name in ("preset", *WorkOptions.model_fields) if name in given]
-        beside += [name for name, value in (("row", row), ("jobs", jobs)) if value]
+        beside += [name for name, value in (("row", row), ("task", task), ("jobs", jobs)) if value]
         if beside:
             flags = " and ".join(f"--{name.replace('_', '-')}" for name in beside)
             raise UsageError(f"--from-results runs nothing: leave out {flags}")
@@ -87,7 +91,13 @@ def reproduce(
         how = {"preset": asked.preset, "seeds": asked.seeds, **work, **given}
         with jobs_progress(quiet) as on_change:
             table, outcomes = reproduction.reproduce(
-                wanted, rows=row or (), known=known, root=jobs, on_change=on_change, **how
+                wanted,
+                rows=row or (),
+                tasks=task or (),
+                known=known,
+                root=jobs,
+                on_change=on_change,
+                **how,
             )
         failed = any(outcome.state == "failed" for outcome in outcomes)
     made = reproduction.make_report(wanted, table, asked.seeds)

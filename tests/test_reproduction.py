@@ -235,6 +235,10 @@ def test_only_some_rows_are_run_and_the_others_kept(tmp_path):
     assert set(results["row"]) == {"vanilla"} and len(results) == len(entry.job.tests)
     with pytest.raises(UsageError, match="choose of vanilla; alibi"):
         reproduce(target, seeds=1, rows=["scheme"], root=tmp_path)
+    _, outcomes = reproduce(target, seeds=1, tasks=["successor"], root=tmp_path, budget=1e-9)
+    assert {o.job.task for o in outcomes} == {"successor"}
+    with pytest.raises(UsageError, match="no task 'successors' here: choose of successor; "):
+        reproduce(target, seeds=1, tasks=["successors"], root=tmp_path)
 
 
 def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpolate():

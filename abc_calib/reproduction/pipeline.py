@@ -37,6 +37,7 @@ def reproduce(
     preset: str = "small",
     seeds: int | None = None,
     rows: Sequence[str] = (),
+    tasks: Sequence[str] = (),
     known: pd.DataFrame | None = None,
     root: Path | None = None,
     device: str = "auto",
@@ -45,13 +46,13 @@ def reproduce(
 ) -> tuple[pd.DataFrame, list[Outcome]]:
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
-    ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``: run only
-    these, by default all. ``known``: results of before, whose jobs count as done. ``work``: fields
-    of ``WorkOptions``.
+    ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``, ``tasks``:
+    run only these, by default all. ``known``: results of before, whose jobs count as done.
+    ``work``: fields of ``WorkOptions``.
     """
     root = root or jobs_root()
     wanted = target.entries(preset, seeds)
-    chosen = only(wanted, rows)
+    chosen = only(wanted, rows, tasks)
     kept = [] if known is None else [measured(entry, known) for entry in wanted]
     entries = [e for e, rows in zip_longest(wanted, kept) if rows is None]
     outcomes = run_jobs(
@@ -65,13 +66,17 @@ def reproduce(
     return pd.concat([table for table in found if len(table)] or found), outcomes
 
 
-def only(entries: Sequence[Entry], rows: Sequence[str]) -> Sequence[Entry]:
-    """The entries of ``rows``, or all; ``UsageError`` for a row that is not among them."""
-    known = dict.fromkeys(entry.row for entry in entries)
-    unknown = [row for row in rows if row not in known]
-    if unknown:
-        raise UsageError(f"no row {unknown[0]!r} here: choose of {'; '.join(known)}")
-    return [entry for entry in entries if not rows or entry.row in rows]
+def only(
+    entries: Sequence[Entry], rows: Sequence[str], tasks: Sequence[str] = ()
+) -> Sequence[Entry]:
+    """The entries of ``tasks`` and ``rows``, or all; ``UsageError`` for what is not among them."""
+    for name, asked in (("task", tasks), ("row", rows)):
+        known = dict.fromkeys(getattr(entry, name) for entry in entries)
+        unknown = [one for one in asked if one not in known]
+        if unknown:
+            raise UsageError(f"no {name} {unknown[0]!r} here: choose of {'; '.join(known)}")
+        entries = [entry for entry in entries if not asked or getattr(entry, name) in asked]
+    return entries
 
 
 def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:
