@@ -1,6 +1,6 @@
 """Do commands that decode or score choose their number of threads well, on a busy machine?
 
-    python reports/threads.py RUN [--rounds 7] [--busy 2]
+    python reports/threads.py RUN [--rounds 5] [--busy 2]
 
 RUN is a calibrated run of addition. Each command runs as a user types it, and held to one thread
 (``OMP_NUM_THREADS=1``), by turns, while so many other processes multiply matrices. Seconds are the
@@ -94,8 +94,8 @@ def page(table: pd.DataFrame) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, nargs="?")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--busy", type=int, nargs="*", default=[0, 2], help="other processes")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--busy", type=int, nargs="*", default=[2], help="other processes")
     parser.add_argument("--page", action="store_true", help="write the page again")
     options = parser.parse_args()
     if options.page:
