@@ -16,7 +16,7 @@ from abc_calib.calibration import trial as check
 from abc_calib.calibration.fits import base as evidence
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
-from abc_calib.calibration.trial import Check, carries_over, choose, every_place
+from abc_calib.calibration.trial import Check, Trial, carries_over, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Data, DigitData
 from abc_calib.errors import AbcError
@@ -221,6 +221,11 @@ def biases(random_bias) -> list[LineBias]:
     return [random_bias({"cross": 1}, 2, seed, segments=1, single=True) for seed in range(4)]
 
 
+def steps_of_a_trial(monkeypatch, steps: int) -> None:
+    few = {how: one.model_copy(update={"steps": steps}) for how, one in check.TRIALS.items()}
+    monkeypatch.setattr(check, "TRIALS", few)
+
+
 @pytest.mark.parametrize(
     ("scores", "tried", "chosen"),
     [
@@ -234,10 +239,11 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     biases, monkeypatch, scores, tried, chosen
 ):
     accuracy = {id(bias): score for bias, score in zip(biases, scores, strict=True)}
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: accuracy[id(bias)])
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(accuracy[id(bias)]))
     seen: list[Check] = []
     candidates = zip((0.4, 0.3, 0.2, 0.1), biases, strict=True)
-    bias, checks = choose(candidates, ADAM, None, on_check=seen.append)
+    found = choose(candidates, ADAM, None, on_check=seen.append)
+    bias, checks = found.bias, found.checks
     assert bias is biases[chosen]
     assert checks == seen
     assert [(c.threshold, c.accuracy) for c in checks] == list(
@@ -247,25 +253,32 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
 
 def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, monkeypatch):
     def accuracy(bias, *rest):
-        return 0.9 + 0.1 * (rest[-1] == "muon" and biases.index(bias) == 2)
+        return Trial(0.9 + 0.1 * (rest[-1] == "muon" and biases.index(bias) == 2))
 
     monkeypatch.setattr(check, "carries_over", accuracy)
     both: Any = SimpleNamespace(optimizers=("adam", "muon"))
     candidates = list(zip((0.4, 0.3, 0.2, 0.1), biases, strict=True))
-    bias, checks = choose(candidates, both, None)
+    found = choose(candidates, both, None)
+    bias, checks = found.bias, found.checks
     assert bias is biases[2]
     assert [c.threshold for c in checks] == [0.4, 0.3, 0.2, 0.1, 0.4, 0.3, 0.2]
     assert [c.optimizer for c in checks] == ["adam"] * 4 + ["muon"] * 3
-    assert choose(candidates[:2], both, None)[0] is biases[0]
+    assert choose(candidates[:2], both, None).bias is biases[0]
+    first = choose(candidates, both, None, optimizer="muon")
+    assert first.bias is biases[2], "what the retraining trains with comes first"
+    assert [c.optimizer for c in first.checks] == ["muon"] * 3
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, order):
     """And of smaller ones that do not carry over, none."""
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: float(biases.index(bias) > 0))
+    monkeypatch.setattr(
+        check, "carries_over", lambda bias, *_: Trial(float(biases.index(bias) > 0))
+    )
     size = {id(bias): 10.0 * n for n, bias in enumerate(biases)}
     candidates = [(0.1 * n, biases[n]) for n in order]
-    bias, checks = choose(candidates, ADAM, None, lambda bias: size[id(bias)])
+    found = choose(candidates, ADAM, None, lambda bias: size[id(bias)])
+    bias, checks = found.bias, found.checks
     assert bias is biases[1]
     assert [c.windows for c in checks] == [0.0, 10.0]
 
@@ -282,7 +295,7 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     """The weakest first, where what is left carries over and there are many windows."""
     sink, lines = Line("vert", 2, 0), [Line("anti", 1, k) for k in range(6)]
     start = LineBias({"cross": ((*((x,) for x in lines), (lines[0], lines[5]), (sink,)),)})
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: float(needed <= kept(bias)))
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(float(needed <= kept(bias))))
 
     def kept(bias):
         return {line for *_, line in every_place(bias)} - {sink}
@@ -293,7 +306,8 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     needed = {lines[k] for k in needed}
     weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
     data = digit_data("addition")
-    bias, checks = choose([(0.4, start)], ADAM, data, size, lambda _: weights)
+    found = choose([(0.4, start)], ADAM, data, size, lambda _: weights)
+    bias, checks = found.bias, found.checks
     assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
     assert [c.accuracy for c in checks] == accuracies
@@ -302,15 +316,15 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
 
 def test_the_same_bias_is_tried_once(biases, monkeypatch):
     calls = []
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: calls.append(bias) or 0.5)
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: calls.append(bias) or Trial(0.5))
     same = [(0.4, biases[0]), (0.3, biases[0]), (0.2, biases[1])]
-    _, checks = choose(same, ADAM, None)
+    checks = choose(same, ADAM, None).checks
     assert calls == biases[:2]
     assert [c.threshold for c in checks] == [0.4, 0.2]
 
 
 def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypatch):
-    monkeypatch.setattr(check, "STEPS", 1)
+    steps_of_a_trial(monkeypatch, 1)
     monkeypatch.setattr(check, "JUDGED", 5)
     seen: list[Check] = []
     found = calibrate(model, vanilla.data, options(threshold=None), on_check=seen.append)
@@ -323,7 +337,7 @@ def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypat
 
 def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):
     """Candidates train on lengths up to three of five and are judged on four and five."""
-    monkeypatch.setattr(check, "STEPS", 2)
+    steps_of_a_trial(monkeypatch, 2)
     monkeypatch.setattr(check, "JUDGED", 5)
     trained_on, judged_on = set(), set()
     training, test = DigitData.training, DigitData.test
@@ -348,13 +362,13 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
 def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     vanilla, model, found, monkeypatch
 ):
-    monkeypatch.setattr(check, "STEPS", 3)
+    steps_of_a_trial(monkeypatch, 3)
     monkeypatch.setattr(check, "JUDGED", 50)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
     scores = []
     for _ in range(2):
-        scores.append(carries_over(found.bias, model, vanilla.data))
+        scores.append(carries_over(found.bias, model, vanilla.data).accuracy)
         torch.rand(3)
         torch.set_rng_state(state)
     assert scores[0] == scores[1]
@@ -367,9 +381,9 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model)
     """While the chosen one does, at least in part."""
     sinks = calibrate(model, vanilla.data, options(threshold=1.0)).bias
     chosen = pd.read_csv(trained.root / CALIBRATED / "check.csv").accuracy.max()
-    assert carries_over(sinks, model, vanilla.data) < 0.1 < 0.5 < chosen
+    assert carries_over(sinks, model, vanilla.data).accuracy < 0.1 < 0.5 < chosen
 
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
-    monkeypatch.setattr(check, "STEPS", 1)
-    assert carries_over(found.bias, model, longer(vanilla.data, 1)) == 1.0
+    steps_of_a_trial(monkeypatch, 1)
+    assert carries_over(found.bias, model, longer(vanilla.data, 1)) == Trial(1.0)

@@ -433,12 +433,12 @@ def test_training_stops_early_after_two_perfect_validations(start, monkeypatch):
     assert result["validation_accuracy"] == 100.0
 
 
-def test_while_most_held_out_problems_are_wrong_a_few_stand_for_all(start, monkeypatch):
+def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start, monkeypatch):
     sizes = []
 
     def scores(_, batch):
         sizes.append(len(batch))
-        return 0.3 if len(sizes) < 3 else 0.7
+        return 0.96 if len(sizes) < 3 else 0.98
 
     monkeypatch.setattr(training, "accuracy_of", scores)
     mine = trainer(start("a", steps=8, validate_every=2))

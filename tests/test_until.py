@@ -9,12 +9,14 @@ from safetensors.torch import load_file
 from test_certification import calibrated
 
 from abc_calib import stages
-from abc_calib.calibration.trial import every_place, without
+from abc_calib.calibration import trial
+from abc_calib.calibration.plan import retrained_shape
+from abc_calib.calibration.trial import Trial, every_place, without
 from abc_calib.certification import until
 from abc_calib.certification.prove import check, prepare
 from abc_calib.certification.size import windows_inside
 from abc_calib.certification.until import certain
-from abc_calib.errors import Interrupted
+from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
@@ -167,6 +169,48 @@ def test_a_retraining_ends_once_it_is_certain(trained, tmp_path):
     certificate = stages.certify(made)
     assert certificate.outcome == "certified", certificate.reason
     assert certificate.margin > until.FLOOR
+
+
+@pytest.mark.parametrize(
+    ("how", "goes_on"),
+    [
+        ({"stop_early": True}, True),
+        ({"stop_early": False}, False),
+        ({"stop_early": True, "scheme": "learned"}, False),
+    ],
+    ids=["ended by its certificate", "to its end", "with positions"],
+)
+def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
+    trained, tmp_path, monkeypatch, how, goes_on
+):
+    """Where its certificate ends it: the others are as long as the paper's."""
+    trials, began = [], []
+
+    def passed(bias, vanilla, data, *_):
+        model = build_model("transformer", retrained_shape(vanilla.options), data, 7)
+        trials.append(dict(model.state_dict()))
+        return Trial(1.0, trials[-1])
+
+    def begin(trainer, on_step):
+        began.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
+        return train(trainer, on_step)
+
+    train = Trainer.train
+    monkeypatch.setattr(trial, "carries_over", passed)
+    monkeypatch.setattr(Trainer, "train", begin)
+    run = stages.calibrate(
+        trained.root / VANILLA, out=tmp_path / "made", steps=2, retrain=False, **how
+    )
+    run = stages.retrain(run)
+    assert goes_on == (
+        {*began[0]} == {*trials[-1]}
+        and all(torch.equal(value, trials[-1][name]) for name, value in began[0].items())
+    )
+    assert Run.open(run.path).result is not None
+    if goes_on:
+        (run.path / "trial.safetensors").write_bytes(b"damaged")
+        with pytest.raises(AbcError, match=r"trial.safetensors"):
+            Run.open(run.path)
 
 
 def test_a_training_that_was_certain_when_it_was_killed_goes_no_further(

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.plan import settled
-from abc_calib.calibration.trial import Check, Place, Size, choose, every_place
+from abc_calib.calibration.trial import Check, Choice, Place, Size, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -27,7 +28,8 @@ class Calibration:
     """A LineBias, the attention it was read from, the table of its lines, how it was chosen.
 
     ``attention[site]`` is ``(layers, h, i, j)``, averaged over ``samples`` training samples of
-    one shape; ``tokens`` label the keys and rows of that shape.
+    one shape; ``tokens`` label the keys and rows of that shape. ``weights``: of the trial that
+    chose the lines, if one did.
     """
 
     bias: LineBias
@@ -36,6 +38,7 @@ class Calibration:
     checks: list[Check]
     samples: int
     accuracy: float
+    weights: dict[str, Tensor] | None = None
 
 
 def calibrate(
@@ -45,10 +48,12 @@ def calibrate(
     force: bool = False,
     on_check: OnCheck = lambda _: None,
     size: Size | None = None,
+    optimizer: str = "adam",
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
-    ``size``: how much a row sees with given lines; see ``trial.choose``. Raises ``AbcError`` if the
+    ``size``: how much a row sees with given lines, and ``optimizer``: what the retraining trains
+    with; see ``trial.choose``. Raises ``AbcError`` if the
     model decodes less than ``refused_below`` of training samples correctly, unless ``force``.
     """
     batch = data.training(UNREACHED_STEP, options.samples)
@@ -64,14 +69,23 @@ def calibrate(
     options = settled(options)
     evidence = Evidence(model, data, correct, full_length(data, options.samples, model))
     fit = fit_type(options.fit)(evidence, options)
-    checks: list[Check] = []
     if options.threshold is not None or len(fit.thresholds) == 1:
         threshold = fit.thresholds[0] if options.threshold is None else options.threshold
-        bias = fit.bias(threshold)
+        choice = Choice(fit.bias(threshold), [])
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
-        bias, checks = choose(candidates, model, data, size, partial(weights, fit), on_check)
-    return Calibration(bias, evidence.averaged, fit.table(bias), checks, len(correct), accuracy)
+        strength = partial(weights, fit)
+        choice = choose(candidates, model, data, size, strength, on_check, optimizer)
+    bias = choice.bias
+    return Calibration(
+        bias,
+        evidence.averaged,
+        fit.table(bias),
+        choice.checks,
+        len(correct),
+        accuracy,
+        choice.weights,
+    )
 
 
 def refused_below(fit: str) -> float:

@@ -14,18 +14,23 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
+from torch import Tensor
 
 from abc_calib.calibration.fits.base import closed, sinks
 from abc_calib.calibration.plan import retrained_shape
-from abc_calib.config import RETRAIN
+from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
 from abc_calib.data import Data
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
-STEPS, LEARNING_RATE = 1000, 8e-3
-"""Most steps, and twice the rate of the retraining: it shows sooner what can be learned."""
+TRIALS: dict[str, TrainOptions] = {
+    "adam": RETRAIN.model_copy(update={"steps": 1000, "learning_rate": 8e-3}),
+    "muon": QUICKLY.model_copy(update={"steps": 1000}),
+}
+"""How a trial trains. Adam: at twice the retraining's rate, which shows sooner what can be learned.
+Muon: as the retraining does."""
 FIRST, EVERY = 150, 50
 """A trial is judged after so many steps, and again after every so many."""
 GAIN = 0.01
@@ -59,22 +64,44 @@ class Check:
     optimizer: str = "adam"
 
 
+@dataclass(frozen=True)
+class Trial:
+    """Exact match on the lengths left out, 0 to 1, and the weights that the trial ended with."""
+
+    accuracy: float
+    weights: dict[str, Tensor] | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.accuracy >= ENOUGH
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The lines chosen, how each candidate did, and the trial's weights, if the choice passed."""
+
+    bias: LineBias
+    checks: list[Check]
+    weights: dict[str, Tensor] | None = None
+
+
 def choose(
     candidates: Iterable[tuple[float, LineBias]],
     model: Model,
     data: Data,
     size: Size | None = None,
-    weights: Callable[[LineBias], Mapping[Place, float]] = lambda _: {},
+    strength: Callable[[LineBias], Mapping[Place, float]] = lambda _: {},
     on_check: Callable[[Check], None] = lambda _: None,
-) -> tuple[LineBias, list[Check]]:
+    optimizer: str = "adam",
+) -> Choice:
     """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
 
-    Where none does with Adam, all are tried with the model's next optimizer: Muon learns large
-    tables (N×1 in base 16) in as many steps, and takes longer over small ones.
+    Trials train with ``optimizer``, as the retraining will. Where none carries over, all are tried
+    with another one of the model's: Muon learns large tables (N×1 in base 16) in as many steps.
 
     ``size``: without one the number of lines. From what carries over lines are taken out again,
-    those of least weight first, where it still does and there are many windows: all at once if
-    that carries over, or else one by one.
+    those of least ``strength`` first, where it still does and there are many windows: all at once
+    if that carries over, or else one by one.
     """
     size = size or lines_of
     sets: list[tuple[float, LineBias]] = []
@@ -83,33 +110,38 @@ def choose(
             sets.append(one)
     sizes = [size(bias) for _, bias in sets]
     checks: list[Check] = []
-    tried: list[tuple[str, LineBias]] = []
+    tried: list[tuple[str, LineBias, Trial]] = []
 
-    def passes(threshold: float, bias: LineBias, windows: float, optimizer: str) -> bool:
-        if (optimizer, bias) in tried:
-            return checks[tried.index((optimizer, bias))].accuracy >= ENOUGH
-        tried.append((optimizer, bias))
-        accuracy = carries_over(bias, model, data, optimizer)
-        checks.append(Check(threshold, lines_of(bias), windows, accuracy, optimizer))
+    def tries(threshold: float, bias: LineBias, windows: float, optimizer: str) -> Trial:
+        for how, before, trial in tried:
+            if (how, before) == (optimizer, bias):
+                return trial
+        trial = carries_over(bias, model, data, optimizer)
+        tried.append((optimizer, bias, trial if trial.passed else Trial(trial.accuracy)))
+        checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, optimizer))
         on_check(checks[-1])
-        return accuracy >= ENOUGH
+        return trial
+
+    def chosen(bias: LineBias) -> Choice:
+        return Choice(bias, checks, next(t.weights for _, b, t in reversed(tried) if b == bias))
 
     by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
-    for optimizer, number in product(model.optimizers, by_size):
+    order = sorted(model.optimizers, key=lambda name: name != optimizer)
+    for how, number in product(order, by_size):
         threshold, best = sets[number]
-        fewest = lighter(best, sizes[number], size, weights(best), data, lambda *_: True)
-        if fewest[1] < sizes[number] and passes(threshold, *fewest, optimizer):
-            return fewest[0], checks
-        if passes(threshold, best, sizes[number], optimizer):
+        fewest = lighter(best, sizes[number], size, strength(best), data, lambda *_: True)
+        if fewest[1] < sizes[number] and tries(threshold, *fewest, how).passed:
+            return chosen(fewest[0])
+        if tries(threshold, best, sizes[number], how).passed:
             break
     else:
-        return tried[max(range(len(checks)), key=lambda i: checks[i].accuracy)][1], checks
+        return chosen(max(tried, key=lambda one: one[2].accuracy)[1])
     most = len(checks) + MOST_TRIED
 
     def may_go(less: LineBias, windows: float) -> bool:
-        return len(checks) < most and passes(threshold, less, windows, optimizer)
+        return len(checks) < most and tries(threshold, less, windows, how).passed
 
-    return lighter(best, sizes[number], size, weights(best), data, may_go)[0], checks
+    return chosen(lighter(best, sizes[number], size, strength(best), data, may_go)[0])
 
 
 def lighter(
@@ -165,14 +197,13 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     return replace(less, sites={**less.sites, "self": tuple(own)})
 
 
-def carries_over(bias: LineBias, vanilla: Model, data: Data, optimizer: str = "adam") -> float:
-    """Exact match on the longer training lengths after training on the shorter ones only."""
+def carries_over(bias: LineBias, vanilla: Model, data: Data, optimizer: str = "adam") -> Trial:
+    """How a model trained on the shorter training lengths alone does on the longer ones."""
     short, lengths = data.left_out()
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
-        return 1.0
-    how = {"steps": STEPS, "learning_rate": LEARNING_RATE, "optimizer": optimizer}
-    options = RETRAIN.model_copy(update=how)
+        return Trial(1.0)
+    options = TRIALS[optimizer]
     found: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
@@ -180,13 +211,14 @@ def carries_over(bias: LineBias, vanilla: Model, data: Data, optimizer: str = "a
         model.to(vanilla.device)
         model.set_lines(bias)
 
-        def settled(step: int) -> bool:
-            if step != STEPS and (step < FIRST or step % EVERY):
-                return False
+        def judge(step: int) -> tuple[float, bool]:
+            if step != options.steps and (step < FIRST or step % EVERY):
+                return 0.0, False
             right = [exact_matches(model, test).float().mean() for test in tests]
             found.append(float(torch.stack(right).mean()))
             stuck = len(found) > 3 and max(found[-3:]) < max(found[:-3]) + GAIN
-            return found[-1] >= ENOUGH or stuck
+            return found[-1], found[-1] >= ENOUGH or stuck
 
-        fit_steps(model, options, lambda step: short.training(step, options.batch), settled)
-    return found[-1]
+        fit_steps(model, options, lambda step: short.training(step, options.batch), judge)
+    weights = {name: value.detach().contiguous() for name, value in model.named_parameters()}
+    return Trial(found[-1], weights)

@@ -7,6 +7,7 @@ them, such as nothing but nines (hard examples: Shrivastava et al. 2016, arXiv 1
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,8 @@ class Certain:
         self.hard: list[str] = []
         self.scale = min(max(proof.size // MANY, 1), LIMIT)
         self.pause = 0
+        task: Any = proof.data.task
+        self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
@@ -82,7 +85,7 @@ class Certain:
         rng = np.random.default_rng([self.seed, 10, step])
         share = SHARE if self.scale == 1 else LARGE_SHARE
         few = min(int(share * len(usual)), len(self.hard))
-        parsed = [data.task.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
+        parsed = [self.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
 
@@ -91,7 +94,7 @@ class Certain:
         data: Any = self.proof.data
         if not self.hard:
             return False
-        parsed = [data.task.parse(text) for text in self.hard]
+        parsed = [self.parse(text) for text in self.hard]
         batch = data.lay_out(parsed[0].joined(*parsed[1:]))
         return bool((margins(model.exact(), batch) <= FLOOR).any())
 
@@ -100,7 +103,7 @@ class Certain:
         data: Any = self.proof.data
         drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.scale * SOURCES))
-        return [text for text in texts if data.may_train(data.task.parse(text))]
+        return [text for text in texts if data.may_train(self.parse(text))]
 
 
 def certain(model: Any, data: Data, seed: int) -> Certain | None:

@@ -25,12 +25,13 @@ from abc_calib.config.model import (
 from abc_calib.config.options import Options, build, changed, refuse_unknown, taken
 from abc_calib.config.run import FORMAT_VERSION, Origin, RunConfig, load_config
 from abc_calib.config.signature import documented, named
-from abc_calib.config.training import PRESETS, RETRAIN, TrainOptions, preset
+from abc_calib.config.training import PRESETS, QUICKLY, RETRAIN, TrainOptions, preset
 
 __all__ = [
     "FORMAT_VERSION",
     "MODEL_OPTIONS",
     "PRESETS",
+    "QUICKLY",
     "RETRAIN",
     "AdoptOptions",
     "CalibrationOptions",

@@ -20,7 +20,7 @@ from abc_calib.config import Options
 from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_json, write_text
 
-GIVEN = ("config.json", "bias.safetensors", "lines.csv", "check.csv")
+GIVEN = ("config.json", "bias.safetensors", "lines.csv", "check.csv", "trial.safetensors")
 """What a training begins with."""
 LEFT = ("calibration.json", "history.jsonl")
 """What its result vouches for as well, and for all files in ``model/``."""

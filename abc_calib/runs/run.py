@@ -3,6 +3,7 @@
     RUN/config.json          every option, enough to repeat the run
         model/               the weights (safetensors), and what transformers needs to read them
         bias.safetensors     calibrated runs: the lines, and the averaged attention
+        trial.safetensors    the weights of the trial that chose them
         calibration.json     how the calibration ended, and the SHA-256 of what it left behind
         history.jsonl        one line a validation
         result.json          how the training ended, and the SHA-256 of all of these
@@ -39,7 +40,7 @@ from abc_calib.files import parse_json, read_text, tidy, write_atomically, write
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
-from abc_calib.nn.saved import WEIGHTS
+from abc_calib.nn.saved import WEIGHTS, read_weights
 from abc_calib.runs import checkpoint, folders
 from abc_calib.runs.records import (
     Calibrated,
@@ -246,6 +247,12 @@ class Run:
         calibrated = self.config.stage == "calibrated"
         model.set_lines(self.bias() if calibrated else model.own_lines(self.data))
         return model
+
+    def trial_weights(self) -> dict[str, Tensor] | None:
+        """The weights of the trial that chose the lines; None if there was none, or none passed."""
+        self._look()
+        path = self.path / "trial.safetensors"
+        return read_weights(path) if os.path.lexists(path) else None
 
     def save_model(self, model: Model) -> None:
         """Write the folder ``model``: the weights, and what ``from_pretrained`` needs."""

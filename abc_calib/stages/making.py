@@ -8,11 +8,13 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
+
+from safetensors.torch import save_file
 
 from abc_calib import plugins
 from abc_calib.calibration.pipeline import Calibration
@@ -123,9 +125,10 @@ def calibrate(
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 
-    Makes a new run folder. Raises ``AbcError`` if the model has not interpolated, unless
-    ``force``. ``options`` are those of the calibration and of the retraining; ``scheme``: the
-    positions of the new model.
+    Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
+    trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
+    interpolated, unless ``force``. ``options`` are those of the calibration and of the retraining;
+    ``scheme``: the positions of the new model.
     """
     vanilla = _vanilla(run)
     vanilla.check()
@@ -138,9 +141,14 @@ def calibrate(
     looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, vanilla.data, looked)
     with busy("reading attention and choosing lines", progress):
-        calibration = find_lines(model, vanilla.data, config.calibration, force, on_check, size)
+        optimizer = config.train.optimizer
+        calibration = find_lines(
+            model, vanilla.data, config.calibration, force, on_check, size, optimizer
+        )
     if looked is not None:
         _warn_of_undecided(again, looked, calibration.bias)
+    if scheme != "none":  # a trial has no positions
+        calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
@@ -206,6 +214,8 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
     retrained = config.stage == "calibrated"
     by_windows = retrained and config.train.stop_early
     ending = certain(model, run.data, config.train.seed) if by_windows else None
+    if ending is not None and (begun := run.trial_weights()):
+        model.load_state_dict(begun, strict=False)
     title = "retraining" if retrained else f"training {config.task}"
     with training_bar(title, progress) as shown:
 
@@ -248,6 +258,8 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
     write_text(made / "lines.csv", _as_csv(calibration.table))
     if calibration.checks:
         write_text(made / "check.csv", _as_csv(calibration.checks))
+    if calibration.weights:
+        save_file(calibration.weights, made / "trial.safetensors")
     content = {"samples": calibration.samples, "accuracy": round(100 * calibration.accuracy, 4)}
     write_record(made / "calibration.json", content, given_files(made))
 

@@ -61,11 +61,21 @@ def wide(matrix: Tensor) -> Tensor:
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """``(n, r, c)``, ``r <= c``: the same singular vectors, with values near 1."""
+    """``(n, r, c)``, ``r <= c``: the same singular vectors, with values near 1.
+
+    A step multiplies from the left by a polynomial of ``x x^T``; where that is much smaller than
+    ``x``, the steps are made there alone, and ``x`` is multiplied once.
+    """
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(TIMES):
-        gram = x @ x.mT
-        x = torch.baddbmm(
-            x, torch.baddbmm(gram, gram, gram, beta=CUBIC, alpha=QUINTIC), x, beta=LINEAR
-        )
-    return x
+    narrow = 2 * x.shape[1] > x.shape[2]
+    gram, product = x @ x.mT, None
+    for time in range(TIMES):
+        factor = torch.baddbmm(gram, gram, gram, beta=CUBIC, alpha=QUINTIC)
+        factor.diagonal(dim1=1, dim2=2).add_(LINEAR)
+        if narrow:
+            x = factor @ x
+        else:
+            product = factor if product is None else factor @ product
+        if time + 1 < TIMES:
+            gram = x @ x.mT if narrow else factor @ gram @ factor
+    return x if product is None else product @ x

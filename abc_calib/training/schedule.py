@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from abc_calib.config import TrainOptions
 
+NEARLY = 0.8
+"""Exact match from which the learning rate cools down."""
 PLATEAU = 4
 """Validations without an improvement after which the rate is halved, in both papers' code."""
 THRESHOLD = 1e-4

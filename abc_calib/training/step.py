@@ -10,7 +10,7 @@ from abc_calib.config import TrainOptions
 from abc_calib.data import Batch
 from abc_calib.nn.base import Model
 from abc_calib.training.optimizers import AnyOptimizer, optimizer_of
-from abc_calib.training.schedule import learning_rate
+from abc_calib.training.schedule import NEARLY, learning_rate
 
 
 def optimise(
@@ -37,16 +37,21 @@ def fit_steps(
     model: Model,
     options: TrainOptions,
     batch: Callable[[int], Batch],
-    ended: Callable[[int], bool] = lambda _: False,
+    judge: Callable[[int], tuple[float, bool]] = lambda _: (0.0, False),
 ) -> None:
     """Train in place for the steps of ``options``, on ``batch(step)``, keeping no files.
 
-    ``ended``: is the training over, after so many steps?
+    ``judge``: the exact match after so many steps (0 where it was not looked at), and whether the
+    training is over.
     """
     optimizer = optimizer_of(model, options.optimizer)
+    cooling_from: int | None = None
     for step in range(options.steps):
         model.train()
-        optimise(model, optimizer, batch(step), learning_rate(options, step))
-        if ended(step + 1):
+        optimise(model, optimizer, batch(step), learning_rate(options, step, cooling_from))
+        accuracy, over = judge(step + 1)
+        if cooling_from is None and accuracy >= NEARLY:
+            cooling_from = step + 1
+        if over:
             break
     model.eval()

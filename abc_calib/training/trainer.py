@@ -27,15 +27,13 @@ from abc_calib.nn.saved import not_finite
 from abc_calib.runs import Run
 from abc_calib.stopping import uninterrupted
 from abc_calib.training.optimizers import optimizer_of
-from abc_calib.training.schedule import TIE, PlateauState, learning_rate, plateau_state
+from abc_calib.training.schedule import NEARLY, TIE, PlateauState, learning_rate, plateau_state
 from abc_calib.training.step import optimise
 
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
-NEARLY = 0.8
-"""Exact match from which the learning rate cools down."""
-VALIDATION_SIZE, GLANCE = 2000, 256
-"""Held-out problems; and how many of them are enough while most of those are wrong."""
+VALIDATION_SIZE, GLANCE, RIGHT = 2000, 256, 0.97
+"""Held-out problems; and how many of them are enough until so many of those are right."""
 THROUGHOUT = 0.99
 """Exact match on problems of all training lengths, below which no training ends early."""
 UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
@@ -196,15 +194,15 @@ class Trainer:
     def held_out_accuracy(self) -> float:
         """Exact match on the held-out problems, 0 to 1.
 
-        A few of them stand for all while most are wrong, unless validations are compared with each
-        other, or it is the last one.
+        A few of them stand for all until nearly all of those are right, unless validations are
+        compared with each other, or it is the last one.
         """
         options = self.options
         compared = options.patience or options.keep_best or options.schedule == "plateau"
         if not compared and self.step < options.steps and len(self.validation) > GLANCE:
             apart = -(-len(self.validation) // GLANCE)
             some = self.validation.take(torch.arange(0, len(self.validation), apart))
-            if (few := accuracy_of(self.model, some)) < 0.5:
+            if (few := accuracy_of(self.model, some)) < RIGHT:
                 return few
         return accuracy_of(self.model, self.validation)
 
