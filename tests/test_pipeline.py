@@ -221,11 +221,6 @@ def biases(random_bias) -> list[LineBias]:
     return [random_bias({"cross": 1}, 2, seed, segments=1, single=True) for seed in range(4)]
 
 
-def steps_of_a_trial(monkeypatch, steps: int) -> None:
-    few = {how: one.model_copy(update={"steps": steps}) for how, one in check.TRIALS.items()}
-    monkeypatch.setattr(check, "TRIALS", few)
-
-
 @pytest.mark.parametrize(
     ("scores", "tried", "chosen"),
     [
@@ -324,7 +319,7 @@ def test_the_same_bias_is_tried_once(biases, monkeypatch):
 
 
 def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypatch):
-    steps_of_a_trial(monkeypatch, 1)
+    monkeypatch.setattr(check, "STEPS", 1)
     monkeypatch.setattr(check, "JUDGED", 5)
     seen: list[Check] = []
     found = calibrate(model, vanilla.data, options(threshold=None), on_check=seen.append)
@@ -337,7 +332,7 @@ def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypat
 
 def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkeypatch):
     """Candidates train on lengths up to three of five and are judged on four and five."""
-    steps_of_a_trial(monkeypatch, 2)
+    monkeypatch.setattr(check, "STEPS", 2)
     monkeypatch.setattr(check, "JUDGED", 5)
     trained_on, judged_on = set(), set()
     training, test = DigitData.training, DigitData.test
@@ -362,7 +357,7 @@ def test_a_choice_never_looks_beyond_the_training_lengths(vanilla, model, monkey
 def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     vanilla, model, found, monkeypatch
 ):
-    steps_of_a_trial(monkeypatch, 3)
+    monkeypatch.setattr(check, "STEPS", 3)
     monkeypatch.setattr(check, "JUDGED", 50)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
@@ -385,5 +380,5 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model)
 
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
-    steps_of_a_trial(monkeypatch, 1)
+    monkeypatch.setattr(check, "STEPS", 1)
     assert carries_over(found.bias, model, longer(vanilla.data, 1)) == Trial(1.0)

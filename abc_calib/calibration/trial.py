@@ -25,9 +25,11 @@ from abc_calib.geometry import Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
+STEPS = 1000
+"""Most of a trial."""
 TRIALS: dict[str, TrainOptions] = {
-    "adam": RETRAIN.model_copy(update={"steps": 1000, "learning_rate": 8e-3}),
-    "muon": QUICKLY.model_copy(update={"steps": 1000, "learning_rate": 4e-3}),
+    "adam": RETRAIN.model_copy(update={"learning_rate": 8e-3}),
+    "muon": QUICKLY.model_copy(update={"learning_rate": 4e-3}),
 }
 """How a trial trains: at twice the retraining's rate, which shows sooner what can be learned."""
 FIRST, EVERY = 150, 50
@@ -202,7 +204,7 @@ def carries_over(bias: LineBias, vanilla: Model, data: Data, optimizer: str = "a
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
         return Trial(1.0)
-    options = TRIALS[optimizer]
+    options = TRIALS[optimizer].model_copy(update={"steps": STEPS})
     found: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
