@@ -21,6 +21,7 @@ from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
+from abc_calib.stages import making
 from abc_calib.training import trainer as training
 from abc_calib.training.trainer import Trainer
 
@@ -184,7 +185,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     trained, tmp_path, monkeypatch, how, goes_on
 ):
     """Where its certificate ends it: the others are as long as the paper's."""
-    trials, began = [], []
+    trials, began, rates = [], [], []
 
     def passed(bias, vanilla, data, *_):
         model = build_model("transformer", retrained_shape(vanilla.options), data, 7)
@@ -192,6 +193,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         return Trial(1.0, trials[-1])
 
     def begin(trainer, on_step):
+        rates.append(trainer.rate)
         began.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
         return train(trainer, on_step)
 
@@ -207,6 +209,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         and all(torch.equal(value, trials[-1][name]) for name, value in began[0].items())
     )
     assert Run.open(run.path).result is not None
+    assert rates == ([making.GOING_ON] if goes_on else [1.0])
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")
         with pytest.raises(AbcError, match=r"trial.safetensors"):

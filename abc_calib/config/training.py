@@ -106,7 +106,7 @@ QUICK = TrainOptions(
 QUICKLY = RETRAIN.model_copy(
     update={
         "optimizer": "muon",
-        "learning_rate": 2e-3,
+        "learning_rate": 4e-3,
         "validate_every": 50,
         "cooldown": 150,
         "stop_early": True,

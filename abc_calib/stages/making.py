@@ -56,6 +56,8 @@ from tasks import Task
 
 PROBLEMS = 2**14
 """Training problems in which windows that leave a choice are looked for."""
+GOING_ON = 0.5
+"""Part of the learning rate with which a retraining goes on from the weights of a trial."""
 
 
 @documented(
@@ -214,7 +216,8 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
     retrained = config.stage == "calibrated"
     by_windows = retrained and config.train.stop_early
     ending = certain(model, run.data, config.train.seed) if by_windows else None
-    if ending is not None and (begun := run.trial_weights()):
+    begun = run.trial_weights() if ending is not None else None
+    if begun:
         model.load_state_dict(begun, strict=False)
     title = "retraining" if retrained else f"training {config.task}"
     with training_bar(title, progress) as shown:
@@ -223,7 +226,7 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
             shown(step)
             on_step(step)
 
-        Trainer(run, model, device, ending).train(both)
+        Trainer(run, model, device, ending, GOING_ON if begun else 1.0).train(both)
 
 
 def _created(

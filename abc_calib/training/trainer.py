@@ -72,11 +72,19 @@ class Ending(Protocol):
 class Trainer:
     """One training of one model in one run folder.
 
-    With ``ending``, that and not the held-out problems stop it early.
+    With ``ending``, that and not the held-out problems stop it early. ``rate``: which part of the
+    learning rate it takes.
     """
 
-    def __init__(self, run: Run, model: Model, device: str = "auto", ending: Ending | None = None):
-        self.run, self.ending, self.over = run, ending, False
+    def __init__(
+        self,
+        run: Run,
+        model: Model,
+        device: str = "auto",
+        ending: Ending | None = None,
+        rate: float = 1.0,
+    ):
+        self.run, self.ending, self.rate, self.over = run, ending, rate, False
         self.options = run.config.train
         self.data = run.data
         self.device = resolve_device(device)
@@ -150,7 +158,7 @@ class Trainer:
         """One optimiser step; gives the loss."""
         self.model.train()
         options = self.options
-        rate = learning_rate(options, self.step, self.cooling_from)
+        rate = self.rate * learning_rate(options, self.step, self.cooling_from)
         if options.schedule == "plateau":
             rate *= self.plateau.factor
         batch = self.data.training(self.step, options.batch)
