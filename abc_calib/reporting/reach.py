@@ -28,7 +28,8 @@ def reach_figure(
 ) -> Figure:
     """A panel a kind of model, a line a row: an open dot alone, a filled one calibrated.
 
-    ``lengths``: those that were tested, the first of which is the longest in training.
+    Where both get as far, the open one is around the other. ``lengths``: those that were tested,
+    the first of which is the longest in training.
     """
     names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
     width = TEXT_WIDTH if len(panels) > 1 else COLUMN_WIDTH
@@ -44,9 +45,8 @@ def reach_figure(
             if calibrated is not None:
                 panel.plot(places[calibrated], y, "o", ms=5, color=PALETTE[1], clip_on=False)
             if alone is not None:
-                panel.plot(
-                    places[alone], y, "o", ms=5, mfc="white", mec=PALETTE[0], mew=1.2, clip_on=False
-                )
+                around = {"ms": 8, "mfc": "none"} if alone == calibrated else {"ms": 5, "mfc": "w"}
+                panel.plot(places[alone], y, "o", mec=PALETTE[0], mew=1.2, clip_on=False, **around)
         panel.axvline(1, color="0.75", lw=0.8, zorder=0)
         panel.set_title(heading, fontsize=LABEL_SIZE)
         panel.set_xticks(list(places.values()), ["none", *map(str, lengths)], fontsize=TICK_SIZE)
