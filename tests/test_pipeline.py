@@ -248,7 +248,7 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
 
 def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, monkeypatch):
     def accuracy(bias, *rest):
-        return Trial(0.9 + 0.1 * (rest[-1] == "muon" and biases.index(bias) == 2))
+        return Trial(0.9 + 0.1 * (rest[-1].startswith("muon") and biases.index(bias) == 2))
 
     monkeypatch.setattr(check, "carries_over", accuracy)
     both: Any = SimpleNamespace(optimizers=("adam", "muon"))
@@ -261,7 +261,9 @@ def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, m
     assert choose(candidates[:2], both, None).bias is biases[0]
     first = choose(candidates, both, None, optimizer="muon")
     assert first.bias is biases[2], "what the retraining trains with comes first"
-    assert [c.optimizer for c in first.checks] == ["muon"] * 3
+    assert [c.optimizer for c in first.checks] == ["muon, cooled"] * 3
+    ends = choose(candidates[:2], both, None, optimizer="muon").checks
+    assert [c.optimizer for c in ends[::2]] == ["muon, cooled", "muon", "adam"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])

@@ -27,12 +27,14 @@ from abc_calib.training.step import fit_steps
 
 STEPS = 1000
 """Most of a trial."""
+LONG = RETRAIN.model_copy(update={"learning_rate": 8e-3})
 TRIALS: dict[str, TrainOptions] = {
-    "adam": RETRAIN.model_copy(update={"learning_rate": 8e-3}),
-    "muon": QUICKLY,
+    "muon, cooled": QUICKLY,
+    "muon": LONG.model_copy(update={"optimizer": "muon"}),
+    "adam": LONG,
 }
-"""How a trial trains; with Adam at twice the retraining's rate, which shows sooner what can be
-learned."""
+"""How a trial trains. Twice the retraining's rate shows sooner what can be learned. A cooldown
+is the quickest way for tables of some hundred entries, and too short for those of thousands."""
 FIRST, EVERY = 150, 50
 """A trial is judged after so many steps, and again after every so many."""
 GAIN = 0.01
@@ -56,7 +58,7 @@ class Check:
     """How a candidate did: exact match on the lengths left out, 0 to 1.
 
     ``lines``: different ones. ``windows``: how many a row inside a long number sees, about.
-    ``optimizer``: what the trial trained with.
+    ``optimizer``: how the trial trained, by its name in ``TRIALS``.
     """
 
     threshold: float
@@ -98,8 +100,8 @@ def choose(
 ) -> Choice:
     """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
 
-    Trials train with ``optimizer``, as the retraining will. Where none carries over, all are tried
-    with another one of the model's: Muon learns large tables (N×1 in base 16) in as many steps.
+    Trials train first with ``optimizer``, as the retraining will. Where none carries over, all are
+    tried in another way: Muon without a cooldown learns large tables (N×1 in base 16).
 
     ``size``: without one the number of lines. From what carries over lines are taken out again,
     those of least ``strength`` first, where it still does and there are many windows: all at once
@@ -114,13 +116,13 @@ def choose(
     checks: list[Check] = []
     tried: list[tuple[str, LineBias, Trial]] = []
 
-    def tries(threshold: float, bias: LineBias, windows: float, optimizer: str) -> Trial:
-        for how, before, trial in tried:
-            if (how, before) == (optimizer, bias):
+    def tries(threshold: float, bias: LineBias, windows: float, how: str) -> Trial:
+        for way, before, trial in tried:
+            if (way, before) == (how, bias):
                 return trial
-        trial = carries_over(bias, model, data, optimizer)
-        tried.append((optimizer, bias, trial if trial.passed else Trial(trial.accuracy)))
-        checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, optimizer))
+        trial = carries_over(bias, model, data, how)
+        tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
+        checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, how))
         on_check(checks[-1])
         return trial
 
@@ -128,8 +130,7 @@ def choose(
         return Choice(bias, checks, next(t.weights for _, b, t in reversed(tried) if b == bias))
 
     by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
-    order = sorted(model.optimizers, key=lambda name: name != optimizer)
-    for how, number in product(order, by_size):
+    for how, number in product(ways(model, optimizer), by_size):
         threshold, best = sets[number]
         fewest = lighter(best, sizes[number], size, strength(best), data, lambda *_: True)
         if fewest[1] < sizes[number] and tries(threshold, *fewest, how).passed:
@@ -144,6 +145,12 @@ def choose(
         return len(checks) < most and tries(threshold, less, windows, how).passed
 
     return chosen(lighter(best, sizes[number], size, strength(best), data, may_go)[0])
+
+
+def ways(model: Model, optimizer: str) -> list[str]:
+    """How sets of lines are tried for a retraining with an optimiser, in this order."""
+    order = ("muon, cooled", "muon", "adam") if optimizer == "muon" else ("adam", "muon")
+    return [how for how in order if TRIALS[how].optimizer in model.optimizers]
 
 
 def lighter(
@@ -199,13 +206,13 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     return replace(less, sites={**less.sites, "self": tuple(own)})
 
 
-def carries_over(bias: LineBias, vanilla: Model, data: Data, optimizer: str = "adam") -> Trial:
+def carries_over(bias: LineBias, vanilla: Model, data: Data, how: str = "adam") -> Trial:
     """How a model trained on the shorter training lengths alone does on the longer ones."""
     short, lengths = data.left_out()
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
         return Trial(1.0)
-    options = TRIALS[optimizer].model_copy(update={"steps": STEPS})
+    options = TRIALS[how].model_copy(update={"steps": STEPS})
     found: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
