@@ -149,7 +149,8 @@ def calibrate(
         )
     if looked is not None:
         _warn_of_undecided(again, looked, calibration.bias)
-    if scheme != "none":  # a trial has no positions
+    if scheme != "none" or not config.train.stop_early:
+        # a trial has no positions, and nothing that trains to its end goes on from it
         calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = _created(config, out, partial(_write_lines, calibration))
