@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TOKENS, digit_data, in_stream
+from test_transformer import same_step
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
@@ -50,6 +51,12 @@ def sources() -> Tensor:
 
 
 # The stream
+
+
+@pytest.mark.parametrize("biased", BIASED)
+@pytest.mark.parametrize("scheme", NAMES)
+def test_a_step_without_rows_of_padding_is_that_of_all_rows(build, scheme, biased):
+    same_step(build(scheme, biased, seed=12))
 
 
 def plain(model: DecoderOnly, tokens: Tensor) -> Tensor:

@@ -139,9 +139,10 @@ def test_a_step_of_muon_is_torchs_on_the_matrices_and_adamw_on_the_rest(start, m
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
         adam.step()
         muon.step()
-    for one, other in zip(mine.model.parameters(), plain.parameters(), strict=True):
-        # a bias of keys has a gradient of rounding alone, which Adam makes a step of
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 if one.ndim == 2 else 1e-3)
+    theirs = dict(plain.named_parameters())
+    for name, one in mine.model.named_parameters():
+        if not name.endswith("key.bias"):  # a gradient of rounding, which Adam makes a step of
+            torch.testing.assert_close(one, theirs[name], rtol=1e-5, atol=1e-5)
 
 
 def test_the_learning_rate_warms_up_and_falls_to_zero():

@@ -108,6 +108,23 @@ def logits_of(model: Transformer, source: Tensor, read: Tensor) -> Tensor:
     return model.run(model.encode(source), read).logits
 
 
+def same_step(model: Any) -> None:
+    """Loss and gradients without rows of padding are those of all rows, in training too."""
+    model.double().train()
+    for format in ("free", "fixed:8"):  # without padding there is nothing to leave out
+        batch = digit_data(format=format).training(0, 9)
+        assert bool((batch.source == 14).any()) == (format == "free")
+        found = []
+        for loss_of in (model.loss, lambda *given: model.cross_entropy(model(*given), given[1])):
+            torch.manual_seed(0)  # positions that are drawn
+            loss = loss_of(batch.source, batch.target)
+            weights = list(model.parameters())
+            gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+            found.append((loss, *gradients))
+        for ours, all_rows in zip(*found, strict=True):
+            torch.testing.assert_close(ours, all_rows, rtol=1e-9, atol=1e-12)
+
+
 # Decoding
 
 
@@ -400,6 +417,11 @@ def test_the_loss_is_cross_entropy_without_padding(build):
     ignored = batch.target.masked_fill(~counted, -100)
     torch.testing.assert_close(model.loss(batch.source, ignored), loss)
     assert torch.equal(model.shifted(ignored), shifted)
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_a_step_without_rows_of_padding_is_that_of_all_rows(build, shape, biased):
+    same_step(build(shape, biased, seed=12))
 
 
 def test_lines_hold_no_weights(build):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry.lines import Site
+from abc_calib.nn.padding import EVERY, Unpadded
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Frame:
     positions, modulo this (cyclic position indexing), counted on from ``start``; lines and masks
     count as ever. ``left_out``: from which key on, and how many, the cache does not hold
     (``abc_calib.nn.transformer.cache``). ``grid``: where the queries stand in an output of several
-    rows, by which lines count.
+    rows, by which lines count. ``kept`` and ``kept_keys``: which rows and keys of a batch are
+    there, where those of padding are left out.
     """
 
     site: Site
@@ -55,6 +57,8 @@ class Frame:
     start: int = 0
     left_out: tuple[int, int] = (0, 0)
     grid: Grid | None = None
+    kept: Unpadded = EVERY
+    kept_keys: Unpadded = EVERY
 
     @property
     def scheme_site(self) -> Site:

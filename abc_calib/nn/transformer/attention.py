@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from abc_calib.nn.biases import MASKED, Gathered, LayerBias
 from abc_calib.nn.frames import Frame
+from abc_calib.nn.padding import EVERY, Unpadded
 from abc_calib.nn.positions import Places, Scheme
 from abc_calib.nn.transformer.stream import AnyBias, Stream, StreamBias
 
@@ -66,21 +67,28 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def project(
-        self, memory: Tensor, positions: Tensor, scheme: Scheme, single: bool
+        self,
+        memory: Tensor,
+        positions: Tensor,
+        scheme: Scheme,
+        single: bool,
+        kept: Unpadded = EVERY,
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of ``memory (b, j, d)`` at ``positions (j,)`` or ``(b, j)``, each
         ``(b, h, j, e)``.
 
         With ``single``, where no key is ever compared, the values twice as ``(b, 1, j, d)``.
+        ``kept``: which tokens ``memory`` holds, ``(n, d)`` where it does not hold all.
         """
-        values = self.value(memory)
+        values = kept.pad(self.value(memory))
         if single:
             return values[:, None], values[:, None]
-        return scheme.rotate(self._split(self.key(memory)), positions), self._split(values)
+        keys = scheme.rotate(self._split(kept.pad(self.key(memory))), positions)
+        return keys, self._split(values)
 
     def forward(
         self,
-        x: Tensor,  # (b, i, d)
+        x: Tensor,  # (b, i, d), or (n, d) where frame.kept leaves rows out
         keys: Tensor,  # (b, h, j, e)
         values: Tensor,
         frame: Frame,
@@ -89,7 +97,7 @@ class Attention(nn.Module):
         path: str = "auto",
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``.
+        """The output, of the shape of ``x``, and, if asked for, the weights ``(b, h, i, j)``.
 
         ``keys`` and ``values`` come from ``project``, with ``single`` as ``is_single`` says.
         """
@@ -98,15 +106,15 @@ class Attention(nn.Module):
             assert isinstance(bias, LayerBias)
             key = frame.stored(bias.positions(frame)[0][..., 0])
             mixed = self._picked(values[:, 0], key)
-            return self.output(F.dropout(mixed, dropout, self.training)), None
-        queries = scheme.rotate(self._split(self.query(x)), frame.row_positions)
+            return self._out(F.dropout(mixed, dropout, self.training), frame), None
+        queries = scheme.rotate(self._split(frame.kept.pad(self.query(x))), frame.row_positions)
         linear = bias is not None and bias.restricted and not scheme.has_score_bias
         if path == "auto":
             linear = linear and (frame.keys >= GATHER_FROM or frame.is_windowed)
         if linear and path != "dense" and not weights:
             assert bias is not None
             mixed = self._gathered(queries, keys, values, bias.gathered(frame), dropout)
-            return self.output(rearrange(mixed, "b h i e -> b i (h e)")), None
+            return self._out(rearrange(mixed, "b h i e -> b i (h e)"), frame), None
         score_bias = self._score_bias(queries, keys, frame, scheme, bias)
         seen: Tensor | None = None
         if weights or scheme.has_value_term:
@@ -120,7 +128,8 @@ class Attention(nn.Module):
             mixed = attend(queries, keys, values, score_bias, dropout)
         if bias is not None and bias.may_mask_rows:
             mixed = mixed * (score_bias > MASKED / 2).any(-1, keepdim=True)
-        return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen if weights else None
+        mixed = rearrange(mixed, "b h i e -> b i (h e)")
+        return self._out(mixed, frame), seen if weights else None
 
     def along(self, parts: tuple[Tensor, Tensor], frame: Stream, bias: StreamBias) -> Tensor:
         """Where every head has one key a row: from the values of source and output, apart.
@@ -131,7 +140,7 @@ class Attention(nn.Module):
         read, written = self._picked(source[:, 0], to_source), self._picked(output[:, 0], to_output)
         of_source = bias.of_source(read.device).repeat_interleave(read.shape[-1] // self.heads)
         mixed = torch.where(of_source, read, written)
-        return self.output(F.dropout(mixed, self.dropout, self.training))
+        return self._out(F.dropout(mixed, self.dropout, self.training), frame)
 
     def _picked(self, values: Tensor, key: Tensor) -> Tensor:
         """``values (b, j, d)`` at each head's one key a row, ``key (b|1, h, i)``: ``(b, i, d)``."""
@@ -145,6 +154,9 @@ class Attention(nn.Module):
         index = index + torch.arange(b, device=key.device)[:, None, None] * (j * self.heads)
         flat = values.reshape(b * j * self.heads, -1)
         return flat.index_select(0, index.flatten()).view(shape)
+
+    def _out(self, mixed: Tensor, frame: Frame) -> Tensor:
+        return self.output(frame.kept.unpad(mixed))
 
     def _split(self, x: Tensor) -> Tensor:
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_calib import plugins
@@ -22,6 +23,7 @@ from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.frames import Frame, Grid
 from abc_calib.nn.optimizers import Adam, Optimizer
+from abc_calib.nn.padding import EVERY, Unpadded
 from abc_calib.nn.positions import Coordinates, Scheme, check_positions
 from abc_calib.nn.transformer import rows
 from abc_calib.nn.transformer.cache import Cache
@@ -82,11 +84,19 @@ class Autoregressive(AlongLines):
         return outputs
 
     def draft(
-        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+        self,
+        encoded: Encoded,
+        read: Tensor,
+        cache: Cache | None = None,
+        weights: bool = False,
+        kept: Unpadded = EVERY,
     ) -> Outputs:
-        """The same, the new rows of the cache still to be settled."""
-        frames = self._frames(encoded, read, cache)
-        x = self.dropout(self.read(encoded, read, frames["self"]))
+        """The same, the new rows of the cache still to be settled.
+
+        ``kept``: the rows whose logits ``(n, v)`` are computed, where it leaves some out.
+        """
+        frames = self._frames(encoded, read, cache, kept)
+        x = kept.unpad(self.dropout(self.read(encoded, read, frames["self"])))
         own: list[Any] = []
         crossed: list[Any] = []
         for number in range(len(self.layers)):
@@ -97,8 +107,14 @@ class Autoregressive(AlongLines):
         return Outputs(logits, tuple(own), tuple(crossed)) if weights else Outputs(logits)
 
     @abstractmethod
-    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
-        """The source ``(b, s)``, read."""
+    def encode(
+        self,
+        source: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
+        kept: Unpadded = EVERY,
+    ) -> Encoded:
+        """The source ``(b, s)``, read; ``kept``: its tokens that are there, to leave out others."""
 
     @abstractmethod
     def read(self, encoded: Encoded, read: Tensor, frame: Frame) -> Tensor:
@@ -125,6 +141,12 @@ class Autoregressive(AlongLines):
         cache = Cache(kept)
         parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
         return torch.cat(parts, dim=1)
+
+    def loss(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
+        wanted = target.ne(self.pad)
+        encoded = self.encode(source, kept=Unpadded.of(source.ne(self.pad)))
+        logits = self.draft(encoded, self.shifted(target), kept=Unpadded.of(wanted)).logits
+        return F.cross_entropy(logits.flatten(0, -2), target[wanted])
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
@@ -178,18 +200,21 @@ class Autoregressive(AlongLines):
         row, column = (none, frame.rows[None]) if grid is None else (grid.row, grid.column)
         return Coordinates(none.expand_as(row), column, row, drawn)
 
-    def _frames(self, encoded: Encoded, read: Tensor, cache: Cache | None) -> dict[Site, Frame]:
+    def _frames(
+        self, encoded: Encoded, read: Tensor, cache: Cache | None, kept: Unpadded = EVERY
+    ) -> dict[Site, Frame]:
         past, steps = cache.seen if cache is not None else 0, read.shape[1]
         grid = self._grid(read, cache)
-        memory, period, start = encoded.memory, self.period, encoded.start
-        places = torch.arange(past, past + steps, device=memory.device)
+        period, start = self.period, encoded.start
+        places = torch.arange(past, past + steps, device=read.device)
         lengths, closes = encoded.lengths, encoded.delimiters
         if self.lines is not None and alike(lengths) and alike(closes):
             lengths, closes = lengths[:1], closes[:1]
         left_out = cache.left_out if cache is not None else (0, 0)
-        own = Frame("self", places, past + steps, lengths, None, period, start, left_out, grid)
-        keys = memory.shape[1]
-        crossed = Frame("cross", places, keys, lengths, closes, period, start, grid=grid)
+        given = places, past + steps, lengths, None, period, start, left_out, grid
+        own = Frame("self", *given, kept)
+        beside = places, encoded.size, lengths, closes, period, start, (0, 0), grid
+        crossed = Frame("cross", *beside, kept, encoded.kept)
         return {"self": own, "cross": crossed}
 
     # What it takes

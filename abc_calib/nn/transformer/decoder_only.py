@@ -18,6 +18,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, LineBias, Site
 from abc_calib.nn.frames import Frame
+from abc_calib.nn.padding import EVERY, Unpadded
 from abc_calib.nn.positions import Coordinates, Scheme, build_scheme
 from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache
@@ -78,7 +79,13 @@ class DecoderOnly(Autoregressive):
     def scheme_of(self, site: Site) -> Scheme:
         return self.scheme
 
-    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
+    def encode(
+        self,
+        source: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
+        kept: Unpadded = EVERY,
+    ) -> Encoded:
         mask = source.ne(self.pad) if mask is None else mask
         lengths = mask.long().sum(1)
         delimiters = delimiter_positions(source, self.tokens.delimiters)
@@ -88,17 +95,18 @@ class DecoderOnly(Autoregressive):
         at = Coordinates(at.part, at.column, at.row, drawn)
         # numbered once: so many rows behind the source as it has, then on by one
         numbers = self.scheme.renumber(torch.arange(2 * len(rows)), 2 * lengths)
-        frame = Prefix("encoder", rows, len(rows), lengths, delimiters)
+        frame = Prefix("encoder", rows, len(rows), lengths, delimiters, kept=kept)
         if self._by_token and not weights:
             every = torch.arange(self.tokens.size, device=source.device)[:, None]
             alone = Prefix("encoder", rows[:1], 1, torch.ones_like(every[:, 0]))
             states, seen = self._through(self.embed(every), alone, weights)
-            states = [state[:, 0][source] for state in states]
+            states = [kept.unpad(state[:, 0][source]) for state in states]
         else:
             x = self.scheme.embed(self.embed(source), numbers[..., : len(rows)], at)
-            states, seen = self._through(self.dropout(x), frame, weights)
+            states, seen = self._through(kept.unpad(self.dropout(x)), frame, weights)
         attention = tuple(seen) if weights else ()
-        return Encoded(states[-1], lengths, delimiters, 0, attention, drawn, tuple(states), numbers)
+        found = states[-1], lengths, delimiters, 0, attention, drawn, tuple(states), numbers
+        return Encoded(*found, kept=kept)
 
     @property
     def _by_token(self) -> bool:
@@ -141,4 +149,4 @@ class DecoderOnly(Autoregressive):
         x, seen = layer.write(*given, path=self.path, weights=weights)
         if seen is None:
             return x, None, None
-        return x, seen[..., memory.shape[1] :], seen[..., : memory.shape[1]]
+        return x, seen[..., encoded.size :], seen[..., : encoded.size]

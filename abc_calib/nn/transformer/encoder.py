@@ -12,6 +12,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry.layout import placed
 from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.frames import Frame
+from abc_calib.nn.padding import EVERY, Unpadded
 from abc_calib.nn.positions import Coordinates, Scheme
 from abc_calib.nn.transformer.layers import EncoderLayer
 
@@ -23,7 +24,8 @@ class Encoded:
     ``lengths (b,)``; ``delimiters (b, c)``, their positions; ``start``: from where cyclic
     positions count, and ``drawn``, what a scheme drew for the output; ``attention``: of each layer,
     if asked for. Of a stream: ``states``, the source before each layer, and ``numbers (n,)`` or
-    ``(b, n)``, what a scheme calls the first positions.
+    ``(b, n)``, what a scheme calls the first positions. ``kept``: which tokens ``memory`` and
+    ``states`` hold, ``(n, d)`` where they do not hold all of ``size``.
     """
 
     memory: Tensor
@@ -34,6 +36,12 @@ class Encoded:
     drawn: Tensor | None = None
     states: tuple[Tensor, ...] = ()
     numbers: Tensor | None = None
+    kept: Unpadded = EVERY
+
+    @property
+    def size(self) -> int:
+        """How many tokens the longest source has."""
+        return self.memory.shape[1] if self.memory.dim() == 3 else self.kept.shape[1]
 
 
 class Encoder(nn.Module):
@@ -61,24 +69,27 @@ class Encoder(nn.Module):
         path: str,
         weights: bool,
         output: Scheme,
+        kept: Unpadded = EVERY,
     ) -> Encoded:
         """``output``: the scheme of what is written, where it is another one."""
         lengths = mask.long().sum(1)
         delimiters = delimiter_positions(source, self.tokens.delimiters)
         rows = torch.arange(source.shape[1], device=source.device)
         start = int(torch.randint(self.period, ())) if self.training and self.period else 0
-        frame = Frame("encoder", rows, len(rows), lengths, delimiters, self.period, start)
+        given = rows, len(rows), lengths, delimiters, self.period, start
+        frame = Frame("encoder", *given, kept=kept)
         positions = self.scheme.renumber(frame.row_positions, lengths)
         at = coordinates(source, delimiters, self.tokens.words)
         at = replace(at, start=self.scheme.starts(at))
         drawn = at.start if output is self.scheme else output.starts(at)
-        x = self.dropout(self.scheme.embed(embed(source), positions, at))
+        x = kept.unpad(self.dropout(self.scheme.embed(embed(source), positions, at)))
         seen = []
         for layer, bias in zip(self.layers, biases, strict=True):
             x, one = layer(x, frame, self.scheme, bias, path=path, weights=weights)
             seen.append(one)
         attention = tuple(seen) if weights else ()
-        return Encoded(self.norm(x), lengths, delimiters, start, attention, drawn)
+        found = self.norm(x), lengths, delimiters, start, attention, drawn
+        return Encoded(*found, kept=kept)
 
 
 def coordinates(source: Tensor, delimiters: Tensor, words: bool = False) -> Coordinates:

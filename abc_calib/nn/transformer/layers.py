@@ -44,7 +44,7 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         y = self.norms[0](x)
         keys, values = self.attention.project(
-            y, frame.row_positions, scheme, is_single(bias, scheme, **how)
+            y, frame.row_positions, scheme, is_single(bias, scheme, **how), frame.kept
         )
         y, weights = self.attention(y, keys, values, frame, scheme, bias, **how)
         x = x + self.dropout(y)
@@ -77,16 +77,18 @@ class StreamLayer(EncoderLayer):
         **how: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Rows of the output, of which ``memory (b, s, d)`` is the source at this layer."""
+        crossed = frame.parts[0]
         y = self.norms[0](x)
         single = is_single(bias, scheme, **how)
         if cache is not None and self.index in cache.source:
             source = cache.source[self.index]
         else:
-            places = torch.arange(memory.shape[1], device=memory.device)
-            source = self.attention.project(self.norms[0](memory), places, scheme, single)
+            places = torch.arange(crossed.keys, device=memory.device)
+            given = self.norms[0](memory), places, scheme, single
+            source = self.attention.project(*given, crossed.kept_keys)
             if cache is not None:
                 cache.source[self.index] = source
-        output = self.attention.project(y, frame.row_positions, scheme, single)
+        output = self.attention.project(y, frame.row_positions, scheme, single, frame.kept)
         if cache is not None:
             output = cache.extended(self.index, *output)
         if single:
@@ -129,7 +131,8 @@ class DecoderLayer(nn.Module):
         frame, scheme = frames["self"], schemes["self"]
         y = self.norms[0](x)
         single = is_single(biases["self"], scheme, **how)
-        keys, values = self.self_attention.project(y, frame.row_positions, scheme, single)
+        positions = frame.row_positions
+        keys, values = self.self_attention.project(y, positions, scheme, single, frame.kept)
         if cache is not None:
             keys, values = cache.extended(self.index, keys, values)
         y, own = self.self_attention(y, keys, values, frame, scheme, biases["self"], **how)
@@ -141,7 +144,8 @@ class DecoderLayer(nn.Module):
         else:
             single = is_single(biases["cross"], scheme, **how)
             positions = frame.key_positions
-            keys, values = self.cross_attention.project(memory, positions, scheme, single)
+            given = memory, positions, scheme, single
+            keys, values = self.cross_attention.project(*given, frame.kept_keys)
             if cache is not None:
                 cache.source[self.index] = keys, values
         y, crossed = self.cross_attention(

@@ -17,6 +17,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.frames import Frame
+from abc_calib.nn.padding import EVERY, Unpadded
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.base import Autoregressive, draw
 from abc_calib.nn.transformer.cache import Cache
@@ -98,11 +99,16 @@ class Transformer(Autoregressive):
 
     # The pass
 
-    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
-        """The source ``(b, s)``, read."""
+    def encode(
+        self,
+        source: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
+        kept: Unpadded = EVERY,
+    ) -> Encoded:
         mask = source.ne(self.pad) if mask is None else mask
         how = self.embed, self.biases["encoder"], self.path, weights, self.scheme_of("self")
-        return self.encoder(source, mask, *how)
+        return self.encoder(source, mask, *how, kept)
 
     def read(self, encoded: Encoded, read: Tensor, frame: Frame) -> Tensor:
         scheme = self.scheme_of("self")

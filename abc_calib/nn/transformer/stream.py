@@ -40,7 +40,8 @@ class Stream(Frame):
     def of(cls, crossed: Frame, own: Frame) -> Stream:
         keys = crossed.keys + own.keys
         left_out = (crossed.keys + own.left_out[0], own.left_out[1])
-        return cls("self", own.rows, keys, own.lengths, left_out=left_out, parts=(crossed, own))
+        given = own.rows, keys, own.lengths
+        return cls("self", *given, left_out=left_out, parts=(crossed, own), kept=own.kept)
 
     @property
     def row_positions(self) -> Tensor:
