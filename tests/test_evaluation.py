@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from abc_calib.evaluation.exact import (
     evaluate,
     exact_matches,
     greedy_matches,
+    written,
 )
 from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.nn.base import Decoded, Model
@@ -42,6 +45,23 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
     for row in range(400):
         wanted = source.vocabulary.text(batch.target[row].tolist())
         assert right[row] == (source.vocabulary.text(decoded[row].tolist()) == wanted)
+
+
+def test_only_outputs_that_are_wrong_are_decoded(half_trained, monkeypatch):
+    source, model = half_trained
+    batch = source.training(10**6, 400)
+    decode, asked = model.decode, []
+
+    def kept(part: Tensor, *how: Any, **more: Any) -> Decoded:
+        asked.append(part)
+        return decode(part, *how, **more)
+
+    monkeypatch.setattr(model, "decode", kept)
+    ids, looked = written(model, batch)
+    assert looked is None
+    assert torch.equal(ids, decode(batch.source, batch.target.shape[1]).ids)
+    wrong = ~exact_matches(model, batch)
+    assert torch.equal(torch.cat(asked), batch.source[wrong])
 
 
 @pytest.mark.parametrize("biased", ["", "lines", "single"])

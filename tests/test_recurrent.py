@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions, TrainOptions
-from abc_calib.data import TokenData
+from abc_calib.data import Batch, TokenData
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import exact_matches, measured, written
@@ -356,7 +356,7 @@ def test_attention_is_counted_in_words():
         with torch.no_grad():
             model.attender.numbers_of.weight.zero_()
             model.attender.direction.bias.fill_(50.0)  # forwards
-        _, looked = written(model, SOURCE[:1], 2)
+        _, looked = written(model, Batch(SOURCE[:1], SOURCE[:1, :2], []))
         assert looked is not None and looked[0, 0] == pytest.approx(place, abs=0.01)
 
 

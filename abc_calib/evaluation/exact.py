@@ -163,7 +163,7 @@ def sequence_row(
 
 def measured(model: Model, data: Data, batch: Batch) -> tuple[Sequences, Tensor]:
     """All metrics of a batch, and which rows are right ``(b,)``."""
-    ids, looked = written(model, batch.source, batch.target.shape[1])
+    ids, looked = written(model, batch)
     eos = data.vocabulary.eos
     outputs, ended = [], []
     for row in ids.tolist():
@@ -178,25 +178,29 @@ def measured(model: Model, data: Data, batch: Batch) -> tuple[Sequences, Tensor]
 
 
 @torch.inference_mode()
-def written(model: Model, source: Tensor, steps: int) -> tuple[Tensor, Tensor | None]:
+def written(model: Model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """What a model writes, ``(b, t)``, and where it looks.
 
     Where each step has one row of attention, the mean place of it ``(b, t)``, counted in words of
-    the source from 0.
+    the source from 0. Else an output that is right need not be decoded: it is the gold.
     """
     model.eval()
-    ids, looked = [], []
-    for rows in model.chunks(torch.arange(len(source)), source.shape[1] + steps):
-        part = source[rows].to(model.device)
+    left = torch.arange(len(batch))
+    if not model.has_attender:
+        left = left[~exact_matches(model, batch)]
+    ids, steps = batch.target.clone(), batch.target.shape[1]
+    looked = []
+    for rows in model.chunks(left, batch.source.shape[1] + steps):
+        part = batch.source[rows].to(model.device)
         output = model.decode(part, steps, attention=True)
-        ids.append(output.ids.cpu())
+        ids[rows] = output.ids.cpu()
         if output.attention is None:
             continue
         places = torch.arange(-1, part.shape[1] - 1, device=part.device)  # $ is before word 0
         mean = output.attention @ places.to(output.attention.dtype)
         missing = steps - mean.shape[1]
         looked.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
-    return torch.cat(ids), torch.cat(looked) if looked else None
+    return ids, torch.cat(looked) if looked else None
 
 
 def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Tensor:
