@@ -29,7 +29,9 @@ class Select(torch.autograd.Function):
 
 
 def _selected(x: Tensor, index: Tensor) -> Tensor:
-    return F.pad(x, (0, 0, 0, 1)).index_select(0, index)
+    if len(index) > len(x):  # some are padding
+        x = F.pad(x, (0, 0, 0, 1))
+    return x.index_select(0, index)
 
 
 @dataclass(frozen=True)
