@@ -307,6 +307,19 @@ def test_cells_are_medians_and_minima_beside_the_paper():
     assert "- addition abc" not in fewer.markdown
 
 
+def test_a_seed_that_does_not_interpolate_is_not_missing_where_it_would_be_calibrated():
+    results = load_results("table1", RESULTS)
+    failed = results["error"].notna()
+    assert results[failed][["task", "row", "seed"]].to_numpy().tolist() == [["addition", "abc", 4]]
+    results.loc[failed, ["error", "stage", "interpolated"]] = [None, "vanilla", False]
+    text = make_report(get_target("table1"), results).markdown
+    assert "- addition, 4 of 5 seeds: abc" not in text
+    assert "Addition, not calibrated since the first training did not interpolate" in text
+    assert "the number of seeds: abc (1)." in text
+    results.loc[failed, "interpolated"] = True
+    assert "- addition, 4 of 5 seeds: abc" in make_report(get_target("table1"), results).markdown
+
+
 def test_table_2_answers_yes_and_no():
     results = load_results("table1", RESULTS)
     found = {

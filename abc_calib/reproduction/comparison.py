@@ -85,14 +85,14 @@ class Comparison(Target):
         return 0.0
 
     def report(self, results: pd.DataFrame, seeds: int | None = None) -> Report:
-        found = self.cells(results)
+        found, refused = self.cells(results), self._refused(results)
         return Report(
             name=self.name,
             title=self.title,
             tables=self.tables(found),
             records=self.records(found),
-            notes=[*self.remarks(found, results), *self.notes],
-            incomplete=[*self._missing(found, seeds), *failures(results)],
+            notes=[*self.remarks(found, results), *_not_calibrated(refused), *self.notes],
+            incomplete=[*self._missing(found, seeds, refused), *failures(results)],
             figures=dict(self._curves(found, results)),
         )
 
@@ -171,14 +171,28 @@ class Comparison(Target):
     def _labels(self) -> dict[str, str]:
         return {row: model.label for (_, row), model in self.models().items()}
 
-    def _missing(self, found: Sequence[Cell], seeds: int | None) -> list[str]:
+    def _refused(self, results: pd.DataFrame) -> Counter[tuple[str, str]]:
+        """How many seeds of a calibrated row have a first training that did not interpolate."""
+        calibrated = [place for place, of in self.models().items() if of.calibrate is not None]
+        told = results.reindex(columns=["task", "row", "seed", "stage", "interpolated"])
+        refused: Counter[tuple[str, str]] = Counter()
+        for place in calibrated:
+            mine = told[(told["task"] == place[0]) & (told["row"] == place[1])]
+            done = mine["seed"][mine["stage"] == "calibrated"]
+            without = mine["seed"][mine["interpolated"].eq(False) & ~mine["seed"].isin(done)]
+            refused[place] = without.nunique()
+        return +refused
+
+    def _missing(
+        self, found: Sequence[Cell], seeds: int | None, refused: Counter[tuple[str, str]]
+    ) -> list[str]:
         """The rows that lack seeds or lengths: a line for each task and number of seeds."""
         seen: dict[tuple[str, str], list[int]] = {}
         for one in found:
             seen.setdefault((one.task, one.row), []).append(one.seeds)
         lacking: dict[tuple[str, int, int], list[str]] = {}
         for (task, row), wanted in self.wanted(seeds).items():
-            if (have := min(seen[task, row])) < wanted:
+            if (have := min(seen[task, row]) + refused[task, row]) < wanted:
                 lacking.setdefault((task, have, wanted), []).append(row)
         every = Counter(task for task, _ in self.wanted(seeds))
         return [
@@ -231,6 +245,18 @@ class Comparison(Target):
             [(int(x), float(y)) for x, y in zip(part["length"], part[measure], strict=True)]
             for _, part in mine.groupby("seed")
         ]
+
+
+def _not_calibrated(refused: Counter[tuple[str, str]]) -> list[str]:
+    """Which rows have seeds whose first training did not interpolate, a line for each task."""
+    told: dict[str, list[str]] = {}
+    for (task, row), count in refused.items():
+        told.setdefault(task, []).append(f"{row} ({count})")
+    return [
+        f"{TITLES[task]}, not calibrated since the first training did not interpolate, with the "
+        f"number of seeds: {'; '.join(rows)}."
+        for task, rows in told.items()
+    ]
 
 
 def seeds_in_words(counts: Sequence[int]) -> str:
