@@ -492,7 +492,7 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
 def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path, monkeypatch):
     """The weights from before it are kept, with their certificate, and the next one is slower."""
     run = biased(certified, tmp_path, 5, 6.0)
-    monkeypatch.setattr(repairing, "LEARNING_RATE", 3.0)
+    monkeypatch.setattr(repairing, "LEARNING_RATE", 100.0)
     made = repair(run, rounds=1, out=tmp_path / "repaired")
     kept, now = run.load_model().state_dict(), made.load_model().state_dict()
     assert all(torch.equal(kept[name], now[name]) for name in kept)

@@ -57,8 +57,11 @@ class Unpadded:
         return cls((mask.shape[0], mask.shape[1]), kept, place)
 
     def unpad(self, x: Tensor) -> Tensor:
-        """``x (b, i, d)`` as ``(n, d)``."""
-        return x if self.kept is None else Select.apply(x.flatten(0, 1), self.kept, self.place)
+        """``x (b, i, d)`` as ``(n, d)``; ``RuntimeError`` for another shape."""
+        if self.kept is None:
+            return x
+        rows = x.reshape(self.shape[0] * self.shape[1], x.shape[-1])
+        return Select.apply(rows, self.kept, self.place)
 
     def pad(self, x: Tensor) -> Tensor:
         """``x (n, d)`` as ``(b, i, d)``, with zeros for padding."""
