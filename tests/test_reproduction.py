@@ -142,9 +142,9 @@ def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
     (table,) = made.tables
     cells = {row[0]: row for row in table.rows}
     alone = ["100 / 100", "100 / 100", *["1 / 1"] * 5]
-    assert cells["position coupling, decoder-only"][2:-1] == alone
+    assert cells["position coupling, decoder-only"][2:-1] == [*alone, "60"]
     assert cells["position coupling, decoder-only"][-1].startswith("30 → 200")
-    assert cells["Abacus, encoder-decoder, + ABC"][2:-1] == ["100 / 100"] * 7
+    assert cells["Abacus, encoder-decoder, + ABC"][2:-2] == ["100 / 100"] * 7
     assert any("with ABC at 200: 26 of 26 rows" in note for note in made.notes)
     assert not any("at the training length itself" in note for note in made.notes)
     for row in rows:
@@ -318,6 +318,21 @@ def test_a_seed_that_does_not_interpolate_is_not_missing_where_it_would_be_calib
     assert "the number of seeds: abc (1)." in text
     results.loc[failed, "interpolated"] = True
     assert "- addition, 4 of 5 seeds: abc" in make_report(get_target("table1"), results).markdown
+
+
+def test_rivals_say_how_long_both_trainings_of_a_row_took():
+    row = {"task": "copy", "row": "transformer, rope, abc", "length": 10, "n": 9, "accuracy": 100.0}
+    took = [("vanilla", 0, 5.0), ("calibrated", 0, 2.0), ("vanilla", 1, 40.0), ("vanilla", 2, 7.0)]
+    rows = [
+        {**row, "stage": stage, "seed": seed, "train_seconds": seconds, "key": f"{stage}{seed}"}
+        for stage, seed, seconds in [*took, ("calibrated", 2, 4.0)]
+    ]
+    results = pd.DataFrame([*rows, *rows])  # more than one length
+    made = make_report(get_target("rivals"), results.assign(held_out=100.0, error=None))
+    (table,) = made.tables
+    assert table.columns[-2] == "seconds"
+    (line,) = table.rows
+    assert line[0] == "RoPE, encoder-decoder, + ABC" and line[-2] == "9"  # of 7 and 11
 
 
 def test_table_2_answers_yes_and_no():

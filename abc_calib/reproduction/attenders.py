@@ -110,7 +110,7 @@ class Attenders(Comparison):
     def unit(self, task: str) -> str:
         return f"length in {get_task(task).unit}"
 
-    def tables(self, found: Sequence[Cell]) -> list[Table]:
+    def tables(self, found: Sequence[Cell], results: pd.DataFrame) -> list[Table]:
         """A table for every measure and group of tasks with the same lengths."""
         tables = []
         for measure in self.measures:

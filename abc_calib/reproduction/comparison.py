@@ -69,7 +69,7 @@ class Comparison(Target):
         """What the paper has there."""
 
     @abstractmethod
-    def tables(self, found: Sequence[Cell]) -> list[Table]:
+    def tables(self, found: Sequence[Cell], results: pd.DataFrame) -> list[Table]:
         """The cells as tables."""
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Comparison(Target):
         return Report(
             name=self.name,
             title=self.title,
-            tables=self.tables(found),
+            tables=self.tables(found, results),
             records=self.records(found),
             notes=[*self.remarks(found, results), *_not_calibrated(refused), *self.notes],
             incomplete=[*self._missing(found, seeds, refused), *failures(results)],

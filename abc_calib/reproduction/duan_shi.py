@@ -107,7 +107,7 @@ class DuanShi(Comparison):
     def unit(self, task: str) -> str:
         return "digits of an operand"
 
-    def tables(self, found: Sequence[Cell]) -> list[Table]:
+    def tables(self, found: Sequence[Cell], results: pd.DataFrame) -> list[Table]:
         """The paper's columns, then what was measured at further lengths."""
         further = sorted({one.length for one in found} - set(self.lengths))
         more = [one for one in found if one.task in self.more_lengths]
@@ -146,7 +146,7 @@ class Abilities(DuanShi):
                 answers.append((one, said))
         return answers
 
-    def tables(self, found: Sequence[Cell]) -> list[Table]:
+    def tables(self, found: Sequence[Cell], results: pd.DataFrame) -> list[Table]:
         rows: dict[str, list[Any]] = {}
         for one, said in self.abilities(found):
             row = rows.setdefault(one.task, [TITLES[one.task], one.seeds])
