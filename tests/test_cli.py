@@ -369,11 +369,13 @@ def test_every_option_of_a_training_has_a_flag_and_reaches_the_configuration(abc
     words = ("--no-stop-early", "--cooldown", 1, "--warmup", 2, "--validate-every", 3)
     more = ("--patience", 4, "--halvings", 5, "--schedule", "plateau", "--keep-best")
     last = ("--monitor", "loss", "--max-grad-norm", 2, "--early-stop-after", 6, "--dev", "same")
+    last = (*last, "--early-stop-at", 0.5)
     made = Path(abc(*QUICK, *words, *more, *last, "--json").json()["run"])
     train = json.loads((made / "config.json").read_text())["train"]
     asked = {"stop_early": False, "cooldown": 1, "warmup": 2, "validate_every": 3, "patience": 4}
     asked |= {"halvings": 5, "schedule": "plateau", "keep_best": True, "monitor": "loss"}
-    assert {**train, **asked, "max_grad_norm": 2, "early_stop_after": 6} == train
+    asked |= {"early_stop_after": 6, "early_stop_at": 0.5}
+    assert {**train, **asked, "max_grad_norm": 2} == train
     flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}
     fields = named(TrainOptions, *MODEL_OPTIONS.values()).values()
     assert flags >= {flag for option in fields for flag in option.flags}

@@ -37,6 +37,9 @@ from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
 
+FIRST: dict[str, Any] = {"preset": "quick", "early_stop_at": 0.97}
+"""How the first training trains unless told. Its lines are there before its last mistakes go, and
+a trial judges them."""
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
@@ -61,7 +64,7 @@ def certified(
     anew, up to three times, unless ``steps`` say how many there are.
     """
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    _check_decidable(task, {"preset": "quick", **options})
+    _check_decidable(task, {**FIRST, **options})
     root = Path(folder) if folder else runs_root() / "certified"
     run = _trained_twice(task, seed, root, on_step, progress, options)
     decision = decide(run, run.load_model(), minutes)
@@ -134,7 +137,7 @@ def _trained_twice(
 
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
         two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
-        begin = partial(train, task, seed=seed, **one, **{"preset": "quick", **options})
+        begin = partial(train, task, seed=seed, **one, **{**FIRST, **options})
         vanilla = finished(first, partial(begin, out=first), **one)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or "steps" in options or second.exists():
@@ -147,4 +150,5 @@ def _trained_twice(
 def _interpolates(vanilla: Run) -> bool:
     """Whether a calibration would take it."""
     least = refused_below(vanilla.data.fit or CalibrationOptions().fit)
+    least = min(least, vanilla.config.train.early_stop_at)
     return (vanilla.result or {})["validation_accuracy"] >= 100 * least

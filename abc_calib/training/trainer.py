@@ -175,7 +175,7 @@ class Trainer:
     def validate(self, loss: float) -> float:
         """Exact match on the held-out problems; adds to the history and checkpoints."""
         accuracy = self.held_out_accuracy()
-        self.good = self.good + 1 if accuracy >= INTERPOLATED else 0
+        self.good = self.good + 1 if accuracy >= self.options.early_stop_at else 0
         if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
             self.cooling_from = self.step
         entry = {
