@@ -760,11 +760,17 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     ]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [r.path.name for r in runs]
     assert [r.config.parent for r in runs] == [None, *(str(r.path) for r in runs[:3])]
+    assert {(r.config.train.early_stop_at, r.config.train.cooldown) for r in runs} == {(0.95, 100)}
     first, last = (r.load_model().state_dict() for r in (runs[0], runs[3]))
     assert any(not torch.equal(first[name], last[name]) for name in first)
     with pytest.raises(AbcError, match="has not interpolated"):
         stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["successor-seed0-vanilla"]
+    with pytest.raises(AbcError, match="has not interpolated"):  # a preset that is asked for
+        how = {"preset": "quick", "steps": 20, "progress": False}
+        stages.certified("successor", folder=tmp_path / "c", **how)
+    asked = Run.open(tmp_path / "c" / "successor-seed0-vanilla").config.train
+    assert (asked.early_stop_at, asked.cooldown) == (0.999, training.cooldown)
 
 
 def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):

@@ -466,6 +466,18 @@ def test_training_goes_on_until_it_is_right_at_all_training_lengths(start, monke
     assert [entry.get("over") for entry in mine.history] == [None, None, None, True]
 
 
+def test_training_ends_at_the_exact_match_that_it_is_told(start, monkeypatch):
+    mine = trainer(start("a", steps=100, validate_every=2, early_stop_at=0.5, early_stop_after=2))
+    held_out = {2: 0.5, 4: 0.49, 6: 0.5, 8: 0.51}
+
+    def scores(_, batch):
+        return held_out[mine.step] if batch is mine.validation else 1.0
+
+    monkeypatch.setattr(training, "accuracy_of", scores)
+    ended = mine.train()
+    assert ended["steps"] == 8 and not ended["interpolated"]
+
+
 def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, monkeypatch):
     monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
     run = start("a", steps=100, validate_every=2)

@@ -16,9 +16,9 @@ class TrainOptions(Options):
     """How a model is trained.
 
     ``steps`` is the most; ``stop_early`` ends at interpolation, which is an exact match of 99.9 %
-    on held-out problems, or at ``early_stop_at``. ``cooldown`` is how many steps the learning rate takes to fall once the
-    model is nearly there (0: it does not). A ``schedule`` is a cosine, or the rate halved on a
-    plateau.
+    on held-out problems, or at ``early_stop_at``. ``cooldown`` is how many steps the learning rate
+    takes to fall once the model is nearly there (0: it does not). A ``schedule`` is a cosine, or
+    the rate halved on a plateau.
     """
 
     title: ClassVar[str] = "a training"
@@ -34,7 +34,7 @@ class TrainOptions(Options):
     validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
     stop_early: bool = option(
         True,
-        "End once the model interpolates (--early-stop-at), or, retrained on lines that "
+        "End once the model interpolates (see early_stop_at), or, retrained on lines that "
         "bound what a row sees, is right in every window.",
     )
     cooldown: int = option(
@@ -70,7 +70,7 @@ class TrainOptions(Options):
         0.999, "Exact match on held-out problems that ends the training.", gt=0, le=1
     )
     early_stop_after: int = option(
-        2, "Validations so good in a row that end the training.", was="enough", ge=1, le=10**6
+        2, "Validations that good in a row that end the training.", was="enough", ge=1, le=10**6
     )
     patience: int = option(
         0, "Validations without a better one that end the training; 0: none do.", ge=0, le=10**6
