@@ -193,7 +193,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         return Trial(1.0, trials[-1])
 
     def begin(trainer, on_step):
-        rates.append(trainer.rate)
+        rates.append((trainer.options.learning_rate, trainer.options.warmup))
         began.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
         return train(trainer, on_step)
 
@@ -209,7 +209,10 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         and all(torch.equal(value, trials[-1][name]) for name, value in began[0].items())
     )
     assert Run.open(run.path).result is not None
-    assert rates == ([making.GOING_ON] if goes_on else [1.0])
+    own = run.config.train
+    going_on = making.GOING_ON * own.learning_rate, making.WARM_UP
+    assert own.warmup > making.WARM_UP
+    assert rates == [going_on if goes_on else (own.learning_rate, own.warmup)]
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")
         with pytest.raises(AbcError, match=r"trial.safetensors"):

@@ -56,8 +56,9 @@ from tasks import Task
 
 PROBLEMS = 2**14
 """Training problems in which windows that leave a choice are looked for."""
-GOING_ON = 0.5
-"""Part of the learning rate with which a retraining goes on from the weights of a trial."""
+GOING_ON, WARM_UP = 0.5, 20
+"""Part of the learning rate, and its warm-up, of a retraining that goes on from a trial: what it
+begins with is trained, and its optimiser alone is new."""
 
 
 @documented(
@@ -227,7 +228,13 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
             shown(step)
             on_step(step)
 
-        Trainer(run, model, device, ending, GOING_ON if begun else 1.0).train(both)
+        options = _going_on(config.train) if begun else config.train
+        Trainer(run, model, device, ending, options).train(both)
+
+
+def _going_on(options: TrainOptions) -> TrainOptions:
+    rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
+    return options.model_copy(update={"learning_rate": rate, "warmup": warmup})
 
 
 def _created(

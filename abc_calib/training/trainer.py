@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from abc_calib.config import TrainOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation import exact_matches
@@ -72,8 +73,8 @@ class Ending(Protocol):
 class Trainer:
     """One training of one model in one run folder.
 
-    With ``ending``, that and not the held-out problems stop it early. ``rate``: which part of the
-    learning rate it takes.
+    With ``ending``, that and not the held-out problems stop it early. ``options``: in place of
+    those of the run.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class Trainer:
         model: Model,
         device: str = "auto",
         ending: Ending | None = None,
-        rate: float = 1.0,
+        options: TrainOptions | None = None,
     ):
-        self.run, self.ending, self.rate, self.over = run, ending, rate, False
-        self.options = run.config.train
+        self.run, self.ending, self.over = run, ending, False
+        self.options = options or run.config.train
         self.data = run.data
         self.device = resolve_device(device)
         self.model = model
@@ -158,7 +159,7 @@ class Trainer:
         """One optimiser step; gives the loss."""
         self.model.train()
         options = self.options
-        rate = self.rate * learning_rate(options, self.step, self.cooling_from)
+        rate = learning_rate(options, self.step, self.cooling_from)
         if options.schedule == "plateau":
             rate *= self.plateau.factor
         batch = self.data.training(self.step, options.batch)
