@@ -48,7 +48,7 @@ def export(
 
     Example: **abc export patterns --input 12+34**
     """
-    from abc_calib.errors import UsageError
+    from abc_calib.errors import UsageError, shortened
 
     if form not in ("rpe", "patterns"):
         raise UsageError(f"unknown form {form!r}: choose rpe or patterns")
@@ -61,7 +61,7 @@ def export(
         files, said = _patterns(found, source, out)
     else:
         if source is not None:
-            raise UsageError("--input is of patterns: leave it out")
+            raise UsageError(f"--input {shortened(source)}: it is of patterns; leave it out")
         found = opened(run, force, quiet)
         files, said = _rpe(found, site, skip, out, figure)
     console.show_files(found, files, as_json)
