@@ -69,7 +69,7 @@ def main() -> None:
         "certain, certify and verify, one thread. Seconds are processor time on a shared machine\n"
         f"of two cores. A retraining ends when no window's margin is below {FLOOR:g}. `right`:\n"
         "per cent of 1,000 random problems, the least of 50 and 1,000 digits (– if not asked).\n"
-        "Twenty seeds of each task and all decoders are of the present program, one beside; the\n"
+        "Twenty seeds of each task and all decoders are of this program, on a busy machine; the\n"
         "other rows are older, most of them of a machine half as fast. There, in seed 0 of\n"
         "addition in bases 2, 3 and 36 and some seeds of successor, a certificate was made again\n"
         "for its second look, which is 5 to 18 s more. An interrupted training has no time.\n"

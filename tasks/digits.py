@@ -26,7 +26,7 @@ class Digits:
         return self.values.shape[1]
 
     def widened(self, width: int) -> np.ndarray:
-        """The values with zeros added at the left, ``(n, width)``."""
+        """The values, with zeros at the left if they are narrower, ``(n, width)``."""
         if width == self.width:
             return self.values
         values = np.zeros((len(self), width), np.uint8)  # quicker than np.pad
