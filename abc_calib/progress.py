@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -16,6 +17,22 @@ from abc_calib.text import visible
 err = Console(stderr=True)
 BAR = 30
 """Characters of a bar at most."""
+_shown: ContextVar[bool | None] = ContextVar("shown", default=None)
+
+
+@contextmanager
+def showing(show: bool) -> Iterator[None]:
+    """Show progress meanwhile, or none, where the work itself does not say."""
+    token = _shown.set(show)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
+def is_quiet() -> bool:
+    """Is nothing to be shown but results and errors?"""
+    return _shown.get() is False
 
 
 class Step(Protocol):
@@ -48,8 +65,10 @@ def is_live() -> bool:
 def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
     """A bar with the time left, or a line now and then; gives what tells it how much is done.
 
-    ``show``: None is a bar in a terminal or notebook, and nothing elsewhere.
+    ``show``: None is what ``showing`` says; else a bar in a terminal or notebook, and nothing
+    elsewhere.
     """
+    show = _shown.get() if show is None else show
     if show is None:
         show = err.is_terminal or err.is_jupyter
     if show and is_live():
@@ -123,6 +142,7 @@ def _drawn(title: str, unit: str) -> Iterator[Update]:
 @contextmanager
 def busy(title: str, show: bool | None) -> Iterator[None]:
     """That something without steps is being done, in a terminal; nothing elsewhere."""
+    show = _shown.get() if show is None else show
     if show is False or not err.is_terminal:
         yield
         return

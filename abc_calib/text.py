@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -17,6 +20,44 @@ def _shown(character: str) -> str:
 
 class Markup(str):
     """A cell that is in the language of the table already."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; None is an empty cell.
+
+    ``keys``: how many columns stand first in every part of a table that is too wide for its
+    terminal. Columns of ``right`` are aligned there, those of ``whole`` are never broken.
+    ``label``: its name in LaTeX.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    keys: int = 1
+    right: Collection[str] = ()
+    whole: Collection[str] = ()
+    title: str = ""
+    caption: str = ""
+    label: str = ""
+
+    @staticmethod
+    def text(cell: Any) -> str:
+        """A cell as it is shown."""
+        return "" if cell is None else str(cell)
+
+    def latex(self) -> str:
+        """The table in LaTeX."""
+        sides = "".join("r" if name in self.right else "l" for name in self.columns)
+        return as_latex(
+            self.columns, self.rows, caption=self.caption, label=self.label, sides=sides
+        )
+
+    def csv(self) -> str:
+        """The table in CSV."""
+        made = io.StringIO()
+        lines = csv.writer(made, lineterminator="\n")
+        lines.writerows([self.columns, *([self.text(cell) for cell in row] for row in self.rows)])
+        return made.getvalue()
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:

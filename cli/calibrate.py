@@ -12,13 +12,13 @@ from abc_calib.config import (
     CalibrationOptions,
     MachineOptions,
     RetrainedOptions,
-    build,
 )
-from abc_calib.config.options import taken
 from abc_calib.errors import UsageError
-from cli import console
-from cli.options import AsJson, Out, Quiet, RunArgument, options
-from cli.train import report
+from abc_calib.progress import is_quiet
+from abc_calib.text import Table
+from cli.command import Out, RunArgument, command
+from cli.console import Result, say, show_early, typed
+from cli.train import trained
 
 if TYPE_CHECKING:
     from abc_calib.calibration.fits.base import LineRow
@@ -28,17 +28,16 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-@console.command
-@options(
+@command(
     CalibrationOptions,
     RetrainedOptions,
     RETRAIN,
     MachineOptions,
-    AdoptOptions,
     without=("length", "format"),
     kept=("seed", "sampling"),
 )
 def calibrate(
+    foreign: AdoptOptions,
     run: RunArgument = None,
     no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
     force: Annotated[
@@ -48,10 +47,8 @@ def calibrate(
         bool, typer.Option("--all", help="Show the lines of every head, one by one.")
     ] = False,
     out: Out = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
     **given: Any,
-) -> None:
+) -> Result:
     """Find the lines that a trained model attends along, and retrain with them as biases.
 
     Examples: **abc calibrate --dirs diag,anti,vert** · **abc calibrate --fit mean --threshold 2
@@ -60,80 +57,60 @@ def calibrate(
     from abc_calib import stages
     from abc_calib.evaluation.memory import dense_note
 
-    named = adopted(run, build(AdoptOptions, **taken(AdoptOptions, given)), given, quiet)
+    as_table = all_lines if everything else lines
     made = stages.calibrate(
-        named,
+        adopted(run, foreign, seed=given.get("seed") or 0),
         force=force,
         retrain=not no_retrain,
         out=out,
-        on_check=lambda check: console.say(describe(check), quiet),
-        on_lines=lambda _, found: None if as_json or quiet else show_lines(found, everything),
-        progress=not quiet,
+        on_check=lambda check: say(describe(check)),
+        on_lines=lambda _, found: None if is_quiet() else show_early(*as_table(found)),
         **given,
     )
-    console.say(dense_note(made), quiet)
-    if not no_retrain:
-        _report(made, quiet, as_json)
-    elif as_json:
-        console.print_json({"run": str(made), "retrained": False})
-    else:
-        console.say(f"{made}: calibrated; next: abc retrain", quiet)
+    say(dense_note(made))
+    if no_retrain:
+        next_step = f"{made}: calibrated; next: abc retrain"
+        return Result({"run": str(made), "retrained": False}, remarks=[next_step])
+    return retrained(made)
 
 
-def adopted(
-    run: str | None, asked: AdoptOptions, given: dict[str, Any], quiet: bool
-) -> str | Run | None:
-    """The run to calibrate: that of a model in a folder, where ``--hf`` names one."""
-    if not asked.check():
+def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
+    """The run to work on: that of a model in a folder, where ``--hf`` names one."""
+    if not foreign.check():
         return run
-    assert asked.hf is not None and asked.data is not None and asked.delimiters is not None
     from abc_calib import stages
 
     if run is not None:
-        raise UsageError(f"{console.typed(run)}: a run has its model; leave out it or --hf")
+        raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
 
     def checked(found: Neutrality) -> None:
-        console.say(
+        say(
             f"a bias of zeros changes its logits by at most {found.logits:.1g}, and its attention "
-            f"by {found.attention:.1g}",
-            quiet,
+            f"by {found.attention:.1g}"
         )
 
-    made = stages.adopt(
-        asked.hf,
-        asked.data,
-        asked.delimiters,
-        fit_lengths=asked.fit_lengths or "",
-        check_lengths=asked.check_lengths or "",
-        seed=given.get("seed") or 0,
-        on_checked=checked,
-    )
-    console.say(f"{made}: the model as it is, {made.summary}", quiet)
+    asked = foreign.model_dump(exclude_none=True)
+    made = stages.adopt(asked.pop("hf"), on_checked=checked, **asked, **how)
+    say(f"{made}: the model as it is, {made.summary}")
     return made
 
 
-@console.command
-@options(MachineOptions)
-def retrain(
-    run: RunArgument = None, quiet: Quiet = False, as_json: AsJson = False, **given: Any
-) -> None:
+@command(MachineOptions)
+def retrain(run: RunArgument = None, **given: Any) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
     from abc_calib import stages
 
-    _report(stages.retrain(run, progress=not quiet, **given), quiet, as_json)
+    return retrained(stages.retrain(run, **given))
 
 
-def _report(run: Run, quiet: bool, as_json: bool) -> None:
-    """How the retraining ended, beside the first training."""
+def retrained(run: Run) -> Result:
+    """How the retraining ended, compared with the first training."""
     from abc_calib.stages import held_out_loss
 
-    report(run, quiet, as_json)
-    console.say(held_out_loss(run), quiet)
-    if not as_json:
-        console.say(time_ratio(run), quiet)
+    return trained(run, held_out_loss(run), time_ratio(run))
 
 
 def describe(check: Check) -> str:
@@ -144,19 +121,20 @@ def describe(check: Check) -> str:
     )
 
 
-SHORT = 18
-"""Lines that are told unless all are asked for."""
+MOST_LINES = 18
+"""Lines that are shown unless all are asked for."""
+WITHOUT = {
+    "sink": "no line; closed onto a token that tells the row nothing new",
+    "transparent": "no line; may look at everything",
+}
+"""Notes of heads without a line, and what they mean."""
 
 
-def show_lines(found: Calibration, everything: bool = False) -> None:
-    """What was found: each different line with its heads, or the row of every head."""
-    if everything:
-        show_rows(found)
-        return
-    console.tell(f"lines, from {found.samples} right training samples")
+def lines(found: Calibration) -> list[str | Table]:
+    """What was found: each different line with its heads."""
     groups: dict[tuple[str, int, str], list[LineRow]] = {}
     for row in found.table:
-        if row.note not in HEADS_WITHOUT:
+        if row.note not in WITHOUT:
             groups.setdefault((row.site, row.layer, row.line), []).append(row)
     rows = [
         (
@@ -167,46 +145,39 @@ def show_lines(found: Calibration, everything: bool = False) -> None:
         for (site, layer, line), mine in groups.items()
     ]
     columns = ("site", "layer", "line", "heads", "weight", "note")
-    console.print_table(columns, rows[:SHORT], right=("weight",), whole=columns[:3])
-    for note, words in HEADS_WITHOUT.items():
-        if count := sum(row.note == note for row in found.table):
-            console.tell(f"{count} heads {note}: {words}")
+    shown: list[str | Table] = [
+        f"lines, from {found.samples} right training samples",
+        Table(columns, rows[:MOST_LINES], 3, right=("weight",), whole=columns[:3]),
+    ]
+    counts = {note: sum(row.note == note for row in found.table) for note in WITHOUT}
+    shown += [f"{count} heads {note}: {WITHOUT[note]}" for note, count in counts.items() if count]
     if any(row.note == "assigned" for row in found.table):
-        console.tell("assigned: a head without a line of its own takes one of its layer")
+        shown.append("assigned: a head without a line of its own takes one of its layer")
     if any("segment" in row.line for row in found.table):
-        console.tell("segment 1, 2: counted within the first, the second operand of the source")
-    if len(rows) > SHORT:
-        console.tell(f"and {len(rows) - SHORT} more lines")
-    console.tell("abc calibrate --all shows a row for every head; lines.csv holds them")
+        shown.append("segment 1, 2: counted within the first, the second operand of the source")
+    if len(rows) > MOST_LINES:
+        shown.append(f"and {len(rows) - MOST_LINES} more lines")
+    return [*shown, "abc calibrate --all shows a row for every head; lines.csv holds them"]
 
 
-HEADS_WITHOUT = {
-    "sink": "no line; closed onto a token that tells the row nothing new",
-    "transparent": "no line; may look at everything",
-}
-"""Notes of heads without a line, and what they mean."""
-
-
-def show_rows(found: Calibration) -> None:
+def all_lines(found: Calibration) -> list[str | Table]:
     """The kept lines as a table, a row for every head."""
-    console.print_table(
-        ("site", "layer", "head", "line", "weight", "value", "note"),
+    rows = [
         (
-            (
-                *(row.site, "last" if row.layer < 0 else row.layer, row.head, row.line),
-                *(f"{row.weight:.3f}", f"{row.value:.3f}", row.note),
-            )
-            for row in found.table
-        ),
-        right=("weight", "value"),
-        title=f"lines, from {found.samples} right training samples",
-    )
+            *(row.site, "last" if row.layer < 0 else row.layer, row.head, row.line),
+            *(f"{row.weight:.3f}", f"{row.value:.3f}", row.note),
+        )
+        for row in found.table
+    ]
+    columns = ("site", "layer", "head", "line", "weight", "value", "note")
+    title = f"lines, from {found.samples} right training samples"
+    return [Table(columns, rows, 3, right=columns[4:6], title=title)]
 
 
 def time_ratio(run: Run) -> str:
     """The retraining's time against the first training's, as the paper reports it.
 
-    Empty where the first run is no longer there, or somebody else trained its model.
+    Empty where the first run is gone, or its model was trained elsewhere.
     """
     from abc_calib.stages import first_result
 

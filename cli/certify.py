@@ -1,154 +1,166 @@
-"""``abc certify``."""
+"""``abc certify``, ``abc verify``, ``abc repair`` and ``abc prove``."""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
 
 from abc_calib.config import (
     AdoptOptions,
     CertifyOptions,
     MachineOptions,
+    ProveOptions,
     RecipeOptions,
     TaskOptions,
-    build,
 )
-from abc_calib.config.options import taken
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
-from cli import console
-from cli.options import AsJson, Out, Quiet, RunArgument, options
+from cli.calibrate import adopted
+from cli.command import Out, RunArgument, command
+from cli.completion import task_names
+from cli.console import Result, Sentence, say, show_early, typed
 
 if TYPE_CHECKING:
     from abc_calib.certification.certificate import Certificate
     from abc_calib.runs import Run
 
+MOVED = {
+    "--verify": "abc verify RUN",
+    "--repair": "abc repair RUN",
+    "--export": "abc export certificate RUN --out FOLDER",
+    "--task": "abc prove TASK",
+}
+"""What did the work of an option before it was a command."""
 
-@console.command
-@options(
-    *(CertifyOptions, AdoptOptions, TaskOptions, RecipeOptions, MachineOptions),
-    without=("device", "tables", "tables_seed", "fit_lengths", "check_lengths", "preset", "epochs"),
-)
+
+class Certify(TyperCommand):
+    """The command, which names the one that an option of it has become."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [word.partition("=")[0] for word in args]
+        for flag, now in MOVED.items():
+            if flag in words and not (flag == "--task" and "--hf" in words):
+                raise UsageError(f"abc certify {flag} is a command of its own: {now}")
+        return super().parse_args(ctx, args)
+
+
+@command(MachineOptions, without=("device", "fit_lengths", "check_lengths"))
 def certify(
-    run: RunArgument = None,
-    out: Out = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    **given: Any,
-) -> None:
+    asked: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
+) -> Result:
     """Decide whether a model is right for every source of every length.
 
     Writes certificate.json and certificate.md into the run: certified, refuted with
     counterexamples, or unknown with the reason.
 
-    Examples: **abc certify** · **abc certify RUN --verify** · **abc certify RUN --repair** ·
-    **abc certify RUN --export FOLDER** · **abc certify --task addition --seeds 3** ·
-    **abc certify --task addition --seed 11 --base 16** · **abc certify --task parity --model
-    decoder** · **abc certify --hf FOLDER --data pairs.jsonl --delimiters "+,="**
+    Examples: **abc certify** · **abc certify RUN --minutes 60** · **abc certify --hf FOLDER
+    --data pairs.jsonl --delimiters "+,="**
     """
     from abc_calib import stages
 
-    training = {name: given.pop(name, None) for name in ("base", "model")}
-    foreign = build(AdoptOptions, **taken(AdoptOptions, given))
-    asked = build(CertifyOptions, **given)
-    if foreign.check():
-        found_run, certificate = _of_others(foreign, asked, run, out, quiet)
-        if as_json:
-            console.print_json({"run": str(found_run), **asdict(certificate)})
-        else:
-            _report(found_run, certificate, quiet)
-        return
-    ways = asked.verify, asked.repair, asked.export is not None, asked.task is not None
-    if sum(ways) > 1 or (asked.task and run):
-        raise UsageError(
-            "choose one of --verify, --repair, --export and --task; --task makes its own run"
-        )
-    for name, value in {**given, **training}.items():
-        if asked.task is None and name in ("seeds", "seed", *training) and value is not None:
-            raise UsageError(f"--{name} {value}: give --task with it")
-    if out is not None and asked.task is None and not asked.repair:
-        raise UsageError(
-            f"--out {console.typed(out)}: it names what --repair or --task makes; give one of them"
-        )
+    if out is not None and foreign.hf is None:
+        raise UsageError(f"--out {typed(out)}: it names the run that --hf makes; leave it out")
+    found = stages.opened(adopted(run, foreign, lined=True, out=out))
+    return verdict(found, stages.certify(found, options=asked))
+
+
+@command(MachineOptions, without=("device",))
+def verify(asked: CertifyOptions, run: RunArgument = None) -> Result:
+    """Make a run's certificate again, compare every field, and check it by dense attention.
+
+    A run without a certificate is certified first.
+
+    Example: **abc verify RUN**
+    """
+    from abc_calib import stages
+
+    found = certified_first(run, asked)
+    with bar("certifying again", None, "%") as update:
+
+        def on_windows(done: int, total: int) -> None:
+            last = "then by dense attention" if done == total else f"of {total}"
+            update(100 * done // total, 100, last)
+
+        again = stages.verify(found, minutes=asked.minutes, on_windows=on_windows)
+    return verdict(found, again)
+
+
+def certified_first(name: str | None, asked: CertifyOptions) -> Run:
+    """The run, which has a certificate: one is made where there is none."""
+    from abc_calib import stages
+    from abc_calib.certification.certificate import FILE
+
+    found = stages.opened(name)
+    if not os.path.lexists(found.path / FILE):
+        say("there is no certificate yet: certifying first")
+        stages.certify(found, options=asked)
+    return found
+
+
+@command(MachineOptions, without=("device",))
+def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
+    """Train a copy of a run on the windows in which it fails, until it is certified.
+
+    Example: **abc repair RUN --out FOLDER**
+    """
+    from abc_calib import stages
+    from abc_calib.certification.certificate import Certificate
+
+    made = stages.repair(
+        stages.opened(run),
+        minutes=asked.minutes,
+        out=out,
+        on_round=lambda found: say(f"{found.outcome}: {found.reason}"),
+    )
+    return verdict(made, Certificate.load(made))
+
+
+@command(
+    *(TaskOptions, RecipeOptions, MachineOptions),
+    without=("device", "tables", "tables_seed", "data", "preset", "epochs"),
+)
+def prove(
+    task: Annotated[
+        str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
+    ],
+    asked: ProveOptions,
+    out: Out = None,
+    **given: Any,
+) -> Result:
+    """From nothing to a certificate: train, calibrate, retrain, certify and verify a model.
+
+    Goes on from the runs that are in the folder already.
+
+    Examples: **abc prove addition --seeds 3** · **abc prove addition --seed 11 --base 16** ·
+    **abc prove parity --model decoder**
+    """
+    from abc_calib import stages
+
     found = []
     for seed in range(asked.seed, asked.seed + asked.seeds):
         started = time.perf_counter()
-        if asked.task is not None:
-            how: dict[str, Any] = {"minutes": asked.minutes, "progress": not quiet, **training}
-            found.append(stages.certified(asked.task, seed, folder=out, **how))
-            console.say(f"{time.perf_counter() - started:.0f} s in all", quiet)
-        else:
-            found.append(_decide(run, asked, out, quiet))
-        if not as_json:
-            _report(*found[-1], quiet)
-    if as_json:
-        told = [{"run": str(path), **asdict(certificate)} for path, certificate in found]
-        console.print_json(told if asked.task is not None else told[0])
+        run, certificate = stages.certified(task, seed, folder=out, minutes=asked.minutes, **given)
+        told = verdict(run, certificate)
+        show_early(*told.shown)
+        for remark in (*told.remarks, f"{time.perf_counter() - started:.0f} s in all"):
+            say(remark)
+        found.append(told.data)
+    return Result(found)
 
 
-def _of_others(
-    foreign: AdoptOptions, asked: CertifyOptions, run: str | None, out: Any, quiet: bool
-) -> tuple[Run, Certificate]:
-    """The run of somebody else's model, and its certificate."""
-    from abc_calib import stages
-
-    if run or asked.verify or asked.repair or asked.export:
-        raise UsageError("--hf names the model: leave out a run, --verify, --repair and --export")
-    assert foreign.hf and foreign.data and foreign.delimiters
-    made = stages.adopt(
-        foreign.hf, foreign.data, foreign.delimiters, task=asked.task or "", lined=True, out=out
-    )
-    return made, stages.certify(made, progress=not quiet)
-
-
-def _decide(
-    name: str | None, asked: CertifyOptions, out: Any, quiet: bool
-) -> tuple[Run, Certificate]:
-    """The run that was judged, or was made by a repair, and its certificate."""
-    from abc_calib import stages
-    from abc_calib.certification.certificate import FILE, Certificate
-    from abc_calib.runs import Run
-
-    opened = Run.open(name)
-    if asked.repair:
-        made = stages.repair(
-            opened,
-            minutes=asked.minutes,
-            out=out,
-            on_round=lambda c: console.say(f"{c.outcome}: {c.reason}", quiet),
-        )
-        return made, Certificate.load(made)
-    again = asked.verify or asked.export is not None
-    if not again or not os.path.lexists(opened.path / FILE):
-        if again:
-            console.say("there is no certificate yet: certifying first", quiet)
-        found = stages.certify(opened, minutes=asked.minutes, progress=not quiet)
-        if not again:
-            return opened, found
-    if asked.verify:
-        with bar("certifying again", not quiet, "%") as update:
-
-            def on_windows(done: int, total: int) -> None:
-                last = "then by dense attention" if done == total else f"of {total}"
-                update(100 * done // total, 100, last)
-
-            return opened, stages.verify(opened, minutes=asked.minutes, on_windows=on_windows)
-    folder = stages.export(opened, Path(str(asked.export)))
-    program = next(path for path in sorted(folder.glob("check*.py"), reverse=True))
-    console.say(f"check it with numpy alone: python {program}", quiet)
-    return opened, Certificate.load(opened)
-
-
-def _report(run: Run, certificate: Certificate, quiet: bool) -> None:
-    """The verdict on stdout, and where the page is on stderr."""
-    console.tell_sentence(f"{certificate.outcome}: {certificate.reason}")
+def verdict(run: Run, certificate: Certificate) -> Result:
+    """What was decided about a run, and where the page is."""
+    shown = [Sentence(f"{certificate.outcome}: {certificate.reason}")]
     for one in certificate.counterexamples[:3]:
         answer = one["answer"] or "no end"
-        console.tell_sentence(f"  {one['problem']} gives {answer} instead of {one['right']}")
+        shown.append(Sentence(f"  {one['problem']} gives {answer} instead of {one['right']}"))
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
-        console.tell(f"verified by dense attention: smallest margin {least}")
-    console.say(f"how and why: {run.path / 'certificate.md'}", quiet)
+        shown.append(Sentence(f"verified by dense attention: smallest margin {least}"))
+    page = f"how and why: {run.path / 'certificate.md'}"
+    return Result({"run": str(run), **asdict(certificate)}, shown, [page])

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOptions, build, taken
+from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOptions
 from abc_calib.progress import bar, training
-from cli import console
-from cli.calibrate import describe, show_lines, time_ratio
+from cli.calibrate import describe, lines, time_ratio
+from cli.command import command
 from cli.completion import task_names
-from cli.options import AsJson, Quiet, options
+from cli.console import Result, is_quiet, say, show_early
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Row
@@ -21,64 +21,57 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-@console.command
-@options(
-    TaskOptions,
-    TrainOptions,
-    DemoOptions,
-    MachineOptions,
+@command(
+    *(TaskOptions, TrainOptions, MachineOptions),
     only=("base", "seed", "lengths", "samples", "device", "threads"),
 )
 def demo(
+    asked: DemoOptions,
     task: Annotated[
         str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
     ] = "addition",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
     **given: Any,
-) -> None:
+) -> Result:
     """The main job, in minutes: train on 6 digits, calibrate, retrain, evaluate to 1,000.
 
     Example: **abc demo multiplication --seed 1**
     """
     from abc_calib import stages
-    from abc_calib.reporting import accuracy_table
+    from abc_calib.reporting.tables import accuracy_table
     from abc_calib.reproduction import demo as job
 
-    asked = build(DemoOptions, **taken(DemoOptions, given))
     device = given.get("device", "auto")
     started = time.perf_counter()
-    with training("1/4 training", not quiet) as on_step:
+    with training("1/4 training", None) as on_step:
         vanilla = stages.train(task, on_step=on_step, progress=False, **given)
-    with training("2/4 retraining", not quiet) as on_step:
+    with training("2/4 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,
             device=device,
             on_step=on_step,
             progress=False,
-            on_check=lambda check: console.say(describe(check), quiet),
-            on_lines=lambda _, found: None if as_json or quiet else show_lines(found),
+            on_check=lambda check: say(describe(check)),
+            on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
         )
-    series = _compared({"vanilla": vanilla, "calibrated": calibrated}, asked, device, quiet)
-    console.say("4/4 figures, an example and the page", quiet)
+    series = _compared({"vanilla": vanilla, "calibrated": calibrated}, asked, device)
+    say("4/4 figures, an example and the page")
     example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)
-    seconds = time.perf_counter() - started
-    if as_json:
-        rows = job.as_rows(series)
-        page = str(folder / job.PAGE)
-        console.print_json({"run": str(calibrated), "task": task, "rows": rows, "page": page})
-        return
-    console.out.print(accuracy_table(series))
+    page = str(folder / job.PAGE)
     verdict = "right" if example.correct else "WRONG"
-    console.tell(f"{example.problem}\n= {example.answer} ({verdict})")
-    console.say(time_ratio(calibrated), quiet)
-    console.say(f"{seconds / 60:.1f} minutes in all", quiet)
-    console.tell(f"table, curve and heatmaps: {folder}")
-    console.tell(f"the page, with the model in it: {folder / job.PAGE}")
+    return Result(
+        {"run": str(calibrated), "task": task, "rows": job.as_rows(series), "page": page},
+        [
+            accuracy_table(series),
+            f"{example.problem}\n= {example.answer} ({verdict})",
+            f"table, curve and heatmaps: {folder}",
+            f"the page, with the model in it: {page}",
+        ],
+        [time_ratio(calibrated), f"{(time.perf_counter() - started) / 60:.1f} minutes in all"],
+    )
 
 
-def _compared(runs: dict[str, Run], asked: DemoOptions, device: str, quiet: bool) -> Series:
+def _compared(runs: dict[str, Run], asked: DemoOptions, device: str) -> Series:
     """Every run at every length, with how far that is."""
     from abc_calib.reproduction import demo as job
 
@@ -86,7 +79,7 @@ def _compared(runs: dict[str, Run], asked: DemoOptions, device: str, quiet: bool
     wanted = asked.lengths or job.demo_lengths(first.config.train.length)
     total = len(runs) * len(job.SETS) * len(wanted)
     done = count(1)
-    with bar("3/4 evaluating", not quiet, "rows") as update:
+    with bar("3/4 evaluating", None, "rows") as update:
 
         def on_row(name: str, row: Row) -> None:
             note = f"{name}, {row.set}, {row.length} digits: {row.accuracy:.2f} %"

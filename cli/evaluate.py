@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand
 
-from abc_calib.config import EvaluateOptions, MachineOptions, build
-from abc_calib.errors import OptionError
-from cli import console
-from cli.options import AsJson, AsLatex, Force, Quiet, RunArgument, opened, options
+from abc_calib.config import EvaluateOptions, MachineOptions
+from cli.command import FREE, Force, RunArgument, command, opened
+from cli.console import Result
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Row
@@ -26,16 +25,10 @@ class Evaluate(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-@console.command
-@options(EvaluateOptions, MachineOptions, in_parts=True)
+@command(MachineOptions, threads=FREE, tables=True)
 def evaluate(
-    run: RunArgument = None,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    as_latex: AsLatex = False,
-    **given: Any,
-) -> None:
+    asked: EvaluateOptions, run: RunArgument = None, force: Force = False, **given: Any
+) -> Result:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
@@ -44,43 +37,17 @@ def evaluate(
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
     from abc_calib.evaluation.memory import dense_note
-    from abc_calib.reporting import accuracy_table
-    from abc_calib.reporting.tables import accuracy_latex, token_table
+    from abc_calib.reporting.tables import accuracy_table, plain_accuracy_table, token_table
 
-    device = given.pop("device", "auto")
-    asked = build(EvaluateOptions, **given)
-    found = opened(run, force, quiet)
-    shortest = getattr(found.task, "shortest", 1)
-    if asked.lengths is None and asked.max_len < shortest:
-        raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
-    done: list[Row] = []
-    try:
-        stages.evaluate(
-            found,
-            asked.sizes(range(shortest, asked.max_len + 1)),
-            samples=asked.samples,
-            sets=asked.sets,
-            seed=asked.seed,
-            greedy=asked.greedy,
-            device=device,
-            on_row=done.append,
-            progress=not quiet,
-        )
-    except OptionError as error:
-        if error.option != "lengths" or asked.lengths:
-            raise
-        raise OptionError("max_len", asked.max_len, error.rule) from None
-    if as_json:
-        rows = [row.as_dict() for row in done]
-        console.print_json({"run": str(found), "task": found.config.task, "rows": rows})
-        return
-    sets = {kind: [row for row in done if row.set == kind] for kind in asked.sets}
-    if as_latex:
-        caption = f"Exact match in percent of {found.config.task} ({found.config.stage}), by length"
-        console.tell(accuracy_latex(sets, caption, f"tab:{found.config.task}").rstrip())
-    elif words := [row for row in done if isinstance(row, SequenceRow)]:
-        console.out.print(token_table(words))
-    else:
-        console.out.print(accuracy_table(sets))
-    console.say(dense_note(found), quiet)
-    console.say(f"written to {found.path / 'eval.csv'}", quiet)
+    found = opened(run, force)
+    rows: list[Row] = []
+    stages.evaluate(found, options=asked, on_row=rows.append, **given)
+    by_set = {kind: [row for row in rows if row.set == kind] for kind in asked.sets}
+    words = [row for row in rows if isinstance(row, SequenceRow)]
+    caption = f"Exact match in percent of {found.config.task} ({found.config.stage}), by length"
+    return Result(
+        {"run": str(found), "task": found.config.task, "rows": [row.as_dict() for row in rows]},
+        [token_table(words) if words else accuracy_table(by_set)],
+        [dense_note(found), f"written to {found.path / 'eval.csv'}"],
+        plain_accuracy_table(by_set, caption, f"tab:{found.config.task}"),
+    )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rich.live import Live
 
 from abc_calib.errors import shortened
-from abc_calib.progress import clock, err
-from abc_calib.text import visible
-from cli import console
-from cli.tables import Lines
+from abc_calib.progress import clock, err, is_quiet
+from abc_calib.text import Table
+from cli.console import say
+from cli.tables import Fitted
 
 if TYPE_CHECKING:
     from abc_calib.sweeps import Outcome, Progress
@@ -29,9 +29,9 @@ LAST_LINE = 60
 
 
 @contextmanager
-def jobs_progress(quiet: bool) -> Iterator[Callable[[Progress, Outcome | None], None]]:
+def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
     """What ``run_jobs`` calls: a live table, or a line a job where stderr is no terminal."""
-    if quiet:
+    if is_quiet():
         yield lambda *_: None
         return
     if not err.is_terminal:
@@ -57,10 +57,10 @@ def say_outcome(progress: Progress, outcome: Outcome | None) -> None:
         line += f" after {outcome.seconds:.0f} s"
     line += f": {outcome.reason}" if outcome.reason else ""
     left = progress.seconds_left
-    console.say(line if left is None else f"{line}; {clock(left)} left")
+    say(line if left is None else f"{line}; {clock(left)} left")
 
 
-def jobs_table(progress: Progress) -> Lines:
+def jobs_table(progress: Progress) -> Fitted:
     """How many jobs have ended, and what runs."""
     left = progress.seconds_left
     parts = [
@@ -70,8 +70,9 @@ def jobs_table(progress: Progress) -> Lines:
         "" if left is None else f"{clock(left)} left",
     ]
     rows = [
-        (one.job.key, clock(one.seconds), shortened(visible(one.last_line), LAST_LINE))
+        (one.job.key, clock(one.seconds), shortened(one.last_line, LAST_LINE))
         for one in progress.running
     ]
     title = ", ".join(filter(None, parts))
-    return Lines(("running", "time", "now"), rows, {"time"}, {"time"}, title)
+    columns = ("running", "time", "now")
+    return Fitted(Table(columns, rows, 1, {"time"}, {"time"}, title))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import re
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from abc_calib import launch
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.progress import err
 from cli import (
     calibrate,
     certify,
@@ -21,9 +27,52 @@ from cli import (
     runs,
     stress,
     sweep,
+    terminal,
     train,
 )
-from cli.console import OneLine
+from cli.console import out, say_error
+
+
+class OneLine(TyperGroup):
+    """The group of commands; what its parser refuses is one line, as every other error is."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        if not extra.get("standalone_mode", True):
+            return super().main(*args, **extra)
+        terminal.prepare(out, err)
+        try:
+            if hidden := launch.shadowed():
+                raise AbcError(hidden)
+            terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except AbcError as error:
+            code = say_error(str(error), 2 if isinstance(error, UsageError) else 1)
+        except typer.Abort:
+            code = say_error("stopped", 130)
+        except OSError as error:
+            code = say_error(terminal.unwritten(error), 1)
+        except Exception as error:
+            message = getattr(error, "format_message", None)
+            if message is None:
+                raise
+            code = _refuse(error, message())
+        if (lost := terminal.flush()) and not code:
+            code = say_error(lost, 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(error: Any, message: str) -> int:
+    """What Typer's parser does not take, in a line; the help where nothing was asked."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "abc COMMAND"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return 2
+    message = message.removesuffix(".").replace("\n", " ")
+    if not re.search(r"[Dd]id you mean|\bchoose\b", message):
+        message += f": {path} --help shows what there is"
+    return say_error(message[:1].lower() + message[1:], 2)
+
 
 app = typer.Typer(
     name="abc",
@@ -60,7 +109,10 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("retrain")(calibrate.retrain)
 app.command("eval", cls=evaluate.Evaluate)(evaluate.evaluate)
 app.command("stress")(stress.stress)
-app.command("certify")(certify.certify)
+app.command("certify", cls=certify.Certify)(certify.certify)
+app.command("verify")(certify.verify)
+app.command("repair")(certify.repair)
+app.command("prove")(certify.prove)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
 app.command("report")(report.report)

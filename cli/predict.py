@@ -9,16 +9,16 @@ import typer
 
 from abc_calib.config import MachineOptions
 from abc_calib.progress import busy
-from cli import console
+from abc_calib.text import Table
+from cli.command import Force, command, opened
 from cli.completion import run_names
-from cli.options import AsJson, Force, opened, options
+from cli.console import Result
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Prediction
 
 
-@console.command
-@options(MachineOptions)
+@command(MachineOptions)
 def predict(
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
     run: Annotated[
@@ -28,9 +28,8 @@ def predict(
         bool, typer.Option("--show", help="Also which input digits each output digit read.")
     ] = False,
     force: Force = False,
-    as_json: AsJson = False,
     **given: Any,
-) -> None:
+) -> Result:
     """Let a trained model answer one problem.
 
     Example: **abc predict "999999999999+1"**
@@ -39,19 +38,13 @@ def predict(
 
     with busy("writing", None):
         found = stages.predict(opened(run, force), problem, show=show, **given)
-    if as_json:
-        console.print_json(
-            {"problem": problem, "answer": found.answer, "correct": found.correct}
-            | ({"attended": _named(found)} if show else {})
-        )
-        return
-    console.tell(found.answer)
-    if show:
-        show_attention(found)
+    data = {"problem": problem, "answer": found.answer, "correct": found.correct}
+    remark = "" if found.correct else "this is wrong: the model has not learned this one"
     if found.correct is None:
-        console.say("nothing says whether this is right: its pairs follow no rule that is known")
-    elif not found.correct:
-        console.say("this is wrong: the model has not learned this one")
+        remark = "nothing says whether this is right: its pairs follow no rule that is known"
+    if not show:
+        return Result(data, [found.answer], [remark])
+    return Result(data | {"attended": _named(found)}, [found.answer, _attention(found)], [remark])
 
 
 def _named(found: Prediction) -> list[list[dict[str, Any]]]:
@@ -61,14 +54,15 @@ def _named(found: Prediction) -> list[list[dict[str, Any]]]:
     ]
 
 
-def show_attention(found: Prediction) -> None:
+def _attention(found: Prediction) -> Table:
     """For each output token, the source tokens it attended to."""
     read = [
         "  ".join(f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys)
         for keys in found.attended
     ]
-    console.print_table(
+    return Table(
         ("step", "writes", "reads (a0: last digit of the first operand)"),
-        zip(count(1), found.output, read, strict=False),
+        list(zip(count(1), found.output, read, strict=False)),
+        2,
         title="output, least significant digit first",
     )

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cli import console
+from cli.command import Force, command, opened
 from cli.completion import run_names
-from cli.options import AsJson, Force, Quiet, opened
+from cli.console import Result, say
 
 Names = Annotated[
     list[str] | None,
@@ -24,15 +24,10 @@ Page = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
 
 
-@console.command
+@command()
 def report(
-    run: Names = None,
-    out: Page = None,
-    open_: Open = False,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
+    run: Names = None, out: Page = None, open_: Open = False, force: Force = False
+) -> Result:
     """Make a page of a run, or of several side by side: one HTML file that needs no network.
 
     It shows how good the run is and what its heads look at, and runs a calibrated model in the
@@ -44,15 +39,11 @@ def report(
     from abc_calib.progress import bar
     from abc_calib.reporting.page import write_page
 
-    console.set_threads(None)
     names: list[str | None] = [*run] if run else [None]
-    found = [opened(name, force, quiet) for name in names]
+    found = [opened(name, force) for name in names]
     folder = found[0].path if len(found) == 1 else runs_root()
-    with bar("making the page", not quiet, "runs") as update:
+    with bar("making the page", None, "runs") as update:
         path = write_page(found, out or folder / "report.html", on_part=update)
-    if as_json:
-        console.print_json({"runs": [str(one) for one in found], "file": str(path)})
-    else:
-        console.tell(str(path))
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
-        console.say(f"no browser was found: open {path} yourself", quiet)
+        say(f"no browser was found: open {path} yourself")
+    return Result({"runs": [str(one) for one in found], "file": str(path)}, [str(path)])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions, build, taken
+from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions
 from abc_calib.errors import UsageError
-from cli import completion, console
+from abc_calib.text import Table
+from cli import completion
+from cli.command import Jobs, command
+from cli.console import Result, Sentence, say
 from cli.jobs import jobs_progress
-from cli.options import AsJson, Jobs, Quiet, options
 
 if TYPE_CHECKING:
     from abc_calib.reproduction.report import Report
@@ -22,9 +24,6 @@ TARGET_HELP = (
     "-table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
-TargetName = Annotated[
-    str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
-]
 Rows = Annotated[
     list[str] | None,
     typer.Option(help="Run only this row, as the results name it; may be repeated."),
@@ -44,21 +43,20 @@ Results = Annotated[
 ]
 
 
-@console.light
-@options(ReproduceOptions, WorkOptions, MachineOptions, without=("threads",))
+@command(MachineOptions, without=("threads",), loads="")
 def reproduce(
     target: Annotated[
         str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
     ],
+    asked: ReproduceOptions,
+    work: WorkOptions,
     row: Rows = None,
     task: Tasks = None,
     out: Tables = None,
     jobs: Jobs = None,
     results: Results = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
     **given: Any,
-) -> None:
+) -> Result:
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
@@ -74,22 +72,19 @@ def reproduce(
     from abc_calib.files import runs_root
 
     wanted = reproduction.get_target(target)
-    if given.get("from_results"):
-        beside = [name for name in ("preset", *WorkOptions.model_fields) if name in given]
-        beside += [name for name, value in (("row", row), ("task", task), ("jobs", jobs)) if value]
-        if beside:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in beside)
-            raise UsageError(f"--from-results runs nothing: leave out {flags}")
-    asked = build(ReproduceOptions, **taken(ReproduceOptions, given))
     failed, folder = False, out
     if asked.from_results:
+        more = (*(asked.model_fields_set & {"preset"}), *work.model_fields_set)
+        more += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
+        if more:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in more)
+            raise UsageError(f"--from-results runs nothing: leave out {flags}")
         table = reproduction.load_results(target, results)
     else:
         folder = out or runs_root() / "reproduction"
         known = None if results is None else reproduction.load_known(results)
-        work = build(WorkOptions, **taken(WorkOptions, given)).model_dump()
-        how = {"preset": asked.preset, "seeds": asked.seeds, **work, **given}
-        with jobs_progress(quiet) as on_change:
+        how = {"preset": asked.preset, "seeds": asked.seeds, **work.model_dump(), **given}
+        with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted,
                 rows=row or (),
@@ -103,30 +98,20 @@ def reproduce(
     made = reproduction.make_report(wanted, table, asked.seeds)
     if folder is not None:
         reproduction.write_report(made, None if asked.from_results else table, folder)
-        console.say(f"written to {folder}", quiet)
-    if as_json:
-        console.print_json({"rows": made.records})
-    else:
-        show(made)
-    if failed:
-        raise typer.Exit(1)
+        say(f"written to {folder}")
+    return Result({"rows": made.records}, list(shown(made)), failed=failed)
 
 
-def show(made: Report) -> None:
+def shown(made: Report) -> Iterator[str | Table]:
     """A report on the terminal: its tables, and how to read them."""
-    from abc_calib.reporting.tables import Fitting
-
-    console.tell(f"{made.title}\n")
+    yield f"{made.title}\n"
     for table in made.tables:
         numbers = [name for name in table.columns if name not in ("task", made.name)]
-        console.out.print(
-            Fitting(table.columns, table.rows, keys=2, right=numbers[1:], title=table.heading)
-        )
-        console.tell("")
+        yield Table(table.columns, table.rows, 2, right=numbers[1:], title=table.heading)
+        yield ""
     for note in made.notes:
-        plain = note.replace("**", "").replace("`", "")
-        console.tell("\n".join(textwrap.wrap(plain, min(console.out.width, 100))) + "\n")
+        yield Sentence(note.replace("**", "").replace("`", ""))
+        yield ""
     if made.incomplete:
-        console.tell("Not complete:")
-        for line in made.incomplete:
-            console.tell(f"- {line}")
+        yield "Not complete:"
+        yield from (f"- {line}" for line in made.incomplete)

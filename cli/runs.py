@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from abc_calib.errors import AbcError, UsageError
-from cli import console
+from abc_calib.text import Table
+from cli.command import command
 from cli.completion import run_names, task_names
-from cli.options import AsJson, AsLatex
+from cli.console import Result, say, typed
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
@@ -35,7 +37,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")
 SHOWN = ("run", "task", "stage", "seed", "held-out", "seconds")
 
 
-@console.command
+@command(tables=True)
 def runs(
     action: Action = None,
     task: Task = None,
@@ -43,9 +45,7 @@ def runs(
     sort: Sort = "age",
     everything: Everything = False,
     yes: Yes = False,
-    as_json: AsJson = False,
-    as_latex: AsLatex = False,
-) -> None:
+) -> Result:
     """List the runs, oldest first, those in folders too; or remove some.
 
     Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
@@ -56,8 +56,7 @@ def runs(
     from tasks.base import unknown
 
     if action:
-        _remove(action, yes)
-        return
+        return _remove(action, yes)
     rows = [_row(run) for run in list_runs(everything)]
     known = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
     if task is not None and task not in known:
@@ -66,20 +65,21 @@ def runs(
     if sort != "age":
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
-    if as_json:
-        console.print_json(rows)
-        return
-    if not rows:
-        which = "such " if task or stage else ""
-        console.say(f"there is no {which}run in {runs_root()} yet: abc train successor")
-        return
-    lines = [list(_cells(row)) for row in rows]
-    if as_latex:
-        from abc_calib.text import as_latex as table
-
-        console.tell(table(SHOWN, lines, caption="Runs", label="tab:runs", sides="lllrrr").rstrip())
-        return
-    console.print_table(SHOWN, lines, right=SHOWN[3:], whole=SHOWN[1:])
+    table = Table(
+        SHOWN,
+        [list(_cells(row)) for row in rows],
+        right=SHOWN[3:],
+        whole=SHOWN[1:],
+        label="tab:runs",
+    )
+    if rows:
+        return Result(rows, [table], table=replace(table, caption="Runs"))
+    which = "such " if task or stage else ""
+    return Result(
+        rows,
+        remarks=[f"there is no {which}run in {runs_root()} yet: abc train successor"],
+        table=table,
+    )
 
 
 def _row(run: Run) -> Row:
@@ -117,14 +117,14 @@ def _cells(row: Row) -> Iterator[object]:
     yield None if row.get("seconds") is None else f"{row['seconds']:.0f}"
 
 
-def _remove(words: list[str], yes: bool) -> None:
+def _remove(words: list[str], yes: bool) -> Result:
     """Remove the named runs, all of them or none."""
     from abc_calib.runs import folders
 
     verb, *names = words
     if verb != "rm" or not names:
         raise UsageError(
-            f"abc runs {console.typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
+            f"abc runs {typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
         )
     paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
     for path in paths:
@@ -132,22 +132,22 @@ def _remove(words: list[str], yes: bool) -> None:
             raise UsageError(f"{path} is a link: remove it yourself")
     if not yes:
         for path in paths:
-            console.say(str(path))
+            say(str(path))
         typer.confirm(
             f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?", abort=True, err=True
         )
     for path in paths:
         shutil.rmtree(path)
-        console.tell(f"removed {path}")
+    table = Table(("removed",), [[str(path)] for path in paths])
+    return Result([str(path) for path in paths], [f"removed {p}" for p in paths], table=table)
 
 
-@console.light
-def tasks(as_json: AsJson = False) -> None:
+@command(loads="")
+def tasks() -> Result:
     """List the tasks, with a sample each.
 
     Example: **abc tasks --json**
     """
-    from abc_calib.errors import UsageError
     from abc_calib.plugins import KINDS, find
     from tasks import examples
 
@@ -155,9 +155,7 @@ def tasks(as_json: AsJson = False) -> None:
         try:
             find("task", name)
         except UsageError as error:
-            console.say(str(error))
+            say(str(error))
     rows = examples()
-    if as_json:
-        console.print_json(rows)
-        return
-    console.print_table(("task", "what", "sample", "trained on"), (row.values() for row in rows))
+    cells = [[*row.values()] for row in rows]
+    return Result(rows, [Table(("task", "what", "sample", "trained on"), cells, whole=("task",))])

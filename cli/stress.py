@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from abc_calib.config import MachineOptions, StressOptions
-from cli import console
-from cli.options import AsJson, Force, Quiet, RunArgument, opened, options
+from abc_calib.text import Table
+from cli.command import FREE, Force, RunArgument, command, opened
+from cli.console import Result, Sentence
 
 if TYPE_CHECKING:
     from abc_calib.evaluation.stress import Stressed
 
 
-@console.command
-@options(StressOptions, MachineOptions, without=("device",), in_parts=True)
-def stress(
-    run: RunArgument = None,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    **given: Any,
-) -> None:
+@command(MachineOptions, without=("device",), threads=FREE, tables=True)
+def stress(asked: StressOptions, run: RunArgument = None, force: Force = False) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
     Writes stress.json into the run.
@@ -31,24 +25,20 @@ def stress(
     from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
 
-    found = opened(run, force, quiet)
-    done: list[Stressed] = []
-    stages.stress(found, progress=not quiet, on_row=done.append, **given)
-    least = smallest(done)
-    if as_json:
-        console.print_json(json.loads((found.path / "stress.json").read_text()))
-        return
-    _show(done)
-    if least is None:
-        console.tell("nothing failed")
-    else:
-        console.tell_sentence(
-            f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}"
-        )
-    console.say(f"written to {found.path / 'stress.json'}", quiet)
+    found = opened(run, force)
+    rows: list[Stressed] = []
+    stages.stress(found, options=asked, on_row=rows.append)
+    least, path, table = smallest(rows), found.path / "stress.json", _table(rows)
+    failure = (
+        "nothing failed"
+        if least is None
+        else Sentence(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
+    )
+    told = json.loads(path.read_text())
+    return Result(told, [table, failure], [f"written to {path}"], table)
 
 
-def _show(rows: list[Stressed]) -> None:
+def _table(rows: list[Stressed]) -> Table:
     lengths = sorted({row.length for row in rows})
     lines: dict[str, dict[int, str]] = {}
     for row in rows:
@@ -56,9 +46,5 @@ def _show(rows: list[Stressed]) -> None:
     if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
         lines["smallest margin in the search"] = margins
     heads = [str(length) for length in lengths]
-    console.print_table(
-        ["inputs", *heads],
-        ([name, *map(cells.get, lengths)] for name, cells in lines.items()),
-        right=heads,
-        title="wrong of tried, by digits",
-    )
+    cells = [[name, *map(found.get, lengths)] for name, found in lines.items()]
+    return Table(["inputs", *heads], cells, right=heads, title="wrong of tried, by digits")

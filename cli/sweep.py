@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import MachineOptions, WorkOptions, build, taken
-from abc_calib.errors import AbcError, OptionError
-from cli import console
+from abc_calib.config import MachineOptions, WorkOptions
+from abc_calib.errors import OptionError
+from abc_calib.text import Table
+from cli.command import Jobs, command
+from cli.console import Result, say
 from cli.jobs import jobs_progress
-from cli.options import AsJson, AsLatex, Jobs, Quiet, options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,18 +28,15 @@ Check = Annotated[
 ]
 
 
-@console.command
-@options(WorkOptions, MachineOptions, without=("threads",))
+@command(MachineOptions, without=("threads",), tables=True)
 def sweep(
     file: File,
+    work: WorkOptions,
     out: Results = None,
     jobs: Jobs = None,
     check: Check = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-    as_latex: AsLatex = False,
     **given: Any,
-) -> None:
+) -> Result:
     """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
 
     A file reads, for example:
@@ -71,13 +69,11 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
-    work = build(WorkOptions, **taken(WorkOptions, given))
     wanted, path = read(file, out, given.get("device", "auto"))
     if check:
-        show(wanted, work, quiet, as_json)
-        return
-    outcomes, table = run(wanted, jobs, path, work, quiet, given)
-    report(outcomes, table, path, quiet, as_json, as_latex)
+        return listed(wanted, work)
+    outcomes, table = run(wanted, jobs, path, work, given)
+    return report(outcomes, table, path)
 
 
 def read(file: Path, out: Path | None, device: str) -> tuple[list[Job], Path]:
@@ -93,7 +89,7 @@ def read(file: Path, out: Path | None, device: str) -> tuple[list[Job], Path]:
     return read_sweep(file), path
 
 
-def show(wanted: list[Job], work: WorkOptions, quiet: bool, as_json: bool) -> None:
+def listed(wanted: list[Job], work: WorkOptions) -> Result:
     """The keys of the jobs, those of the share alone if there is one."""
     from abc_calib.sweeps.shares import Share
 
@@ -104,11 +100,8 @@ def show(wanted: list[Job], work: WorkOptions, quiet: bool, as_json: bool) -> No
             "--check looks at the file alone; leave one of them out",
         )
     keys = [job.key for job in (Share(*work.share).pick(wanted) if work.share else wanted)]
-    if as_json:
-        console.print_json({"jobs": keys})
-    else:
-        console.tell("\n".join(keys))
-        console.say(f"{len(keys)} jobs", quiet)
+    table = Table(("job",), [[key] for key in keys])
+    return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
 
 
 def run(
@@ -116,7 +109,6 @@ def run(
     jobs: Path | None,
     path: Path,
     work: WorkOptions,
-    quiet: bool,
     given: dict[str, Any],
 ) -> tuple[list[Outcome], pd.DataFrame]:
     """Run the jobs and write their results; say what is left for other shares."""
@@ -128,24 +120,30 @@ def run(
     root = jobs or jobs_root()
     prepare(path)
     make_folder(root)
-    with jobs_progress(quiet) as on_change:
+    with jobs_progress() as on_change:
         outcomes = run_jobs(wanted, root, on_change=on_change, **work.model_dump(), **given)
     table = results_table(wanted, root, outcomes)
     write_table(table, path)
     if work.share:
         for line in left_over(wanted, root, Share(*work.share)):
-            console.say(line, quiet)
+            say(line)
     return outcomes, table
 
 
-def latex(table: pd.DataFrame) -> str:
-    """The medians over seeds, a column for each length."""
-    from abc_calib.text import as_latex
+SAME_IN_A_ROW = ("key", "seed", "calibrate_seed", "length", "accuracy")
+"""Columns of the results that do not say which configuration it was."""
 
-    names = [name for name in ("task", "scheme", "attender", "stage", "set") if name in table]
-    rows = table.dropna(subset=["length", "accuracy"]).fillna(dict.fromkeys(names, ""))
-    if rows.empty:
-        raise AbcError("nothing was measured: there is no table to show")
+
+def medians(table: pd.DataFrame) -> Table:
+    """The medians over seeds of each configuration, a column for each length."""
+    rows = table.dropna(subset=["length", "accuracy"])
+    first = [name for name in ("task", "scheme", "attender", "stage", "set") if name in rows]
+    columns = [str(name) for name in rows]
+    ended = columns.index("steps_taken") if "steps_taken" in columns else len(columns)
+    options = [name for name in columns[:ended] if name not in (*first, *SAME_IN_A_ROW)]
+    by_stage = rows.groupby("stage")
+    names = first + [n for n in options if (by_stage[n].nunique(dropna=False) > 1).any()]
+    rows = rows.astype(dict.fromkeys(names, "object")).fillna(dict.fromkeys(names, ""))
     cells = rows.astype({"length": int}).pivot_table(
         index=names, columns="length", values="accuracy", aggfunc="median", sort=False
     )
@@ -154,39 +152,25 @@ def latex(table: pd.DataFrame) -> str:
         [*map(str, name), *("" if value != value else f"{value:.2f}" for value in row)]
         for name, row in zip(cells.index, cells.to_numpy(), strict=True)
     ]
-    heads = [*names, *map(str, cells.columns)]
+    lengths = [*map(str, cells.columns)]
     caption = f"Exact match in percent by length, medians over {rows['seed'].nunique()} seeds"
-    sides = "l" * len(names) + "r" * len(cells.columns)
-    return as_latex(heads, shown, caption=caption, label="tab:sweep", sides=sides)
+    return Table([*names, *lengths], shown, right=lengths, caption=caption, label="tab:sweep")
 
 
-def report(
-    outcomes: list[Outcome],
-    table: pd.DataFrame,
-    path: Path,
-    quiet: bool,
-    as_json: bool,
-    as_latex: bool,
-) -> None:
-    """The table where LaTeX is asked for, and how the jobs ended; exit code 1 if some failed."""
-    if as_latex:
-        console.tell(latex(table).rstrip())
+def report(outcomes: list[Outcome], table: pd.DataFrame, path: Path) -> Result:
+    """How the jobs ended, and the medians of what they measured."""
     states = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
     }
     complete = len(outcomes) - sum(map(len, states.values()))
-    if as_json:
-        console.print_json(
-            {"results": str(path), "complete": complete, **states, "rows": len(table)}
-        )
-    else:
-        counts = [f"{complete} jobs complete"]
-        counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
-        console.say(", ".join(counts), quiet)
-        if as_latex:
-            console.say(str(path), quiet)
-        else:
-            console.tell(str(path))
-    if states["failed"]:
-        raise typer.Exit(1)
+    counts = [f"{complete} jobs complete"]
+    counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
+    measured = "accuracy" in table and table["accuracy"].notna().any()
+    return Result(
+        {"results": str(path), "complete": complete, **states, "rows": len(table)},
+        [str(path)],
+        [", ".join(counts)],
+        medians(table) if measured else None,
+        failed=bool(states["failed"]),
+    )

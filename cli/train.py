@@ -15,16 +15,15 @@ from abc_calib.config import (
 )
 from abc_calib.config.training import TRAINING
 from abc_calib.errors import UsageError
-from cli import console
+from cli.command import Out, command
 from cli.completion import run_names, task_names
-from cli.options import AsJson, Out, Quiet, options
+from cli.console import Result
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-@console.command
-@options(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
+@command(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
 def train(
     task: Annotated[
         str | None,
@@ -49,10 +48,8 @@ def train(
         ),
     ] = None,
     out: Out = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
     **given: Any,
-) -> None:
+) -> Result:
     """Train a model on short problems until it interpolates.
 
     Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
@@ -62,34 +59,28 @@ def train(
 
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
-    given["progress"] = not quiet
     if task is not None:
-        run = stages.train(task, finetune=finetune, out=out, **given)
-    elif finetune or out or given.keys() - {"device", "progress"}:
+        return trained(stages.train(task, finetune=finetune, out=out, **given))
+    if finetune or out or given.keys() - {"device"}:
         raise UsageError("--resume goes on as the run began: leave out the other options")
-    else:
-        run = stages.resume(resume, **given)
-    report(run, quiet, as_json)
+    return trained(stages.resume(resume, **given))
 
 
-def report(run: Run, quiet: bool, as_json: bool) -> None:
-    """How a training ended, and what comes next."""
+def trained(run: Run, *more: str) -> Result:
+    """How a training ended, what comes next, and what else is to be said."""
     result = run.result
     assert result is not None
-    if as_json:
-        console.print_json({"run": str(run), **result})
-        return
-    console.say(
+    ended = (
         f"{run}: {result['validation_accuracy']} % of {result['validation_samples']} held-out "
         f"problems of {run.config.train.length} {run.task.unit} after {result['steps']} steps, "
-        f"{result['seconds']:.0f} s",
-        quiet,
+        f"{result['seconds']:.0f} s"
     )
     if not result["interpolated"]:
-        console.say("it has not interpolated: try another --seed, or more --steps", quiet)
+        then = "it has not interpolated: try another --seed, or more --steps"
     elif run.fresh_model().no_lines:
-        console.say("next: abc eval, or abc inspect --input ...", quiet)
+        then = "next: abc eval, or abc inspect --input ..."
     elif run.config.stage == "vanilla":
-        console.say("next: abc calibrate --dirs diag,anti,vert", quiet)
+        then = "next: abc calibrate --dirs diag,anti,vert"
     else:
-        console.say("next: abc eval --max-len 50", quiet)
+        then = "next: abc eval --max-len 50"
+    return Result({"run": str(run), **result}, remarks=[ended, then, *more])

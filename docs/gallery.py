@@ -2,7 +2,7 @@
 
 python docs/gallery.py runs/certified [NAME ...]
 
-The folder holds the runs of ``abc certify --task``, of addition, multiplication, parity and
+The folder holds the runs of ``abc prove``, of addition, multiplication, parity and
 long_multiplication, seed 0. Names: of some of the pages, as below.
 """
 

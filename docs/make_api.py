@@ -61,6 +61,7 @@ GROUPS: list[type[Options]] = [
     config.EvaluateOptions,
     config.StressOptions,
     config.CertifyOptions,
+    config.ProveOptions,
     config.FigureOptions,
     config.DemoOptions,
     config.ReproduceOptions,
@@ -176,12 +177,10 @@ def table(group: type[Options]) -> str:
         listed = "tuple" in str(field.annotation)
         kind = ("int" if name == "lengths" else option.what) + (", ..." if listed else "")
         default = "–" if field.default in (None, "") else f"`{words_of(field.default)}`"
-        older = about(field, "was")
         flag = about(field, "flag")
         said = " ".join(filter(None, [
             (field.description or "As above.").translate(ESCAPED),
             f"On the command line `{flag}`." if flag else "",
-            f"Older name: `{older}`." if older else "",
         ]))  # fmt: skip
         bounds = allowed(field).removeprefix("give ").removeprefix("choose ")
         bounds = bounds.removesuffix(" of at most 200 characters")

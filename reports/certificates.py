@@ -1,4 +1,4 @@
-"""Gather the certificates of ``abc certify --task TASK --seeds 3`` in one table.
+"""Gather the certificates of ``abc prove TASK --seeds 3`` in one table.
 
     python reports/certificates.py runs/certified
 
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     FOLDER.mkdir(exist_ok=True)
     text = (
-        "# Certificates\n\nMade by `abc certify --task TASK --seeds 3` for each task, `small` "
+        "# Certificates\n\nMade by `abc prove TASK --seeds 3` for each task, `small` "
         "preset, then `python reports/certificates.py runs/certified`. A row is one model, trained "
         "on numbers of at most so many digits; *certified* means right for every source of every "
         "length. Margins are logits; *dense* is the smallest margin that the second look by dense "

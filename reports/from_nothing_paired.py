@@ -3,7 +3,7 @@
     python reports/from_nothing_paired.py OLD NEW FOLDER [--pairs addition:13 parity:0 ...]
 
 OLD and NEW are checkouts. OLD has no command for all of it, so that it trains, calibrates and
-certifies one after the other; NEW runs ``abc certify --task``, which also verifies. Both at once,
+certifies one after the other; NEW runs ``abc prove``, which also verifies. Both at once,
 one thread each. Seconds are processor time of whole processes. Adds rows to
 from_nothing_paired.csv, skips those that it has, and writes from_nothing_paired.md.
 """
@@ -59,7 +59,7 @@ def old(checkout: Path, task: str, seed: int, folder: Path) -> dict[str, Any]:
 
 def new(checkout: Path, task: str, seed: int, folder: Path) -> dict[str, Any]:
     where = folder / f"new-{task}-{seed}"
-    seconds = spent(checkout, "certify", "--task", task, "--seed", seed, "--out", where)
+    seconds = spent(checkout, "prove", task, "--seed", seed, "--out", where)
     return row_of("new", task, seed, seconds, where / f"{task}-seed{seed}-calibrated")
 
 
@@ -80,7 +80,7 @@ def page(table: pd.DataFrame) -> str:
         "Made by `python reports/from_nothing_paired.py OLD NEW FOLDER`: commit 457f966, before "
         "the\nretraining was ended by its certificate, and the present one, both at once, one "
         "thread each.\nProcessor seconds of whole processes. Before: train, calibrate, certify. "
-        "Now: `abc certify --task`,\nwhich also verifies by dense attention.\n\n"
+        "Now: `abc prove`,\nwhich also verifies by dense attention.\n\n"
         + as_markdown(columns, lines, "lrrlrlr")
     )
 

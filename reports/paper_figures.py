@@ -1,6 +1,6 @@
 """Figures 3, 4, 7 and 8 of Duan & Shi from runs of ours, and the README's layer.
 
-for task in successor addition multiplication; do abc certify --task $task; done
+for task in successor addition multiplication; do abc prove $task; done
 python reports/paper_figures.py runs/certified
 """
 

@@ -2,7 +2,7 @@
 
     python reports/rows.py FOLDER
 
-FOLDER holds what `abc certify --task TASK --seed N --out FOLDER` made. Adds rows to
+FOLDER holds what `abc prove TASK --seed N --out FOLDER` made. Adds rows to
 reports/rows.csv, skips those that it has, and writes rows.md and the curve of seed 0 by size.
 """
 
@@ -113,7 +113,7 @@ def main() -> None:
         table.to_csv(TABLE, index=False)
     text = (
         "# Products and sums by size\n\nMade by `python reports/rows.py FOLDER` of runs by `abc "
-        "certify --task TASK --seed N`. Exact match of whole outputs, random problems, in per "
+        "prove TASK --seed N`. Exact match of whole outputs, random problems, in per "
         "cent. *Margin*: the smallest of all windows, in logits; *dense*: the smallest that a "
         "second look by dense attention saw. Minutes are of the first training and of the "
         "retraining by the clock, on a shared machine of two cores, one thread.\n\n"

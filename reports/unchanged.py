@@ -30,8 +30,10 @@ TRAININGS = {
     "multiplication": f"multiplication {SMALL}",
     "parity": f"parity {SMALL}",
     "addition, encoder": f"addition {SMALL} --encoder-layers 1 --dropout 0.1 --scheme rope",
-    "successor, window and cyclic": f"successor {SMALL} --window 1 --cyclic 3",
-    "addition, window and cyclic": f"addition {SMALL} --window 1 --cyclic 3 --format aligned",
+    "successor, window and cyclic": f"successor {SMALL} --attention-window 1 --cyclic 3",
+    "addition, window and cyclic": (
+        f"addition {SMALL} --attention-window 1 --cyclic 3 --format aligned"
+    ),
     "copy": f"copy {SMALL}",
     **{
         f"copy, {name}": f"copy {GRU} --attender {name}"

@@ -53,7 +53,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 NO_VALUE = {"--stress"}
 """Options that may stand without a value."""
 SLOW = {"calibrate", "heatmap"}
-LONG = {"demo", "retrain", "certify"}
+LONG = {"demo", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
 LONG_WORK = {
     "batch",
@@ -97,7 +97,7 @@ def of_commands(rng: random.Random) -> Iterator[Case]:
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():
         fields = getattr(command.callback, "options", {})
-        by_name = {spelled: option for option in fields.values() for spelled in option.names}
+        by_name = {option.name: option for option in fields.values()}
         mine: list[Case] = []
         for parameter in command.params:
             mine += of_parameter(name, parameter, by_name.get(parameter.name))
@@ -121,7 +121,7 @@ def of_sizes(fields: dict[str, Named]) -> Iterator[Case]:
         mine = [o for o in fields.values() if o.kind is group or o.name in ("batch", "width")]
         sizes = [o for o in mine if o.type is int and o.name != "attention_window"]
         for left_out in sizes:
-            pairs = [(o.flags[0], schema_of(o)["maximum"]) for o in sizes if o is not left_out]
+            pairs = [(o.flag, schema_of(o)["maximum"]) for o in sizes if o is not left_out]
             words = (f"{flag}={value}" for flag, value in pairs)
             yield Case("train", "sizes", ("successor", f"--model={kind}", *words))
 
@@ -141,7 +141,7 @@ def of_parameter(command: str, parameter: Any, option: Named | None) -> Iterator
     elif parameter.is_flag:
         yield Case(command, "switch", (*base(command), f"{flag}=5"), shown=flag)
     elif option is not None:
-        spelled = (flag, *option.flags)
+        spelled = (flag, option.flag)
         gru = option.kind is RecurrentOptions
         kind = ("--model=gru",) if gru else ()
         others = ("--heads", "--feedforward", "--decoder-layers") if gru else ()

@@ -309,10 +309,21 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
 
 
 def test_options_reach_the_configuration(abc, runs_root):
-    words = ("--base", 16, "--seed", 3, "--law", "balanced", "--scheme", "none", "--dropout", 0.1)
+    words = (
+        "--base",
+        16,
+        "--seed",
+        3,
+        "--sampling",
+        "balanced",
+        "--scheme",
+        "none",
+        "--dropout",
+        0.1,
+    )
     more = ("--format", "fixed:9", "--encoder-layers", 1, "--learning-rate", 0.01)
     sites = ("--encoder-scheme", "rpe", "--decoder-scheme", "learned", "--cross-scheme", "rope")
-    more = (*more, *sites, "--cyclic", 5, "--window", 2)
+    more = (*more, *sites, "--cyclic", 5, "--attention-window", 2)
     made = runs_root / "deep" / "er"
     result = abc(*QUICK, *words, *more, "--out", made, "--json", "--threads", 1).json()
     assert result["run"] == str(made) and result["steps"] == 4
@@ -346,8 +357,17 @@ def test_options_reach_the_configuration(abc, runs_root):
 
 def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
-    more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard", "--closed", -3)
-    words = (*words, *more, "--empty", "closed", "--samples", 99, "--no-retrain", "--json")
+    more = (
+        "--sites",
+        "cross, self",
+        "--anchors",
+        "segment",
+        "--values",
+        "hard",
+        "--off-line-bias",
+        -3,
+    )
+    words = (*words, *more, "--empty", "sink", "--samples", 99, "--no-retrain", "--json")
     words += ("--average", "digits")
     made = Path(abc("calibrate", VANILLA, *words).json()["run"])
     assert json.loads((made / "config.json").read_text())["calibration"] == {
@@ -378,23 +398,7 @@ def test_every_option_of_a_training_has_a_flag_and_reaches_the_configuration(abc
     assert {**train, **asked, "max_grad_norm": 2} == train
     flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}
     fields = named(TrainOptions, *MODEL_OPTIONS.values()).values()
-    assert flags >= {flag for option in fields for flag in option.flags}
-
-
-def test_older_flags_are_taken_and_not_shown(abc, runs_root):
-    old = ("--law", "carry", "--window", 2, "--enough", 3, "--by", "loss", "--clip", 4)
-    config = json.loads(
-        (Path(abc(*QUICK, *old, "--json").json()["run"]) / "config.json").read_text()
-    )
-    train = config["train"]
-    assert [train[name] for name in ("sampling", "early_stop_after", "monitor")] == [
-        *("carry", 3, "loss"),
-    ]
-    assert (train["max_grad_norm"], config["model"]["attention_window"]) == (4, 2)
-    shown = abc("train", "--help").out
-    assert "--sampling" in shown
-    for flag in ("--law", "--window ", "--enough", "--by ", "--clip", "--body", "--head "):
-        assert flag not in shown
+    assert flags >= {option.flag for option in fields}
 
 
 def test_the_same_command_gives_the_same_weights(abc, runs_root):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -20,11 +18,10 @@ from abc_calib.config import (
     TrainOptions,
     TransformerOptions,
     build,
-    changed,
     load_config,
     named,
 )
-from abc_calib.config.options import about, allowed, current_names
+from abc_calib.config.options import allowed
 from abc_calib.errors import AbcError, OptionError, UsageError
 
 
@@ -118,44 +115,6 @@ def test_a_run_needs_its_stage_and_task(make_config):
         build(RunConfig, **data)
 
 
-# Names
-
-
-KINDS: list[Any] = [TrainOptions, CalibrationOptions, *MODEL_OPTIONS.values()]
-OLDER = [
-    (kind, name, about(field, "was"))
-    for kind in KINDS
-    for name, field in kind.model_fields.items()
-    if about(field, "was")
-]
-
-
-def test_the_older_names_are_all_there():
-    assert {old for _, _, old in OLDER} == {
-        *("law", "enough", "by", "clip", "closed", "window", "body", "head"),
-    }
-
-
-@pytest.mark.parametrize(("kind", "name", "old"), OLDER, ids=lambda value: str(value))
-def test_an_older_name_is_taken_everywhere_but_not_beside_the_new_one(kind, name, old):
-    value = {"off_line_bias": -5.0, "max_grad_norm": 2.0, "monitor": "loss"}.get(name)
-    value = value or {int: 7, str: "mixed"}[named(kind)[name].type]
-    assert getattr(kind(**{old: value}), name) == value
-    given = {old: value, "other": 1}
-    assert getattr(changed(kind(), given), name) == value
-    assert given == {"other": 1}
-    assert current_names(kind, {old: None, name: value}) == {name: value}
-    message = f"^{old} is an older name of {name}: give one of them$"
-    with pytest.raises(UsageError, match=message):
-        build(kind, **{old: value, name: value})
-    with pytest.raises(UsageError, match=message):
-        changed(kind(), {old: value, name: value})
-
-
-def test_the_older_word_for_a_sink_is_taken():
-    assert CalibrationOptions(empty="closed").empty == "sink"
-
-
 # Lists
 
 
@@ -196,8 +155,8 @@ def test_every_number_has_bounds_on_both_sides(kind):
 def test_options_that_two_kinds_share_are_one_with_both_defaults():
     options = named(TrainOptions, *MODEL_OPTIONS.values())
     assert options["width"].help == "Model width; by default 64 (gru: 128)."
-    assert options["attention_window"].flags == ("--attention-window", "--window")
-    assert options["length"].flags == ("--digits",)
+    assert options["attention_window"].flag == "--attention-window"
+    assert options["length"].flag == "--digits"
     assert options["stop_early"].type is bool
     assert options["schedule"].what == "cosine|plateau"
     again = named(RETRAIN, without=("length",), kept=("seed",))

@@ -40,9 +40,7 @@ def shell_lines(page: str = README) -> list[list[str]]:
 
 ABC_LINES = [words[1:] for words in shell_lines() if words[0] == "abc"]
 QUICK = [words for words in ABC_LINES if words[0] in ("tasks", "runs", "predict", "heatmap")]
-JUDGED = [
-    words for words in ABC_LINES if words[0] in ("certify", "stress") and "--task" not in words
-]
+JUDGED = [words for words in ABC_LINES if words[0] in ("certify", "verify", "stress")]
 SHOWN = sorted(
     {tuple(w[1:]) for page in PAGES for w in shell_lines(page.read_text()) if w[0] == "abc"}
 )

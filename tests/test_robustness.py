@@ -115,7 +115,7 @@ def test_certify_says_what_it_found(tiny, abc):
     assert "certificate.md" in said.err
     told = abc("certify", tiny.calibrated, "--json", "-q").json()
     assert told["outcome"] == "certified" and told["windows"] > 100 and told["task"] == "successor"
-    said = abc("certify", tiny.calibrated, "--verify")
+    said = abc("verify", tiny.calibrated)
     assert "verified by dense attention" in said.out
     refuted = abc("certify", tiny.vanilla)
     assert (
@@ -124,28 +124,30 @@ def test_certify_says_what_it_found(tiny, abc):
 
 
 def test_verify_certifies_first_where_it_has_to(tiny, abc):
-    said = abc("certify", tiny.calibrated, "--verify")
+    said = abc("verify", tiny.calibrated)
     assert said.code == 0 and "certifying first" in said.err and "verified" in said.out
-    assert "not certified but refuted" in abc("certify", tiny.vanilla, "--verify", "-q").error(2)
+    assert "not certified but refuted" in abc("verify", tiny.vanilla, "-q").error(2)
 
 
 def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
     before = (tiny.calibrated / "model" / "model.safetensors").read_bytes()
-    said = abc("certify", tiny.calibrated, "--repair")
+    said = abc("repair", tiny.calibrated)
     assert said.code == 0 and "certified" in said.out
     assert (tiny.calibrated / "model" / "model.safetensors").read_bytes() == before
-    assert "cannot be repaired" in abc("certify", tiny.vanilla, "--repair", "-q").error(1)
+    assert "cannot be repaired" in abc("repair", tiny.vanilla, "-q").error(1)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--minutes", 0], "--minutes 0"),
-        (["--verify", "--repair"], "choose one"),
-        (["--seeds", 3], "--seeds 3"),
-        (["--task", "addition", "RUN"], "makes its own run"),
-        (["--out", "x"], "--out x: it names what --repair or --task makes"),
-        (["--task", "additoin"], "additoin"),
+        (["--verify"], "abc certify --verify is a command of its own: abc verify RUN"),
+        (["RUN", "--repair"], "abc repair RUN"),
+        (["--export=x"], "abc export certificate RUN --out FOLDER"),
+        (["--task", "addition", "--seeds", 3], "abc prove TASK"),
+        (["--hf", "x", "--verify"], "abc verify RUN"),
+        (["--hf", "x", "--base", 3], "no such option: --base"),
+        (["--out", "x"], "--out x: it names the run that --hf makes"),
     ],
 )
 def test_certify_refuses(tiny, abc, words, message):

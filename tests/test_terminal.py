@@ -10,7 +10,7 @@ from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_calib.text import Markup, as_latex, as_markdown, visible
+from abc_calib.text import Markup, Table, as_latex, as_markdown, visible
 from cli import console
 from cli.main import app
 
@@ -36,7 +36,7 @@ def test_a_cell_stays_one_cell(text):
 
 
 def test_tables_and_remarks_show_markup_and_escapes(capsys):
-    console.print_table(["name"], [[ODD]])
+    console.show(Table(["name"], [[ODD]]))
     console.say(ODD)
     console.tell(ODD)
     said = capsys.readouterr()
@@ -112,7 +112,7 @@ def test_results_without_numbers_are_refused(tmp_path, value):
 
 @pytest.mark.parametrize("task", ["reverse_lookup", "multiplication2", "zigzag"])
 def test_what_cannot_be_certified_is_refused_before_it_trains(abc, runs_root, task):
-    line = abc("certify", "--task", task, "--seeds", 3).error(2)
+    line = abc("prove", task, "--seeds", 3).error(2)
     assert line.startswith(f"no certificate can judge {task}: ")
     assert not runs_root.exists()
 

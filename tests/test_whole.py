@@ -100,8 +100,8 @@ def test_a_llama_is_certified_for_every_length(successor, runs_root):
     assert told["windows"] == 700 and told["wrong"] == 0 and told["margin"] > 1
     assert "measured, not bounded" in told["reason"]
     assert abc.Run.open().config.stage == "calibrated"
-    for flag in (["--verify"], ["--repair"], ["--export", "checked"]):
-        assert "runs its windows, in whole sources" in invoke("certify", *flag).error(2)
+    for words in (["verify"], ["repair"], ["export", "certificate", "--out", "checked"]):
+        assert "runs its windows, in whole sources" in invoke(*words).error(2)
     assert "name one that is not" in invoke("calibrate").error(2)
     answer = abc.predict(abc.Run.open(), "9" * 300 + "=").answer
     assert answer == "0" * 300 + "1"

@@ -17,13 +17,12 @@ from rich.console import Console
 
 from abc_calib import progress, stages
 from abc_calib.evaluation.exact import Row
-from abc_calib.reporting import accuracy_table
-from abc_calib.reporting.tables import Fitting
+from abc_calib.reporting.tables import accuracy_table
 from abc_calib.runs import folders
-from abc_calib.text import as_latex, visible
+from abc_calib.text import Table, as_latex, visible
 from cli import completion, console, sweep
 from cli.jobs import jobs_table
-from cli.tables import Lines
+from cli.tables import Fitted
 
 WIDTHS = (80, 120)
 COMMANDS = (
@@ -115,7 +114,7 @@ def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
         for name in names
     }
     printed = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    printed.print(accuracy_table(rows))
+    printed.print(Fitted(accuracy_table(rows)))
     lines = printed.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
@@ -160,7 +159,7 @@ ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), max_size=5)
 def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, width, title, whole):
     columns = ["run", "held-out", "seconds", "now"]
     kept = [columns[i] for i in whole]
-    lines = printed_at(width, Lines(columns, rows, {"seconds"}, kept, title))
+    lines = printed_at(width, Fitted(Table(columns, rows, 1, {"seconds"}, kept, title)))
     assert max(map(cell_len, lines), default=0) <= width
     missing = letters(*map("".join, rows), title) - letters(*lines)
     assert not missing
@@ -191,7 +190,7 @@ def test_the_live_table_of_jobs_fits(keys, said, seconds, width):
 def test_a_table_that_is_too_wide_goes_on_below(cells, width):
     columns = [f"column {i}" for i in range(7)]
     printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    printed.print(Fitting(columns, cells, keys=1))
+    printed.print(Fitted(Table(columns, cells)))
     lines = printed.export_text().splitlines()
     assert max(map(cell_len, lines)) <= width
     assert sum(line.count("column") for line in lines) >= 7
@@ -252,7 +251,21 @@ def test_a_sweep_as_latex():
             for length in (50, 6)
         ]
     )
-    text = sweep.latex(rows)
+    text = sweep.medians(rows).latex()
     assert "task & scheme & stage & set & 6 & 50 \\\\" in text
     assert "addition & rope & vanilla & random & 93.00 & 49.00 \\\\" in text
     assert "medians over 3 seeds" in text and "\\label{tab:sweep}" in text
+
+
+def test_points_of_a_grid_are_rows_of_their_own():
+    rows = [
+        {"key": f"k{n}{seed}", "stage": "vanilla", "task": "addition", "scheme": "rope"}
+        | {"decoder_layers": n, "width": 8, "seed": seed, "steps_taken": 10 * n + seed}
+        | {"set": "random", "length": 6, "accuracy": 10.0 * n + seed}
+        for n in (1, 2)
+        for seed in range(3)
+    ]
+    table = sweep.medians(pd.DataFrame(rows))
+    assert table.columns == ["task", "scheme", "stage", "set", "decoder_layers", "6"]
+    assert [row[-2:] for row in table.rows] == [["1", "11.00"], ["2", "21.00"]]
+    assert table.csv().splitlines()[1] == "addition,rope,vanilla,random,1,11.00"

@@ -16,7 +16,6 @@ from abc_calib.config import (
     preset,
     refuse_unknown,
 )
-from abc_calib.config.options import current_names
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.memory import check_samples
 from abc_calib.nn.build import model_type
@@ -56,8 +55,6 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     if made.no_lines:
         raise UsageError(f"no lines can be put into this model: {made.no_lines}")
     kinds: tuple[type[Options], ...] = (CalibrationOptions, TrainOptions)
-    for kind in kinds:
-        given = current_names(kind, given)
     data = Run.draft(config).data
     named = {"fit": data.fit}
     named |= {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}

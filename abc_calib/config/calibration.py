@@ -54,7 +54,7 @@ class CalibrationOptions(Options):
         "are not padding.",
     )
     off_line_bias: float | None = option(
-        None, "Added off the lines, such as -5; by default -inf.", was="closed", lt=0, ge=-(10**8)
+        None, "Added off the lines, such as -5; by default -inf.", lt=0, ge=-(10**8)
     )
     values: Literal["hard", "soft"] | None = option(
         None, "Lines fully open (hard), or as far as attention follows them (soft)."
@@ -69,8 +69,3 @@ class CalibrationOptions(Options):
         return ("encoder", "self", "cross") if words == ("all",) else words
 
     _several = listed("dirs", "sites")  # runs before the validator above
-
-    @field_validator("empty", mode="before")
-    @classmethod
-    def _older_word(cls, word: Any) -> Any:
-        return "sink" if word == "closed" else word

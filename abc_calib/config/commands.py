@@ -166,16 +166,16 @@ class StressOptions(Options):
 
 
 class CertifyOptions(Options):
-    """What is decided about which model."""
+    """How long to look for an answer."""
 
-    verify: bool = option(False, "Make the certificate again, and look by dense attention.")
-    repair: bool = option(False, "Train on failing windows until it is certified.")
-    export: str | None = option(
-        None, "Into this new folder: weights, rule, check.py.", min_length=1, max_length=4096
-    )
-    task: Word | None = option(None, "From nothing: train, calibrate and certify this task.")
-    seeds: int = option(1, "With --task: so many seeds, one after another.", ge=1, le=10**6)
-    seed: int = option(0, "With --task: the first seed.", ge=0, le=LARGEST_SEED)
+    minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
+
+
+class ProveOptions(Options):
+    """Which models are made and certified."""
+
+    seeds: int = option(1, "This number of seeds, in order.", ge=1, le=10**6)
+    seed: int = option(0, "The first seed.", ge=0, le=LARGEST_SEED)
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
 

@@ -41,7 +41,7 @@ class ForeignOptions(ModelOptions):
         return self.architecture
 
 
-FOREIGN = "Somebody else's model"
+FOREIGN = "A model of transformers"
 """A panel of the help."""
 
 
@@ -69,6 +69,7 @@ class AdoptOptions(Options):
         min_length=1,
         max_length=1000,
     )
+    task: Word | None = option(None, "The task that the pairs have to follow, such as addition.")
     fit_lengths: str | None = option(
         None, "Lengths on which lines are tried out, as in 1-4; two thirds by default."
     )

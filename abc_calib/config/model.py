@@ -63,7 +63,6 @@ class TransformerOptions(ModelOptions):
         None,
         "Attend to so many keys beside the answer's line; see --format aligned.",
         panel=POSITIONS,
-        was="window",
         ge=1,
         le=100,
     )
@@ -132,12 +131,11 @@ class RecurrentOptions(ModelOptions):
     backbone: Word | None = option(
         None,
         "What is around the attender: ray_chowdhury or dubois; as in the attender's paper.",
-        was="body",
     )
     attender: Word = option("content", "How the decoder looks at its source.")
     embedding: int = option(64, "Width of the embeddings.", ge=1, le=16384)
     width: int = option(128, "Model width.", ge=2, le=16384, panel="")
-    d_head: int = option(128, "Width of queries and keys.", was="head", ge=2, le=16384)
+    d_head: int = option(128, "Width of queries and keys.", ge=2, le=16384)
     value: int = option(128, "Width of the values.", ge=1, le=16384)
     layers: int = option(1, "Layers of encoder and decoder each.", ge=1, le=64)
     dropout: float = option(0.5, "Dropout.", ge=0, lt=1, panel="")

@@ -18,7 +18,6 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
@@ -41,11 +40,6 @@ class Options(BaseModel):
     title: ClassVar[str] = "options"
     #: where the help shows its fields, if they do not say
     panel: ClassVar[str] = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, data: Any) -> Any:
-        return current_names(cls, data) if isinstance(data, Mapping) else data
 
     @field_validator("*", mode="before")
     @classmethod
@@ -78,16 +72,16 @@ def option(
     *,
     panel: str | None = None,
     flag: str = "",
-    was: str = "",
     **bounds: Any,
 ) -> Any:
     """A field of ``Options``.
 
-    ``flag``: its name on the command line, where that is not the field's. ``was``: an older name,
-    which is still taken everywhere. ``panel``: where the help shows it, by default its group's.
+    ``flag``: its name on the command line, where that is not the field's. ``panel``: where the help
+    shows it, by default its group's.
     """
-    more = {"panel": panel, "flag": flag, "was": was}
-    return Field(default, description=help, json_schema_extra={**more}, **bounds)
+    return Field(
+        default, description=help, json_schema_extra={"panel": panel, "flag": flag}, **bounds
+    )
 
 
 def listed(*names: str) -> Any:
@@ -104,28 +98,10 @@ def listed(*names: str) -> Any:
     return field_validator(*names, mode="before")(once_each)
 
 
-def about(field: FieldInfo, name: str) -> str:
-    """``flag`` or ``was`` of a field; empty where it has none."""
-    extra = field.json_schema_extra
-    return str(extra.get(name, "")) if isinstance(extra, dict) else ""
-
-
-def current_names(kind: type[Options], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` with older names of options in today's words; ``UsageError`` for one in both.
-
-    None stands for what is not given.
-    """
-    found = dict(given)
-    for name, field in kind.model_fields.items():
-        old = about(field, "was")
-        if not old or old not in found:
-            continue
-        value = found.pop(old)
-        if value is not None and found.get(name) is not None:
-            raise UsageError(f"{old} is an older name of {name}: give one of them")
-        if found.get(name) is None:
-            found[name] = value
-    return found
+def about(field: FieldInfo, name: str) -> str | None:
+    """``flag`` or ``panel`` of a field."""
+    extra: Any = field.json_schema_extra
+    return extra.get(name) if isinstance(extra, dict) else None
 
 
 T = TypeVar("T", bound=Options)
@@ -142,7 +118,7 @@ def build(kind: type[T], /, **values: Any) -> T:
 def changed(options: T, given: dict[str, Any]) -> T:
     """``options`` with the entries of ``given`` that are fields of it, which are taken out.
 
-    None stands for what is not given.
+    None means unset.
     """
     mine = taken(type(options), given)
     return build(type(options), **{**options.model_dump(), **mine}) if mine else options
@@ -150,9 +126,7 @@ def changed(options: T, given: dict[str, Any]) -> T:
 
 def taken(kind: type[Options], given: dict[str, Any]) -> dict[str, Any]:
     """The entries of ``given`` that are fields of ``kind`` and not None, taken out of it."""
-    older = {about(field, "was") for field in kind.model_fields.values()}
-    names = [name for name in given if name in kind.model_fields or name in older]
-    mine = current_names(kind, {name: given.pop(name) for name in names})
+    mine = {name: given.pop(name) for name in list(given) if name in kind.model_fields}
     return {name: value for name, value in mine.items() if value is not None}
 
 

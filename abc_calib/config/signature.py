@@ -42,8 +42,7 @@ class Named:
     @property
     def panel(self) -> str | None:
         """Where the help of a command shows it; None among the command's own."""
-        extra: Any = self.field.json_schema_extra
-        own = extra["panel"] if isinstance(extra, dict) else None
+        own = about(self.field, "panel")
         return (self.kind.panel if own is None else own) or None
 
     @property
@@ -61,15 +60,9 @@ class Named:
         return next((k for k in (bool, int, float) if k in members and not several), str)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Its name, and its older one if it has one."""
-        return tuple(filter(None, (self.name, about(self.field, "was"))))
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """What ``names`` are on the command line."""
-        names = (about(self.field, "flag") or self.name, *self.names[1:])
-        return tuple(f"--{name.replace('_', '-')}" for name in names)
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{(about(self.field, 'flag') or self.name).replace('_', '-')}"
 
     def read(self, given: object) -> Any:
         """The value that a text stands for; ``OptionError`` if it is none."""

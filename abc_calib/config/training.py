@@ -44,7 +44,7 @@ class TrainOptions(Options):
         le=10**9,
     )
     sampling: Word = option(
-        "mixed", "How problems are drawn: uniform, balanced, carry or mixed.", panel=TASK, was="law"
+        "mixed", "How problems are drawn: uniform, balanced, carry or mixed.", panel=TASK
     )
     length: int = option(
         6,
@@ -70,7 +70,7 @@ class TrainOptions(Options):
         0.999, "Exact match on held-out problems that ends the training.", gt=0, le=1
     )
     early_stop_after: int = option(
-        2, "Validations that good in a row that end the training.", was="enough", ge=1, le=10**6
+        2, "Validations that good in a row that end the training.", ge=1, le=10**6
     )
     patience: int = option(
         0, "Validations without a better one that end the training; 0: none do.", ge=0, le=10**6
@@ -82,10 +82,8 @@ class TrainOptions(Options):
         "cosine", "The learning rate: a cosine, or halved on a plateau."
     )
     keep_best: bool = option(False, "Keep the model of the best validation, not the last one.")
-    monitor: Literal["accuracy", "loss"] = option(
-        "accuracy", "What makes a validation better.", was="by"
-    )
-    max_grad_norm: float = option(1.0, "Largest norm of a gradient.", was="clip", gt=0, le=10**9)
+    monitor: Literal["accuracy", "loss"] = option("accuracy", "What makes a validation better.")
+    max_grad_norm: float = option(1.0, "Largest norm of a gradient.", gt=0, le=10**9)
     teacher_forcing: float = option(
         1.0,
         "Share of batches in which a recurrent decoder reads the right tokens, not its own.",

@@ -24,10 +24,8 @@ from abc_calib.reporting.ticks import MOST_TOKENS
 from abc_calib.reporting.views import Arrays, Lines, View
 from abc_calib.runs import Run
 
-LONGEST = 500
-"""Digits: more rows and keys than these make no image."""
 
-
+@documented(FigureOptions, without=("format", "sites", "digits"))
 def draw_heatmaps(
     run: Run | Path | str | None,
     out_dir: Path | str,
@@ -36,23 +34,26 @@ def draw_heatmaps(
     extend_to: int = 20,
     *,
     progress: bool | None = None,
-    **options: Any,
+    options: FigureOptions | None = None,
+    **keywords: Any,
 ) -> list[Path]:
     """Draw every layer of the given sites of a run; returns the files written.
 
     Of a calibrated run, ``bias-SITE-layerN``: the averaged attention, the lines kept from it,
     and the bias they make on problems of ``extend_to`` digits. Of a run without a bias,
-    ``attention-SITE-layerN``, measured on training samples. Beside them a ``SITE.npz`` with
-    what was drawn: ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)``
-    and the labels of their rows and keys. ``options``: the other fields of ``FigureOptions``, with
-    which less is drawn, or one source (``input-SITE-layerN``). Raises ``UsageError`` for an unknown
+    ``attention-SITE-layerN``, measured on training samples. A ``SITE.npz`` holds what was drawn:
+    ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)`` and the labels
+    of their rows and keys. Other keywords draw less, or one source (``input-SITE-layerN``).
+    ``options``: all options as an object, instead of keywords. Raises ``UsageError`` for an unknown
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
+    asked = options or build(FigureOptions, sites=tuple(sites), digits=extend_to, **keywords)
+    formats = options.format if options else formats
     check_formats(formats)
-    drawing = Drawing(with_heads(run), _asked(sites, extend_to, options))
+    drawing = Drawing(with_heads(run), asked)
     paths: list[Path] = []
-    with font(drawing.asked.font), bar("drawing", progress, "figures") as update:
+    with font(asked.font), bar("drawing", progress, "figures") as update:
         views = drawing.views()
         folder = Path(out_dir)
         make_folder(folder)
@@ -75,16 +76,6 @@ def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict
         for _, figure in found:
             figure.draw_without_rendering()  # names on axes are made now, in this font
     return dict(found)
-
-
-def _asked(sites: Sequence[str], digits: int, options: dict[str, Any]) -> FigureOptions:
-    """The options, sites and digits refused in the words of a figure."""
-    for given in sites:
-        if given not in SITES:
-            raise UsageError(f"unknown site {given!r}: choose one of {', '.join(SITES)}")
-    if not 1 <= digits <= LONGEST:
-        raise UsageError(f"a heatmap of {digits} digits is not possible: choose 1 to {LONGEST}")
-    return build(FigureOptions, sites=tuple(sites), digits=digits, **options)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ ABC_SEEDS = 5
 SAMPLES = 1000
 ABC_SAMPLES_AT_50 = 10_000
 
-WINDOW = {"window": 1, "format": "aligned"}
+WINDOW = {"attention_window": 1, "format": "aligned"}
 SHORTER = {**WINDOW, "steps": 2000}
 
 PADDED = 20

@@ -15,6 +15,7 @@ from abc_calib.stages.judging import (
     evaluate,
     first_result,
     held_out_loss,
+    opened,
     predict,
     stress,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "first_result",
     "held_out_loss",
     "load_plugin",
+    "opened",
     "predict",
     "repair",
     "resume",

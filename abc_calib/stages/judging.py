@@ -20,7 +20,7 @@ from abc_calib.config import (
     build,
     documented,
 )
-from abc_calib.errors import AbcError, Interrupted
+from abc_calib.errors import AbcError, Interrupted, OptionError
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
@@ -47,37 +47,42 @@ def opened(run: AnyRun) -> Run:
 
 
 def ignore(*_: Any) -> None:
-    """Hear nothing."""
+    """A callback that does nothing."""
 
 
-@documented(EvaluateOptions, MachineOptions)
+@documented(EvaluateOptions, MachineOptions, without=("threads",))
 def evaluate(
     run: AnyRun = None,
-    lengths: Sequence[Size] = tuple(range(1, 51)),
+    lengths: Sequence[Size] | None = None,
     *,
-    operands: Sequence[int] | None = None,
-    samples: int | None = None,
-    sets: Sequence[str] = ("random",),
-    seed: int = 0,
-    greedy: bool = False,
+    sets: Sequence[str] = (),
     device: str = "auto",
     on_row: Callable[[Row], None] = ignore,
     progress: bool | None = None,
+    options: EvaluateOptions | None = None,
+    **keywords: Any,
 ) -> pd.DataFrame:
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
     test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
+
+    ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options``: all options
+    as an object, instead of keywords.
     """
-    asked = build(EvaluateOptions, lengths=lengths, operands=operands, samples=samples, seed=seed)
-    lengths = asked.sizes(())
+    asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
     found = opened(run)
     path = found.path / "eval.csv"
     read_rows(path)  # refused before anything is measured
+    shortest = getattr(found.task, "shortest", 1)
+    if asked.lengths is None and asked.max_len < shortest:
+        raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
+    sizes = asked.sizes(range(shortest, asked.max_len + 1))
+    kinds = tuple(sets) or asked.sets
     model = found.load_model().to(resolve_device(device))
     rows: list[Row] = []
-    known = [kind for kind in sets if kind in found.data.tests]
-    total = sum(len(found.data.lengths_of(kind, lengths)) for kind in known)
+    known = [kind for kind in kinds if kind in found.data.tests]
+    total = sum(len(found.data.lengths_of(kind, sizes)) for kind in known)
     try:
         with bar("evaluating", progress, "rows") as update:
 
@@ -89,7 +94,13 @@ def evaluate(
                 update(len(rows), total, measured, True)
                 on_row(row)
 
-            exact_match_rows(model, found.data, lengths, samples, sets, seed, greedy, keep)
+            exact_match_rows(
+                model, found.data, sizes, asked.samples, kinds, asked.seed, asked.greedy, keep
+            )
+    except OptionError as error:
+        if error.option != "lengths" or asked.lengths:
+            raise
+        raise OptionError("max_len", asked.max_len, error.rule) from None
     except KeyboardInterrupt:
         kept = f"they are kept in {path}" if rows else "nothing was measured"
         raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
@@ -115,21 +126,21 @@ def stress(
     run: AnyRun = None,
     lengths: Sequence[int] | None = None,
     *,
-    samples: int = 100,
-    search: int = 2000,
-    seed: int = 0,
     on_row: Callable[[Stressed], None] = ignore,
     progress: bool | None = None,
+    options: StressOptions | None = None,
+    **keywords: Any,
 ) -> pd.DataFrame:
     """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
 
     Columns: family, length, n, wrong, margin (of the search), failures (the first of them).
 
-    ``lengths``: by default the training length, one more, and 50.
+    ``lengths``: by default the training length, one more, and 50. ``options``: all options as an
+    object, instead of keywords.
     """
+    asked = options or build(StressOptions, lengths=lengths, **keywords)
     found = opened(run)
     short = found.config.train.length
-    asked = build(StressOptions, lengths=lengths, samples=samples, search=search, seed=seed)
     wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
     model = found.load_model()
     with bar("stress", progress, "lengths") as update:
@@ -140,7 +151,9 @@ def stress(
             update(at + (row.family == "search"), len(wanted), note, True)
             on_row(row)
 
-        rows = stress_rows(model, found.data, wanted, samples, search, seed, told_row)
+        rows = stress_rows(
+            model, found.data, wanted, asked.samples, asked.search, asked.seed, told_row
+        )
     least = smallest(rows)
     told: dict[str, Any] = {
         "run": str(found),
@@ -158,16 +171,17 @@ def stress(
 def certify(
     run: AnyRun = None,
     *,
-    minutes: float = 15.0,
     on_windows: Callable[[int, int], None] = ignore,
     progress: bool | None = None,
+    options: CertifyOptions | None = None,
+    **keywords: Any,
 ) -> Certificate:
     """Decide about a trained run and write its certificate and page into its folder.
 
-    ``on_windows`` hears how many windows of how many are done. Raises ``AbcError`` if the run has
-    no trained model.
+    ``on_windows`` is called with how many windows are done, of how many. ``options``: all options
+    as an object, instead of keywords. Raises ``AbcError`` if the run has no trained model.
     """
-    asked = build(CertifyOptions, minutes=minutes)
+    asked = options or build(CertifyOptions, **keywords)
     with bar("checking windows", progress, "%") as update:
 
         def both(done: int, total: int) -> None:

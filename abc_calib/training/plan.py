@@ -10,7 +10,6 @@ from typing import Any
 
 from abc_calib import plugins
 from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, changed, refuse_unknown
-from abc_calib.config.options import current_names
 from abc_calib.data import make_data
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.nn.build import model_type
@@ -65,7 +64,6 @@ def _planned(
     """The same, of a task that is known."""
     made = model_type(kind)
     given = {name: value for name, value in given.items() if value is not None}
-    given = current_names(TrainOptions, current_names(made.options_type, given))
     check_length(given.get("length") or problem.train_length)
     known = finetune.config.model.model_dump() if finetune else {}
     shape, training = RECIPES[kind](problem, preset, {**known, **given, "epochs": epochs})

@@ -81,8 +81,8 @@ def sections() -> list[tuple[str, str, Any]]:
         ),
         (
             "Committed certificates, made again and checked by `check.py`",
-            "`abc certify`, `abc certify --verify` and `abc certify --export` on the runs of "
-            "`abc certify --task TASK --seeds 3`; `check.py` with numpy alone, in a process of its "
+            "`abc certify`, `abc verify` and `abc export certificate` on the runs of "
+            "`abc prove TASK --seeds 3`; `check.py` with numpy alone, in a process of its "
             "own. Seconds on one thread, much other work beside.",
             twelve,
         ),

@@ -69,7 +69,7 @@ def _other(usual: Options, now: Options) -> list[str]:
     """The flags of the options that are not as usual."""
     flags = named(type(now))
     return [
-        _flag(flags[name].flags[0], getattr(now, name))
+        _flag(flags[name].flag, getattr(now, name))
         for name in type(now).model_fields
         if name in flags and getattr(now, name) != getattr(usual, name, None)
     ]

@@ -1,0 +1,284 @@
+"""How a function becomes a command: its options read once, its errors in a line, its result shown.
+
+Options are the fields in ``abc_calib.config``. A parameter whose type is a group of them is given
+the group, validated; the options of ``groups`` that were typed are given by their names.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from abc_calib.config import Options, build
+from abc_calib.config.signature import Group, Named, named
+from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
+from abc_calib.progress import busy, err, showing
+from abc_calib.stopping import like_interrupts
+from cli import completion, console, terminal
+from cli.console import fail, typed
+
+if TYPE_CHECKING:
+    from abc_calib.runs import Run
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
+FREE = 0
+"""As many threads as are free."""
+
+RunArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="A run folder or its name; the latest run by default.",
+        autocompletion=completion.run_names,
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Look at a run whose files are not what they were.")
+]
+Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
+Jobs = Annotated[
+    Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
+]
+Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
+
+EVERYWHERE: dict[str, Any] = {
+    "plugin": Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file of Python with tasks or schemes of your own; may be given several times.",
+            metavar="<FILE.py>",
+        ),
+    ],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")],
+    "json": Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")],
+}
+TABLES: dict[str, Any] = {
+    "latex": Annotated[
+        bool, typer.Option("--latex", help="The result as a LaTeX table, with caption and label.")
+    ],
+    "csv": Annotated[bool, typer.Option("--csv", help="The result as CSV on stdout.")],
+}
+"""Options that every command has, and that those have which print a table."""
+
+
+def command(
+    *groups: Group,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
+    loads: str = "torch",
+    threads: int = 1,
+    tables: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make a command of a function that gives a ``Result``.
+
+    ``without``, ``only`` and ``kept`` as in ``named``. What it ``loads`` may take seconds, of which
+    a terminal is told. ``threads`` of torch unless ``--threads`` says otherwise: the weights that a
+    seed gives depend on their number, so the machine must not choose it. With ``tables`` a result
+    has one.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        own = inspect.signature(function).parameters.values()
+        mine = [p for p in own if p.kind is not p.VAR_KEYWORD and not _is_group(hints[p.name])]
+        wanted = {
+            p.name: hints[p.name] for p in own if p.name in hints and _is_group(hints[p.name])
+        }
+        takes_rest = any(p.kind is p.VAR_KEYWORD for p in own)
+        known = named(*groups, *wanted.values(), without=without, only=only, kept=kept)
+        always = EVERYWHERE | (TABLES if tables else {})
+
+        @functools.wraps(function)
+        def wrapped(*, plugin: list[str] | None, quiet: bool, **values: Any) -> None:
+            form = _form({name: values.pop(name) for name in always.keys() & values.keys()})
+            texts = {name: values.pop(name) for name in known}
+            with showing(not quiet), console.printing(form), _one_line(known, texts):
+                _load(loads)
+                _load_plugins(plugin or [])
+                given, built = _read(known, texts)
+                values |= {name: built.get(k) or k() for name, k in wanted.items()}
+                number = given.pop("threads", None)
+                if loads == "torch":
+                    _set_threads(number or threads)
+                if takes_rest:
+                    values |= {n: v for n, v in given.items() if not _is_in(n, known, wanted)}
+                console.render(function(**values))
+
+        told = [p.replace(kind=KEYWORD, annotation=hints[p.name]) for p in mine]
+        told.sort(key=_is_option)
+        first = sum(not _is_option(p) for p in told)
+        made = [_flag(option) for option in known.values()]
+        more = [
+            inspect.Parameter(
+                name, KEYWORD, default=None if name == "plugin" else False, annotation=a
+            )
+            for name, a in always.items()
+        ]
+        parameters = [*told[:first], *made, *told[first:], *more]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.options = known  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorated
+
+
+def opened(run: str | None, force: bool) -> Run:
+    """The run to look at; with ``force`` a remark says what is wrong with its files."""
+    from abc_calib.runs import Run
+
+    found = Run.open(run, force)
+    console.say(found.doubt and f"looked at all the same: {found.doubt}")
+    return found
+
+
+# Options
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Options)
+
+
+def _is_in(name: str, known: Mapping[str, Named], wanted: Mapping[str, Any]) -> bool:
+    """Is an option handed on in a group?"""
+    return known[name].kind in wanted.values()
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    return not any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
+
+
+def _flag(option: Named) -> inspect.Parameter:
+    """The parameter of an option: a switch, or a text that its group reads."""
+    switch = option.type is bool
+    kind: Any = (bool if switch else str) | None
+    no = f"/--no-{option.flag.removeprefix('--')}" if option.default == "yes" else ""
+    info = typer.Option(
+        option.flag + no,
+        help=option.help,
+        metavar=None if switch else f"<{option.what}>",
+        rich_help_panel=option.panel,
+        autocompletion=completion.of(option.name),
+        show_default=False,
+    )
+    return inspect.Parameter(
+        option.name, KEYWORD, default=None, annotation=Annotated[kind | None, info]
+    )
+
+
+def _read(
+    known: Mapping[str, Named], texts: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[type[Options], Options]]:
+    """The values of the options that were given, and their groups, each validated once."""
+    typed_in: dict[type[Options], dict[str, Any]] = {}
+    for option in known.values():
+        if texts[option.name] is not None:
+            typed_in.setdefault(option.kind, {})[option.name] = texts[option.name]
+    built: dict[type[Options], Options] = {k: build(k, **v) for k, v in typed_in.items()}
+    given = {name: getattr(built[kind], name) for kind, v in typed_in.items() for name in v}
+    return given, built
+
+
+def _as_typed(known: Mapping[str, Named], texts: Mapping[str, Any], error: OptionError) -> str:
+    """The refusal with the flag and the value that the user typed."""
+    if error.option not in known:
+        return str(error)
+    value = error.value if texts[error.option] is None else texts[error.option]
+    return f"{known[error.option].flag} {typed(value)}: {error.rule}"
+
+
+def _sizes(known: Mapping[str, Named], texts: Mapping[str, Any]) -> str:
+    """The numbers that the user typed, as they were."""
+    sizes = [o for o in known.values() if o.type in (int, float) or o.name == "lengths"]
+    return ", ".join(f"{o.flag} {typed(texts[o.name])}" for o in sizes if texts[o.name])
+
+
+def _form(asked: Mapping[str, bool]) -> str:
+    """In which form the result is to be printed; ``""`` is for people."""
+    forms = [name for name, is_asked in asked.items() if is_asked]
+    if len(forms) > 1:
+        fail(f"--{forms[0]} and --{forms[1]} are two forms of one result: leave one out", 2)
+    return forms[0] if forms else ""
+
+
+# What a command needs
+
+
+def _load(module: str) -> None:
+    """Import what a command is going to need, and say so in a terminal."""
+    if module and module not in sys.modules and err.is_terminal:
+        with busy("loading", None):
+            import_module(module)
+
+
+def _load_plugins(files: list[str]) -> None:
+    """Execute the files that ``--plugin`` names."""
+    if files:
+        from abc_calib.plugins import load_plugin
+
+        for file in files:
+            load_plugin(file)
+
+
+def _set_threads(threads: int) -> None:
+    """How many threads torch may use; for work in parts those that are free."""
+    import torch
+
+    from abc_calib.evaluation.parts import free_processors
+
+    torch.set_num_threads(threads or free_processors())
+
+
+# What goes wrong
+
+
+@contextmanager
+def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[None]:
+    """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure."""
+    from tasks import TaskError
+
+    try:
+        with like_interrupts(), warnings.catch_warnings():
+            warnings.showwarning = functools.partial(console.show_warning, warnings.showwarning)
+            yield
+    except OptionError as error:
+        fail(_as_typed(known, texts, error), 2)
+    except (UsageError, TaskError) as error:
+        fail(str(error), 2)
+    except AbcError as error:
+        fail(str(error), 130 if isinstance(error, Interrupted) else 1)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(terminal.unwritten(error), 1)
+    except UnicodeError as error:
+        fail(f"{error}: a file or a name in it is not UTF-8", 1)
+    except typer.Exit:
+        raise
+    except Exception as error:
+        if _is_memory(error):
+            sizes = _sizes(known, texts)
+            fail(f"out of memory with {sizes}: give less" if sizes else NO_MEMORY, 1)
+        plugins = sys.modules.get("abc_calib.plugins")
+        if place := plugins.blamed(error) if plugins else "":
+            fail(place, 1)
+        raise
+    except KeyboardInterrupt:
+        fail("stopped", 130)
+
+
+def _is_memory(error: Exception) -> bool:
+    """Did the memory run out, in the words of Python or torch?"""
+    words = ("out of memory", "allocate memory")
+    said = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return isinstance(error, MemoryError) or said
