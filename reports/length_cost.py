@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import NullLocator
 
 import abc_calib as abc
@@ -87,7 +86,7 @@ def peak(run: Path) -> str:
 
 @styled
 def figure(table: pd.DataFrame) -> Any:
-    drawn = new_figure(COLUMN_WIDTH, 2.4, layout=ConstrainedLayoutEngine())
+    drawn = new_figure(COLUMN_WIDTH, 2.4)
     axes = drawn.add_subplot()
     blue, red, *_ = PALETTE
     for kind, path, colour, style in (

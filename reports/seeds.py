@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from abc_calib.reporting import accuracy_curve, save_figure
-from abc_calib.reporting.looks import looks
+from abc_calib.reporting.curves import looks
 from abc_calib.reporting.style import TEXT_WIDTH, new_figure, styled
 from abc_calib.text import as_markdown
 from tasks import get_task
@@ -92,7 +92,7 @@ def curves(rows: pd.DataFrame) -> tuple[dict[str, list], dict[str, list[list]]]:
 @styled
 def headline(rows: pd.DataFrame) -> Figure:
     """What it is about, in five seconds: the worst seed, before and after calibration."""
-    figure = new_figure(TEXT_WIDTH, 2.4, layout="constrained")
+    figure = new_figure(TEXT_WIDTH, 2.4)
     axes = figure.add_subplot()
     longest = get_task("addition").train_length
     axes.axvspan(1, longest, color="0.9", linewidth=0)

@@ -95,8 +95,9 @@ class Browser:
 
     def press(self, key: str) -> None:
         """A key, on what has the focus."""
+        more = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **more)
 
     def shot(self, path: Path, whole: bool = True) -> None:
         """A picture of the page as a PNG."""

@@ -38,6 +38,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "train": (("successor",), QUICK),
     "calibrate": (("vanilla",), {"--steps": "2", "--threshold": "0.3"}),
     "retrain": (("bare",), {}),
+    "prove": (("parity",), {}),
     "eval": ((), {"--lengths": "3", "--samples": "5"}),
     "stress": ((), {"--lengths": "3", "--samples": "2", "--search": "4"}),
     "predict": (("7",), {}),

@@ -99,6 +99,6 @@ def test_the_command_writes_tables_and_a_figure(tiny, abc, tmp_path):
 def test_a_run_without_lines_and_unknown_words_are_refused(tiny, abc, tmp_path):
     assert "has no lines: abc calibrate" in abc("export", "rpe", VANILLA).error(2)
     assert "unknown site 'up'" in abc("export", "rpe", "--site", "up").error(2)
-    assert "unknown form 't5': choose rpe or patterns" in abc("export", "t5").error(2)
+    assert "unknown form 't5': choose rpe, patterns, certificate" in abc("export", "t5").error(2)
     words = ("export", "rpe", "--skip", "--out", tmp_path / "t.txt")
     assert "a table is written as .json or .csv" in abc(*words).error(2)

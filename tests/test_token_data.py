@@ -90,7 +90,7 @@ def test_a_length_that_no_test_has_is_refused():
     ("task", "options", "message"),
     [
         ("copy", {"format": "fixed:9"}, "copy has only the format free"),
-        ("copy", {"law": "carry"}, "copy has no sampling law 'carry'"),
+        ("copy", {"sampling": "carry"}, "copy has no sampling law 'carry'"),
         ("lookup", {"length": 2}, "length 2 is not possible"),
         ("copy", {"base": 10}, "copy has no option 'base'"),
         ("copy", {"task_options": {"tables": 3}}, "copy has no option 'tables'"),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from abc_calib.reporting.curves import accuracy_curve
-    from abc_calib.reporting.export import draw_heatmaps, heatmap_figures
     from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
     from abc_calib.reporting.hooks import patterns
     from abc_calib.reporting.page import write_page
     from abc_calib.reporting.style import save_figure
     from abc_calib.reporting.tables import accuracy_table
+    from abc_calib.reporting.views import draw_heatmaps, heatmap_figures
 
 __all__ = [
     "accuracy_curve",
@@ -30,9 +30,9 @@ HOMES = {
     "accuracy_curve": "curves",
     "accuracy_table": "tables",
     "bias_report": "heatmaps",
-    "draw_heatmaps": "export",
+    "draw_heatmaps": "views",
     "head_heatmaps": "heatmaps",
-    "heatmap_figures": "export",
+    "heatmap_figures": "views",
     "patterns": "hooks",
     "save_figure": "style",
     "write_page": "page",

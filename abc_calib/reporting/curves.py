@@ -1,37 +1,87 @@
-"""Accuracy against length."""
+"""Accuracy against length, and the look of a curve, which follows its name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from abc_calib.errors import UsageError
-from abc_calib.reporting.looks import Look, lanes, looks
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     LABEL_SIZE,
+    MARKERS,
+    PALETTE,
     SMALL,
     TICK_SIZE,
     TITLE_SIZE,
     new_figure,
+    plain_axes,
     styled,
 )
-from abc_calib.reporting.ticks import text_width
-
-MANY = 20
-"""With more lengths than this, the axis names only round ones."""
 
 Point = tuple[int, float, float, float]
 """A length, and its accuracy and the two ends of its 95 % interval in percent."""
+DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
+"""Solid, dashed, dotted."""
+KNOWN: tuple[tuple[str, ...], ...] = (
+    ("calibrated", "ABC", "Transformer + ABC", "scoring"),
+    ("vanilla", "Vanilla", "Transformer", "decoding"),
+    ("Content", "ALiBi"),
+    ("Relative", "RoPE"),
+    ("Bi-Relative", "RPE"),
+    ("OneStepAttn",),
+    ("MonoAttn",),
+    ("LocAttn", "Location"),
+    ("− Step 2", "Scaled dot"),
+    ("− Step 3", "Multiplicative"),
+    ("− Sigmoid", "Additive"),
+    ("RMonoAttn", "TransformerXL"),
+    ("Mix",),
+)
+"""Names in the order of colours, then of colours with dashes; those of one line never meet."""
+SETS = ("random", "carry", "hard")
+"""What may follow a name and a comma: test sets, in the order of dashes."""
+SAME = 0.5
+"""Points of accuracy between curves that are labelled together."""
+
+
+class Look(NamedTuple):
+    """Of one curve."""
+
+    colour: str
+    marker: str
+    dash: Any
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """One look for each name, all different."""
+    numbers = {name: i for i, alike in enumerate(KNOWN) for name in alike}
+    taken = {numbers[_model(name)] for name in names if _model(name) in numbers}
+    free = (i for i in range(len(names) + len(KNOWN)) if i not in taken)
+    for name in dict.fromkeys(map(_model, names)):
+        if name not in numbers:
+            numbers[name] = next(free)
+    return {name: _look(numbers[_model(name)], name) for name in names}
+
+
+def _model(name: str) -> str:
+    """``vanilla`` of ``vanilla, carry``."""
+    model, _, kind = name.rpartition(", ")
+    return model if kind in SETS else name
+
+
+def _look(number: int, name: str) -> Look:
+    kind = name.rpartition(", ")[2]
+    among = SETS.index(kind) if kind in SETS and ", " in name else 0
+    colour, dash = number % len(PALETTE), number // len(PALETTE) + among
+    marker = MARKERS[(colour + 2 * among) % len(MARKERS)]
+    return Look(PALETTE[colour], marker, DASHES[dash % len(DASHES)])
 
 
 @styled
@@ -45,160 +95,135 @@ def accuracy_curve(
     percent: bool = True,
     single: Mapping[str, Sequence[Sequence[tuple[int, float]]]] | None = None,
     top: Collection[str] = (),
+    width: float = COLUMN_WIDTH,
 ) -> Figure:
-    """Exact match, or another ``measure``, against length, one line a series, a column wide.
+    """Exact match, or another ``measure``, against length, one line a series.
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
     curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn last and thicker. Curves that run along each other are drawn beside
-    each other, a little towards the middle.
+    series that matter, drawn last and thicker. Curves that end together take turns in dashes and
+    markers, so that all are seen, and are named there. ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
         of = f" of {empty[0]}" if empty else ""
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
-    names = [*series, f"training length {train_length}"]
-    largest = max(point[3] for points in series.values() for point in points)
-    look, lane = looks(list(series)), _lanes(series, top, 100.0 if percent else largest)
-    names += [SET_APART] if any(lane.values()) else []
-    columns = 2 if max(map(text_width, names)) < 85 else 1
-    margins = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
-    figure = new_figure(COLUMN_WIDTH, 2.1 + 0.14 * -(-len(names) // columns), layout=margins)
+    columns = 2 if max(map(len, series)) < 24 else 1
+    figure = new_figure(width, 2.1 + 0.14 * -(-(len(series) + 1) // columns))
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
-    lines = []
+    look = looks(list(series))
+    alike = {name: _alike(series, name) for name in series}
     for name, points in series.items():
-        way = partial(_beside, lane=lane[name], middle=50.0 if percent else largest / 2)
-        drawn = Curve(name, look[name], way, name in top)
-        drawn.seeds(axes, (single or {}).get(name, ()))
-        lines.append(drawn.line(axes, points, lengths, band=single is None))
+        for seed in (single or {}).get(name, ()):
+            x, y = zip(*sorted(seed), strict=True)
+            axes.plot(x, y, color=look[name].colour, linewidth=0.5, alpha=0.45, clip_on=False)
+        if single is None:
+            x, _, low, high = zip(*sorted(points), strict=True)
+            axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
+        _curve(axes, name, look[name], sorted(points), alike[name], name in top)
+    for names in {tuple(names): None for names in alike.values() if 1 < len(names) < 4}:
+        _label(axes, " = ".join(names), *max(series[names[0]])[:2])
+    handles = [
+        Line2D([], [], color=one.colour, marker=one.marker, linestyle=one.dash, markersize=4,
+               markerfacecolor=one.colour if name in top else "white", linewidth=1.2)
+        for name, one in look.items()
+    ]  # fmt: skip
+    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    shown = _spread(lengths, train_length, 18 * width)
+    axes.set_xticks(shown, [f"{length:,}" for length in shown])
     axes.set_xlabel(unit, fontsize=LABEL_SIZE)
     axes.set_ylabel(measure, fontsize=LABEL_SIZE)
-    _axes(axes, title, lengths, train_length)
     if percent:
         axes.set_ylim(-4, 104)
         axes.set_yticks([0, 25, 50, 75, 100])
     else:
         axes.set_ylim(bottom=0)
-    handles: list[Artist] = [
-        *lines,
-        mark,
-        *([Line2D([], [], linewidth=0)] * (len(names) - len(lines) - 1)),
-    ]
+    plain_axes(axes)
     figure.legend(
-        handles, names, loc="outside lower center", ncols=columns, fontsize=TICK_SIZE,
-        frameon=False, handlelength=2.6, columnspacing=1.2, labelspacing=0.25, borderpad=0.1,
+        [*handles, mark], [*look, f"training length {train_length}"], loc="outside lower center",
+        ncols=columns, fontsize=TICK_SIZE, frameon=False, handlelength=2.6, columnspacing=1.2,
+        labelspacing=0.25, borderpad=0.1,
     )  # fmt: skip
     return figure
 
 
-SET_APART = "(equal curves set apart)"
-NEAR = 0.015
-"""How near curves are that run along each other, of the largest value."""
-APART = 0.04
-"""How far, of the way to the middle, one lane is from the next."""
+def _alike(series: Mapping[str, Sequence[Point]], name: str) -> list[str]:
+    """The series that end where this one ends, itself among them."""
+    ends = {other: max(points)[:2] for other, points in series.items()}
+    x, y = ends[name]
+    return [other for other, (a, b) in ends.items() if a == x and abs(b - y) <= SAME]
 
 
-def _lanes(
-    series: Mapping[str, Sequence[Point]], top: Collection[str], largest: float
-) -> dict[str, int]:
-    """The lane of each series: 0 is where its numbers are, which ``top`` has first."""
-    first = sorted(series, key=lambda name: name not in top)
-    near = NEAR * largest
-    found = lanes([[(p[0], p[1]) for p in series[name]] for name in first], near)
-    return dict(zip(first, found, strict=True))
+def _curve(
+    axes: Axes, name: str, look: Look, points: Sequence[Point], alike: Sequence[str], is_top: bool
+) -> None:
+    """One curve where it was measured; those that end together take turns in dashes and markers."""
+    lengths, values = zip(*((x, y) for x, y, *_ in points), strict=True)
+    turn, turns = alike.index(name), len(alike)
+    dash: Any = look.dash if turns == 1 else (4 * turn, (4, 4 * (turns - 1)))
+    marked = _marked(lengths)
+    marked = [i for k, i in enumerate(marked) if k % turns == turn % len(marked)]
+    axes.plot(
+        lengths, values, label=name, color=look.colour, linestyle=dash,
+        linewidth=1.9 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
+        markersize=4.2 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
+        clip_on=False, zorder=4 if is_top else 3, markevery=marked,
+    )  # fmt: skip
 
 
-def _beside(value: float, lane: int, middle: float) -> float:
-    """A value in its lane: drawn towards the middle, so that the order of values stays."""
-    return middle + (value - middle) * (1 - APART * lane)
+def _label(axes: Axes, text: str, x: float, y: float) -> None:
+    """Name curves where they end together."""
+    below = y > 50
+    axes.annotate(
+        text, (x, y), (0, -8 if below else 8), textcoords="offset points", ha="right",
+        va="top" if below else "bottom", fontsize=SMALL, color="0.3",
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Curve:
-    """How one series is drawn: ``way`` puts a value into its lane."""
-
-    name: str
-    look: Look
-    way: Callable[[float], float]
-    is_top: bool
-
-    def seeds(self, axes: Axes, single: Sequence[Sequence[tuple[int, float]]]) -> None:
-        """The curves of single seeds, thin; one alone is the median."""
-        if len(single) < 2:
-            return
-        for points in single:
-            lengths, values = zip(*sorted(points), strict=True)
-            axes.plot(
-                lengths, [self.way(v) for v in values], color=self.look.colour, linewidth=0.5,
-                alpha=0.45, zorder=2.5, clip_on=False,
-            )  # fmt: skip
-
-    def line(
-        self, axes: Axes, points: Sequence[Point], within: Sequence[int], band: bool
-    ) -> Line2D:
-        """The curve itself, with its intervals if they are to be shown."""
-        lengths, *values = zip(*sorted(points), strict=True)
-        middle, low, high = ([self.way(v) for v in part] for part in values)
-        colour = self.look.colour
-        if band:
-            axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
-            axes.vlines(lengths, low, high, color=colour, alpha=0.5, linewidth=0.6)
-        (drawn,) = axes.plot(
-            lengths, middle, label=self.name, color=colour, linestyle=self.look.dash,
-            linewidth=1.9 if self.is_top else 1.1, marker=self.look.marker,
-            markersize=4.2 if self.is_top else 3.4, markeredgewidth=0.8,
-            markerfacecolor=colour if self.is_top else "white",
-            clip_on=False, zorder=4 if self.is_top else 3, markevery=_marked(lengths, within),
-        )  # fmt: skip
-        return drawn
-
-
-def _axes(axes: Axes, title: str, lengths: Sequence[int], train_length: int) -> None:
-    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
-    shown = _spread(lengths, [train_length])
-    axes.set_xticks(shown, [f"{length:,}" for length in shown])
-    axes.tick_params(labelsize=TICK_SIZE)
-    axes.grid(axis="y", color="0.9", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _spread(lengths: Sequence[int], first: Sequence[int] = ()) -> list[int]:
-    """The lengths to name on the axis: the ends, then ``first``, then round ones, then others."""
+def _spread(lengths: Sequence[int], first: int, points: float) -> list[int]:
+    """The lengths to name on an axis: the ends, ``first``, round ones, then others with room."""
 
     def rank(length: int) -> int:
         if length in (lengths[0], lengths[-1]):
             return 0
         digits = str(length).rstrip("0")
-        return 1 if length in first else 2 if digits == "1" else 3 if digits in "25" else 4
+        return 1 if length == first else 2 if digits == "1" else 3 if digits in "25" else 4
 
-    def is_round(length: int) -> bool:
-        return rank(length) < 4 or len(str(length).rstrip("0")) < len(str(length)) < 3
-
-    places = _places(lengths)
-    sizes = {x: text_width(f"{x:,}") * TICK_SIZE / SMALL + 4 for x in lengths}
+    span = math.log(lengths[-1] / lengths[0]) or 1.0
+    round_ones = [x for x in lengths if len(lengths) <= 20 or rank(x) < 4]
     shown: list[int] = []
-    for x in sorted(filter(is_round, lengths) if len(lengths) > MANY else lengths, key=rank):
-        if all(abs(places[x] - places[y]) >= (sizes[x] + sizes[y]) / 2 for y in shown):
+    for x in sorted(round_ones, key=rank):
+        near = (abs(math.log(x / y)) / span * 3 * points / (len(f"{x:,}{y:,}") + 2) for y in shown)
+        if all(room >= TICK_SIZE for room in near):
             shown.append(x)
     return sorted(shown)
 
 
-def _marked(lengths: Sequence[int], within: Sequence[int]) -> list[int]:
+def _marked(lengths: Sequence[int]) -> list[int]:
     """Which of ``lengths`` get a marker, by index, so that markers do not merge."""
-    places = _places(within)
+    least = math.log(lengths[-1] / lengths[0]) / 50
     marked = [0]
     for i, length in enumerate(lengths):
-        if places[length] - places[lengths[marked[-1]]] >= 3.5:
+        if i and math.log(length / lengths[marked[-1]]) >= least:
             marked.append(i)
     return [*marked[: max(1, len(marked) - 1)], len(lengths) - 1] if len(lengths) > 1 else marked
 
 
-def _places(lengths: Sequence[int]) -> dict[int, float]:
-    """Where each length lies on the logarithmic axis, in points, nearly."""
-    span = math.log(lengths[-1] / lengths[0]) or 1.0
-    return {length: 180 * math.log(length / lengths[0]) / span for length in lengths}
+@styled
+def history_curve(history: Sequence[Mapping[str, float]], title: str = "") -> Figure:
+    """Held-out accuracy in percent against the step of a training."""
+    figure = new_figure(COLUMN_WIDTH, 2.1)
+    axes = figure.add_subplot()
+    steps = [entry["step"] for entry in history]
+    accuracy = [entry["validation_accuracy"] for entry in history]
+    axes.plot(steps, accuracy, color=PALETTE[0], marker="o", markersize=3, linewidth=1.2)
+    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
+    axes.set_xlabel("step", fontsize=LABEL_SIZE)
+    axes.set_ylabel("held out (%)", fontsize=LABEL_SIZE)
+    axes.set_ylim(-4, 104)
+    plain_axes(axes)
+    return figure

@@ -6,21 +6,74 @@ each head on its own colour scale. Cells that are closed (-inf) are dark grey.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from abc_calib.errors import UsageError
-from abc_calib.reporting.grid import Page, Panels
-from abc_calib.reporting.style import SMALL, TEXT_WIDTH, styled
-from abc_calib.reporting.ticks import MOST_TOKENS
+from abc_calib.reporting.style import (
+    CLOSED,
+    LABEL_SIZE,
+    OPEN,
+    SMALL,
+    TEXT_WIDTH,
+    TITLE_SIZE,
+    new_figure,
+    styled,
+    value_colours,
+    wrapped,
+)
 
-ACROSS = 4
-"""Heads in one line of ``head_heatmaps``."""
-MOST_ACROSS = 8
-"""Heads in one line of ``bias_report``."""
+ACROSS, MOST_ACROSS = 4, 8
+"""Heads side by side in ``head_heatmaps`` and in ``bias_report``."""
+NARROWEST = 0.78
+"""Inches that a head takes at least."""
+TALLEST, LOWEST = 2.0, 0.3
+"""Inches of an image."""
+MOST_TOKENS = 24
+"""Up to this number all keys are named, their names turned if need be."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
+
+    ``notes (h,)``: over each head, such as its line; what follows a newline goes behind the range.
+    ``transparent (h,)``: heads that the bias leaves alone. ``named``: say which head it is.
+    ``additive``: 0 is open, not nothing. ``numbers (h,)``: of the heads, where they are not all.
+    """
+
+    matrices: np.ndarray
+    row_labels: Sequence[str]
+    key_labels: Sequence[str]
+    notes: Sequence[str] = ()
+    transparent: Sequence[bool] = ()
+    named: bool = True
+    heading: str = ""
+    additive: bool = True
+    numbers: Sequence[int] = ()
+
+    def title(self, head: int, width: float) -> str:
+        """The lines over a head: its note, its number and its range."""
+        note, _, mark = (self.notes[head] if self.notes else "").partition("\n")
+        number = self.numbers[head] if self.numbers else head
+        mark = "" if _is_blank(self.matrices[head]) else mark  # it is written into the image
+        parts = [f"head {number}" if self.named else "", value_range(self.matrices[head]), mark]
+        line = "  ".join(filter(None, parts))
+        return "\n".join(wrapped(text, width) for text in (note, line) if text)
+
+    def height(self, width: float) -> float:
+        """Inches of an image: square cells, unless that is far too high or too low."""
+        _, rows, keys = self.matrices.shape
+        return min(max(width * rows / keys, LOWEST), TALLEST)
 
 
 @styled
@@ -39,17 +92,13 @@ def head_heatmaps(
     """One image for each head of ``matrices (h, i, j)``, four side by side at text width.
 
     ``row_labels (i,)`` and ``key_labels (j,)`` name rows and keys; where there is no room for
-    all of them, the axes show delimiters and every so many digits. ``transparent (h,)`` marks
+    all of them, the axes show delimiters and digits of round numbers. ``transparent (h,)`` marks
     heads that the bias leaves alone; ``kept (h,)`` is a note over each head, such as the lines
     kept for it, or stands for its number where they are not ``named``. ``numbers (h,)``: of the
     heads, where they are not all there are. ``width``: of the figure, in inches.
     """
-    panels = _panels(matrices, row_labels, key_labels, transparent, kept)
-    panels = replace(panels, named=named, numbers=numbers)
-    across = ACROSS
-    if len(key_labels) <= MOST_TOKENS:  # so few that there is to be room for all their names
-        across = max(1, min(ACROSS, int(72 * (width - 0.4) / ((SMALL + 1.5) * len(key_labels)))))
-    return Page(title, min(across, len(panels.matrices)), [panels], width).draw()
+    block = _block(matrices, row_labels, key_labels, transparent, kept)
+    return _drawn(title, [replace(block, named=named, numbers=numbers)], ACROSS, width)
 
 
 @styled
@@ -70,7 +119,7 @@ def bias_report(
     numbers: Sequence[int] = (),
     width: float = TEXT_WIDTH,
 ) -> Figure:
-    """How the bias of one site and layer came about: three rows of panels, a head a column.
+    """How the bias of one site and layer came about: three rows of images, a head a column.
 
     ``attention (h, i, j)``: averaged over samples. ``fit (h, i, j)``: the sum of the kept
     lines, each as high as its weight; ``kept (h,)`` names them. ``bias (h, I, J)``: the lines
@@ -84,27 +133,26 @@ def bias_report(
         )
     letters = ("", "", "") if panel else ("(a) ", "(b) ", "(c) ")
     names = [letter + text for letter, text in zip(letters, headings, strict=True)]
-    near = _panels(attention, row_labels, key_labels)
-    lines = _panels(fit, row_labels, key_labels, transparent, kept)
-    far = _panels(bias, bias_row_labels, bias_key_labels, transparent)
+    near = _block(attention, row_labels, key_labels)
+    lines = _block(fit, row_labels, key_labels, transparent, kept)
+    far = _block(bias, bias_row_labels, bias_key_labels, transparent)
     alone = panel is not None
     blocks = {
         "attention": replace(near, heading=names[0], additive=False, numbers=numbers),
         "fit": replace(lines, heading=names[1], additive=False, named=alone, numbers=numbers),
         "bias": replace(far, heading=names[2], named=alone, numbers=numbers),
     }
-    shown = [blocks[panel]] if panel else [*blocks.values()]
-    return Page(title, min(MOST_ACROSS, len(attention)), shown, width).draw()
+    return _drawn(title, [blocks[panel]] if panel else [*blocks.values()], MOST_ACROSS, width)
 
 
-def _panels(
+def _block(
     matrices: np.ndarray,
     row_labels: Sequence[str],
     key_labels: Sequence[str],
     transparent: Sequence[bool] | None = None,
     kept: Sequence[str] | None = None,
-) -> Panels:
-    """``Panels`` of arguments that fit each other; ``UsageError`` if they do not."""
+) -> Block:
+    """A ``Block`` of arguments that fit each other; ``UsageError`` if they do not."""
     matrices = np.asarray(matrices, dtype=np.float64)
     if matrices.ndim != 3 or 0 in matrices.shape:
         raise UsageError(f"a heatmap of shape {matrices.shape}: give (heads, rows, keys)")
@@ -117,4 +165,123 @@ def _panels(
     ):
         if given is not None and len(given) != wanted:
             raise UsageError(f"{len(given)} {what} for {matrices.shape}: give {wanted}")
-    return Panels(matrices, row_labels, key_labels, kept or (), transparent or ())
+    return Block(matrices, row_labels, key_labels, kept or (), transparent or ())
+
+
+def _drawn(title: str, blocks: Sequence[Block], across: int, width: float) -> Figure:
+    """Blocks of images, one below the other."""
+    heads = len(blocks[0].matrices)
+    columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
+    lines, cell = -(-heads // columns), (width - 0.35) / columns - 0.08
+    heights = []
+    for block in blocks:
+        over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
+        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.6)
+    titled = wrapped(title, width - 0.2, TITLE_SIZE)
+    figure = new_figure(width, sum(heights) + 0.25 + 0.16 * (1 + titled.count("\n")))
+    if title:
+        figure.suptitle(titled, x=0.01, ha="left", fontsize=TITLE_SIZE)
+    parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, block in zip(parts, blocks, strict=True):
+        if block.heading:
+            heading = wrapped(block.heading, width - 0.2, LABEL_SIZE)
+            part.suptitle(heading, x=0.01, ha="left", fontsize=LABEL_SIZE, style="italic")
+        part.supylabel("query", fontsize=SMALL)
+        part.supxlabel("key", fontsize=SMALL)
+        grid = part.subplots(lines, columns, squeeze=False)
+        for number, axes in enumerate(grid.flat):
+            if number >= heads:
+                axes.set_visible(False)
+                continue
+            _image(axes, block, number, cell)
+            if number % columns:
+                axes.set_yticklabels([""] * len(axes.get_yticks()))
+            if number + columns < heads:
+                axes.set_xticklabels([""] * len(axes.get_xticks()))
+    figure.legend(
+        handles=list(_legend(blocks)), loc="outside lower right", ncols=3 if width > 2.4 else 1,
+        fontsize=SMALL, frameon=False, handlelength=0.8, handleheight=0.8, columnspacing=1.0,
+    )  # fmt: skip
+    return figure
+
+
+def _legend(blocks: Sequence[Block]) -> Iterator[Patch]:
+    """What the colours mean."""
+    colours = value_colours()
+    yield Patch(facecolor=colours(0.0), label="lowest")
+    yield Patch(facecolor=colours(1.0), label="highest of the head")
+    if any(not np.isfinite(block.matrices).all() for block in blocks):
+        yield Patch(facecolor=CLOSED, label="closed (−∞)")
+
+
+def value_range(matrix: np.ndarray) -> str:
+    """The least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``.
+
+    Nothing where all of them are 0.
+    """
+    finite = matrix[np.isfinite(matrix)]
+    if not finite.size:
+        return "closed"
+    if finite.min() == finite.max() == 0:  # open and closed cells alone
+        return ""
+    low, high = (f"{x:.2f}" if abs(x) >= 0.005 else "0" for x in (finite.min(), finite.max()))
+    return (low if low == high else f"[{low},\N{NO-BREAK SPACE}{high}]").replace("-", "−")
+
+
+def _image(axes: Axes, block: Block, head: int, width: float) -> None:
+    """Draw one head on its own colour scale; cells that are not finite are closed."""
+    shown = np.ma.masked_invalid(block.matrices[head])
+    low, high = (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 0.0)
+    transparent = bool(block.transparent) and block.transparent[head]
+    colours = value_colours()
+    if low == high:  # one value only: open where it is a bias, nothing where it is a weight
+        low, high = (low - 1.0, high) if block.additive else (low, high + 1.0)
+        if transparent:
+            colours = ListedColormap([OPEN]).with_extremes(bad=CLOSED)
+    axes.imshow(
+        shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest"
+    )
+    axes.set_title(block.title(head, width), fontsize=SMALL, loc="left", pad=2)
+    note = block.notes[head].partition("\n")[2] if block.notes else ""
+    said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
+    axes.text(
+        0.5, 0.5, said, transform=axes.transAxes, ha="center", va="center", fontsize=SMALL,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if said else None,
+    )  # fmt: skip
+    _name(axes.yaxis, block.row_labels, block.height(width) * 72 / (SMALL + 0.5))
+    _name_keys(axes, block.key_labels, width * 72)
+
+
+def _is_blank(matrix: np.ndarray) -> bool:
+    """Is nothing there but zeros?"""
+    return not matrix[np.isfinite(matrix)].any()
+
+
+# Names on axes
+
+
+def _name_keys(axes: Axes, labels: Sequence[str], points: float) -> None:
+    """Names of the keys of an image that is so many points wide, turned where all then fit."""
+    room = points / (0.62 * SMALL * max(map(len, labels)) + 3)
+    turned = room < len(labels) <= min(MOST_TOKENS, points / (SMALL + 0.2))
+    _name(axes.xaxis, labels, len(labels) if turned else room)
+    axes.tick_params(axis="x", labelrotation=90 if turned else 0)
+
+
+def _name(axis: Axis, labels: Sequence[str], most: float) -> None:
+    """Name at most about so many places: delimiters, then digits of round numbers."""
+    gap = max(1.0, len(labels) / max(most, 1.0))
+    numbers = {i: int(n[0]) for i, name in enumerate(labels) if (n := re.search(r"\d+", name))}
+    step = next(s * 10**n for n in range(9) for s in (1, 2, 5) if s * 10**n >= math.ceil(gap))
+    delimiters = [i for i in range(len(labels)) if i not in numbers]
+    shown: list[int] = []
+    for i in (
+        *delimiters[:1],
+        *delimiters[:0:-1],
+        *(i for i, n in numbers.items() if n % step == 0),
+    ):
+        if all(abs(i - k) >= gap for k in shown):
+            shown.append(i)
+    shown.sort()
+    axis.set_ticks(shown, [labels[i] for i in shown])
+    axis.set_tick_params(labelsize=SMALL, length=1.5, width=0.4, pad=1.5)

@@ -32,8 +32,7 @@ def reach_figure(
     the first of which is the longest in training.
     """
     names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
-    width = TEXT_WIDTH if len(panels) > 1 else COLUMN_WIDTH
-    figure = new_figure(width, 0.95 + 0.17 * len(names), layout="constrained")
+    figure = new_figure(TEXT_WIDTH if len(panels) > 1 else COLUMN_WIDTH, 0.95 + 0.17 * len(names))
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     places = {0: 0, **{length: k for k, length in enumerate(lengths, 1)}}
     for panel, (heading, rows) in zip(axes, panels.items(), strict=True):
@@ -54,11 +53,9 @@ def reach_figure(
         panel.set_yticks(range(len(names)), names, fontsize=TICK_SIZE)
         panel.set_ylim(len(names) - 0.5, -0.5)
         panel.set_xlabel(unit, fontsize=LABEL_SIZE)
-        for side in ("top", "right"):
-            panel.spines[side].set_visible(False)
-    first = axes[0]
-    first.plot([], [], "o", ms=5, mfc="white", mec=PALETTE[0], mew=1.2, label="alone")
-    first.plot([], [], "o", ms=5, color=PALETTE[1], label="calibrated (ABC)")
+        panel.spines[["top", "right"]].set_visible(False)
+    axes[0].plot([], [], "o", ms=5, mfc="white", mec=PALETTE[0], mew=1.2, label="alone")
+    axes[0].plot([], [], "o", ms=5, color=PALETTE[1], label="calibrated (ABC)")
     figure.legend(loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False)
     figure.suptitle(title, fontsize=TITLE_SIZE)
     return figure

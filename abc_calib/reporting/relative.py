@@ -31,7 +31,7 @@ def relative_figure(tables: Sequence[RelativeTable]) -> Figure:
     Closed cells and offsets are dark.
     """
     shown = list({(t.clip, t.values): t for t in tables}.values())[:MOST]
-    figure = new_figure(COLUMN_WIDTH if len(shown) < 3 else TEXT_WIDTH, 2.6, layout="constrained")
+    figure = new_figure(COLUMN_WIDTH if len(shown) < 3 else TEXT_WIDTH, 2.6)
     figure.suptitle("Diagonals as clipped relative positions", fontsize=TITLE_SIZE)
     axes = figure.subplots(2, len(shown), squeeze=False, height_ratios=[1.6, 1])
     for column, table in enumerate(shown):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from abc_calib.evaluation.inspect import Inspection
 from abc_calib.files import make_folder
@@ -20,6 +19,7 @@ from abc_calib.reporting.style import (
     TITLE_SIZE,
     check_formats,
     new_figure,
+    plain_axes,
     save_figures,
     styled,
 )
@@ -65,8 +65,7 @@ def variables_figure(found: Inspection, title: str) -> Figure:
     the location part alone in the variants that say so.
     """
     shown = {name: values for name, values in found.variables.items() if name != "reference"}
-    layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
-    figure = new_figure(COLUMN_WIDTH, 0.75 * len(shown) + 0.75, layout=layout)
+    figure = new_figure(COLUMN_WIDTH, 0.75 * len(shown) + 0.75)
     axes = np.atleast_1d(figure.subplots(len(shown), 1, sharex=True))
     steps = np.arange(len(found.output))
     blue, red, green, *_ = PALETTE
@@ -79,9 +78,7 @@ def variables_figure(found: Inspection, title: str) -> Figure:
             axis.plot(steps, found.looked, ":", linewidth=1.6, color=red, label="mean attention")
             axis.legend(fontsize=TICK_SIZE, frameon=False, borderpad=0.1, labelspacing=0.25)
         axis.set_ylabel(name, fontsize=LABEL_SIZE)
-        axis.tick_params(labelsize=TICK_SIZE)
-        axis.grid(axis="y", color="0.9", linewidth=0.5)
-        axis.spines[["top", "right"]].set_visible(False)
+        plain_axes(axis)
     axes[-1].set_xticks(steps, found.output, fontsize=TICK_SIZE)
     axes[-1].set_xlabel("written", fontsize=LABEL_SIZE)
     axes[0].set_title(title, fontsize=TITLE_SIZE, loc="left")

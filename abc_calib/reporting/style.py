@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import functools
+import io
+import re
+import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,9 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
@@ -104,11 +110,28 @@ def value_colours() -> Colormap:
     return colours.with_extremes(bad=CLOSED)
 
 
-def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """An empty figure of that many inches, tied to no window and to no global state."""
-    figure = Figure(figsize=(width, height), **options)
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches, tied to no window and to no global state.
+
+    Its parts find their room by themselves (matplotlib's constrained layout).
+    """
+    layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def plain_axes(axes: Axes) -> None:
+    """The look of axes with curves: horizontal grid lines, and no frame above and at the right."""
+    axes.tick_params(labelsize=TICK_SIZE)
+    axes.grid(axis="y", color="0.9", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def wrapped(text: str, inches: float, size: float = SMALL) -> str:
+    """``text`` in lines that are about so wide at most."""
+    return textwrap.fill(text, max(8, int(inches * 72 / (0.52 * size))), break_long_words=False)
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -132,6 +155,17 @@ def save_figure(figure: Figure, path: Path) -> None:
         raise UsageError(f"{path}: the suffix {path.suffix!r} is no figure format: use {allowed}")
     make_folder(path.parent)
     write_atomically(path, lambda made: figure.savefig(made, format=kind, metadata=FORMATS[kind]))
+
+
+@styled
+def as_svg(figure: Figure) -> str:
+    """A figure as an element of HTML, its text as text."""
+    made = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts have more of them
+        figure.savefig(made, format="svg", metadata=FORMATS["svg"])
+    text = made.getvalue()
+    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
 
 
 def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:

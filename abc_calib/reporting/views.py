@@ -1,27 +1,152 @@
-"""One site of a run as figures and arrays: what a heatmap shows of each layer."""
+"""From a run folder to its heatmaps: reads the files of the run, writes figures and arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 
-from abc_calib.config import FigureOptions
+from abc_calib.config import FigureOptions, build, documented
 from abc_calib.errors import UsageError
-from abc_calib.geometry import LineBias, Site
-from abc_calib.reporting.attention import LAST, KeptLines, Problem, dense, line_sum, note_of
-from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
+from abc_calib.files import make_folder, write_atomically
+from abc_calib.geometry import SITES, LineBias, Site
+from abc_calib.progress import bar
+from abc_calib.reporting.attention import (
+    LAST,
+    Kept,
+    KeptLines,
+    Problem,
+    dense,
+    kept_table,
+    line_sum,
+    measured,
+    note_of,
+    problems,
+    stored,
+)
+from abc_calib.reporting.heatmaps import MOST_TOKENS, bias_report, head_heatmaps
+from abc_calib.reporting.hooks import watched, with_heads
+from abc_calib.reporting.style import check_formats, font, save_figures
+from abc_calib.runs import Run
 
-Arrays = dict[str, np.ndarray]
+PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
+
+
+@documented(FigureOptions, without=("format", "sites", "digits"))
+def draw_heatmaps(
+    run: Run | Path | str | None,
+    out_dir: Path | str,
+    formats: Sequence[str] = ("pdf",),
+    sites: Sequence[str] = ("self", "cross"),
+    extend_to: int = 20,
+    *,
+    progress: bool | None = None,
+    options: FigureOptions | None = None,
+    **keywords: Any,
+) -> list[Path]:
+    """Draw every layer of the given sites of a run; returns the files written.
+
+    Of a calibrated run, ``bias-SITE-layerN``: the averaged attention, the lines kept from it,
+    and the bias they make on problems of ``extend_to`` digits. Of a run without a bias,
+    ``attention-SITE-layerN``, measured on training samples. A ``SITE.npz`` holds what was drawn:
+    ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)`` and the labels
+    of their rows and keys. Other keywords draw less, or one source (``input-SITE-layerN``).
+    ``options``: all options as an object, instead of keywords. Raises ``UsageError`` for an unknown
+    format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
+    belong together.
+    """
+    asked = options or build(FigureOptions, sites=tuple(sites), digits=extend_to, **keywords)
+    formats = options.format if options else formats
+    check_formats(formats)
+    found, paths = with_heads(run), list[Path]()
+    with font(asked.font), bar("drawing", progress, "figures") as update:
+        views = views_of(found, asked)
+        folder = Path(out_dir)
+        make_folder(folder)
+        total = sum(len(view.layers) for view in views)
+        for view in views:
+            for name, figure in view.figures():
+                update(len(paths) // max(len(formats), 1), total, name)
+                paths += save_figures(figure, folder / name, formats)
+            paths.append(folder / f"{view.stem}{view.site}.npz")
+            write_atomically(paths[-1], partial(np.savez_compressed, **view.arrays))
+    return paths
+
+
+@documented(FigureOptions, without=("format",))
+def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict[str, Figure]:
+    """The heatmaps of a run as matplotlib figures, by name."""
+    asked = build(FigureOptions, **options)
+    with font(asked.font):
+        views = views_of(with_heads(run), asked)
+        found = [pair for view in views for pair in view.figures()]
+        for _, figure in found:
+            figure.draw_without_rendering()  # names on axes are made now, in this font
+    return dict(found)
+
+
+def views_of(run: Run, asked: FigureOptions) -> list[View]:
+    """What is drawn of a run: a view for each site, checked."""
+    for site in asked.sites:
+        if site not in SITES:
+            raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
+    if asked.block in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
+        what = "one source has" if asked.input is not None else f"{run} has"
+        raise UsageError(f"--panel {asked.block}: {what} attention alone; leave it out")
+    source = asked.input
+    found = averaged(run, asked) if source is None else _of_source(run, asked, source)
+    wanted = [site for site in SITES if site in asked.sites]
+    if missing := [site for site in wanted if site not in found]:
+        raise UsageError(f"{run} has no {missing[0]}-attention: choose {', '.join(found)}")
+    for site in wanted:
+        found[site].check()
+    return [found[site] for site in wanted]
+
+
+def _is_calibrated(run: Run) -> bool:
+    return (run.path / "bias.safetensors").is_file()
+
+
+def averaged(run: Run, asked: FigureOptions) -> dict[Site, View]:
+    """The attention averaged over samples by site, and the lines of a calibrated run."""
+    calibrated = _is_calibrated(run)
+    attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
+    near, far = problems(run, attention, asked.digits)
+    lines = Lines(run.bias(), kept_table(run.path / "lines.csv"), near, far) if calibrated else None
+    what = f"averaged attention, {near.digits} digits"
+    return {
+        site: View(run.config.task, site, weights, *near.labels(site), what, asked, lines)
+        for site, weights in attention.items()
+    }
+
+
+def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
+    """The attention on one source while the model writes its answer."""
+    seen = watched(run, run.load_model(), source)
+    layout = Problem(run.data.layout(seen.batch.problems), seen.written.shape[1])
+    tokens, output = seen.source, seen.output
+    views: dict[Site, View] = {}
+    for site, layers in seen.attention.weights.items():
+        rows, keys = layout.labels(site)
+        if len(tokens) <= MOST_TOKENS:
+            rows = tokens if site == "encoder" else output
+            keys = [tokens[0], *output[:-1]] if site == "self" else tokens
+        if layers:
+            weights = torch.stack(list(layers))[:, 0].double().numpy()
+            what = f"attention on {source}"
+            views[site] = View(run.config.task, site, weights, rows, keys, what, asked)
+    return views
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What a calibrated run draws beside its attention."""
+    """What a calibrated run draws besides its attention."""
 
     bias: LineBias
     table: KeptLines
@@ -42,8 +167,8 @@ class View:
     asked: FigureOptions
     lines: Lines | None = None
 
-    def checked(self) -> View:
-        """Itself; ``UsageError`` for a layer or head that it does not have."""
+    def check(self) -> None:
+        """``UsageError`` for a layer or head that it does not have."""
         for name, given, count in (
             ("layer", self.asked.layer, len(self.attention)),
             ("head", self.asked.head, self.attention.shape[1]),
@@ -52,7 +177,6 @@ class View:
                 raise UsageError(
                     f"--{name} {given}: {self.site}-attention has {name}s 0 to {count - 1}"
                 )
-        return self
 
     @property
     def layers(self) -> Sequence[int]:
@@ -64,7 +188,7 @@ class View:
 
     @property
     def stem(self) -> str:
-        """What the names of its files begin with, beside the kind of figure."""
+        """What the names of its files begin with, apart from the kind of figure."""
         return "" if self.asked.input is None else "input-"
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
@@ -73,82 +197,65 @@ class View:
         head = "" if self.asked.head is None else f"-head{self.asked.head}"
         panel = "" if self.asked.block is None else f"-{self.asked.block}"
         for layer in self.layers:
-            drawn = self._report(layer) if self.lines is not None else self._attention(layer)
-            yield f"{kind}{self.site}-layer{layer}{head}{panel}", drawn
+            yield f"{kind}{self.site}-layer{layer}{head}{panel}", self.figure(layer)
 
-    @cached_property
-    def arrays(self) -> Arrays:
+    @property
+    def arrays(self) -> dict[str, Any]:
         """What is drawn, of all layers and heads."""
-        found: Arrays = {"attention": self.attention}
+        found: dict[str, Any] = {"attention": self.attention}
         if self.lines is not None:
-            parts = [self._fit_and_bias(layer) for layer in range(len(self.attention))]
+            layers = range(len(self.attention))
+            parts = [self._fit_and_bias(self.lines, layer) for layer in layers]
             found["fit"], found["bias"] = (np.stack(part) for part in zip(*parts, strict=True))
             rows, keys = self.lines.far.labels(self.site)
             found |= {"bias_row_labels": np.array(rows), "bias_key_labels": np.array(keys)}
         return {**found, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
 
-    def _attention(self, layer: int) -> Figure:
-        title = f"{self._title(layer)}: {self.what}" if self.asked.titled else ""
-        return head_heatmaps(
-            self._visible(self.attention[layer])[self.heads],
-            title=title,
-            row_labels=self.rows,
-            key_labels=self.keys,
-            numbers=self.heads,
-            width=self.asked.inches,
-        )
-
-    def _report(self, layer: int) -> Figure:
-        assert self.lines is not None
-        rows, keys = self.lines.far.labels(self.site)
-        kept, shared = self._kept(layer)
-        fit, bias = self._fit_and_bias(layer)
-        chosen, open_ = self.heads, set(self.lines.bias.transparent())
+    def figure(self, layer: int) -> Figure:
+        """The figure of a layer: its attention, and its lines and bias where it has some."""
+        name = self.task.replace("_", " ").capitalize()
+        title = f"{name}, {PARTS[self.site]}-attention, layer {layer}"
+        chosen, lines = self.heads, self.lines
+        shown = self._visible(self.attention[layer])[chosen]
+        names: dict[str, Any] = {"row_labels": self.rows, "key_labels": self.keys}
+        names |= {"numbers": chosen, "width": self.asked.inches}
+        if lines is None:
+            title = f"{title}: {self.what}" if self.asked.titled else ""
+            return head_heatmaps(shown, title=title, **names)
+        rows, keys = lines.far.labels(self.site)
+        kept, shared = self._kept(lines, layer)
+        fit, bias = self._fit_and_bias(lines, layer)
+        open_ = {*lines.bias.transparent()}
         return bias_report(
-            self._visible(self.attention[layer])[chosen],
+            shown,
             self._visible(fit)[chosen],
             bias[chosen],
-            title=self._title(layer) if self.asked.titled else "",
-            row_labels=self.rows,
-            key_labels=self.keys,
+            title=title if self.asked.titled else "",
             bias_row_labels=rows,
             bias_key_labels=keys,
             headings=(
                 self.what,
                 "sum of the kept lines" + (", found in the last layer" if shared else ""),
-                f"bias, {self.lines.far.digits} digits",
+                f"bias, {lines.far.digits} digits",
             ),
             kept=[note_of(kept[head]) for head in chosen],
             transparent=[(self.site, layer, head) in open_ for head in chosen],
             panel=self.asked.block,
-            numbers=chosen,
-            width=self.asked.inches,
+            **names,
         )
 
-    def _heads_of(self, layer: int) -> Any:
-        assert self.lines is not None
-        return self.lines.bias.heads(self.site, layer) or ((),) * self.attention.shape[1]
-
-    def _kept(self, layer: int) -> tuple[list[Any], bool]:
+    def _kept(self, lines: Lines, layer: int) -> tuple[list[list[Kept]], bool]:
         """The kept lines of each head, and whether the last layer's serve all."""
-        assert self.lines is not None
-        table = self.lines.table
-        shared = (self.site, LAST, 0) in table
+        shared = (self.site, LAST, 0) in lines.table
         at = LAST if shared else layer
-        return [table.get((self.site, at, h), []) for h in range(self.attention.shape[1])], shared
+        heads = range(self.attention.shape[1])
+        return [lines.table.get((self.site, at, head), []) for head in heads], shared
 
-    def _fit_and_bias(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
-        assert self.lines is not None
-        lines, heads = self.lines, self._heads_of(layer)
-        fit = line_sum(heads, self._kept(layer)[0], self.site, lines.near.frame(self.site))
-        off = lines.bias.off_line_bias
-        elsewhere = lines.bias.elsewhere(self.site, layer)
+    def _fit_and_bias(self, lines: Lines, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        heads: Any = lines.bias.heads(self.site, layer) or ((),) * self.attention.shape[1]
+        fit = line_sum(heads, self._kept(lines, layer)[0], self.site, lines.near.frame(self.site))
+        off, elsewhere = lines.bias.off_line_bias, lines.bias.elsewhere(self.site, layer)
         return fit, dense(heads, self.site, lines.far.frame(self.site), off, elsewhere)
-
-    def _title(self, layer: int) -> str:
-        part = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}[self.site]
-        name = self.task.replace("_", " ").capitalize()
-        return f"{name}, {part}-attention, layer {layer}"
 
     def _visible(self, matrices: np.ndarray) -> np.ndarray:
         """``matrices (h, i, j)`` with -inf on keys that their row cannot see."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_text
+from abc_calib.reporting.page.charts import accuracy_chart, together
 from abc_calib.reporting.page.collect import collected
 from abc_calib.reporting.page.filling import filled, text_of
 from abc_calib.runs import Run
@@ -21,8 +22,10 @@ from abc_calib.runs import Run
 MOST_BYTES = 2_000_000
 """Of the page; models are left out of a larger one, the last one first."""
 MOST_RUNS = 12
-SCRIPTS = ("geometry", "model", "problem", "draw", "heads", "play", "main")
+SCRIPTS = ("geometry", "model", "problem", "play", "main")
 """The files of JavaScript, in their order."""
+PLAYED = ("task", "unit", "length", "examples", "spelling", "symbols", "rule", "model", "why")
+"""What they need of a run."""
 
 
 def write_page(
@@ -71,10 +74,16 @@ def rendered(runs: list[dict[str, Any]], title: str = "") -> str:
 
 
 def _filled(runs: list[dict[str, Any]], title: str) -> str:
+    shown = [{**run, "chart": accuracy_chart([run])} for run in runs]
+    played = [
+        {**{name: run[name] for name in PLAYED}, "rests": (run["heads"] or {}).get("rests", {})}
+        for run in runs
+    ]
     return filled(
         "page.html",
         title=title,
-        runs=runs,
-        data=json.dumps({"runs": runs}, allow_nan=False),
+        runs=shown,
+        together=together(runs) if len(runs) > 1 else [],
+        data=json.dumps({"runs": played}, allow_nan=False),
         script="\n".join(text_of(f"{name}.js") for name in SCRIPTS),
     )

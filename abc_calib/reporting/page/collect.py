@@ -8,6 +8,7 @@ from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.reporting.page import judged
+from abc_calib.reporting.page.charts import history_chart
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of, line_count
 from abc_calib.reporting.page.weights import embedded
@@ -47,10 +48,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "length": config.train.length,
         "facts": facts(run, sum(weight.numel() for weight in model.parameters()), result),
         "commands": commands(run),
-        "history": [
-            {k: entry.get(k) for k in ("step", "loss", "validation_accuracy", "seconds")}
-            for entry in run.history()
-        ],
+        "history": history_chart(run.history()),
         "accuracy": measured,
         "hard": failures,
         "certificate": judged.certificate(run),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from abc_calib.reporting.page.filling import filled
-from abc_calib.reporting.style import FORMATS, styled
+from abc_calib.reporting.style import as_svg
 
 
 def tables_page(
@@ -25,11 +24,3 @@ def tables_page(
     ]
     images = {name: as_svg(figure) for name, figure in figures.items()}
     return filled("tables.html", title=title, tables=shown, figures=images, notes=notes)
-
-
-@styled
-def as_svg(figure: Figure) -> str:
-    """A figure as an element of HTML."""
-    made = io.StringIO()
-    figure.savefig(made, format="svg", metadata=FORMATS["svg"])
-    return made.getvalue()[made.getvalue().index("<svg") :]

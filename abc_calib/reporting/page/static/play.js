@@ -1,6 +1,17 @@
 // The model itself: a typed problem is written digit by digit, and what each row reads lights up.
 "use strict";
 
+// An element with attributes and children.
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
 const NAMED = 40;  // rows that are written one after another for the eye
 
 class Player {
@@ -117,7 +128,7 @@ class Player {
   // What the heads of all layers read in a row, without those that rest.
   named(reads) {
     return reads.flatMap((sites, layer) => Object.entries(sites).flatMap(([site, heads]) => heads.flatMap((keys, head) => {
-      if (this.run.heads?.sites[site]?.layers[layer]?.[head]?.sink) return [];
+      if (this.run.rests[site]?.[layer]?.[head]) return [];
       return keys.filter(([, weight]) => weight >= 0.2).map(([key, weight]) => ({site, layer, head, key, weight}));
     })));
   }
@@ -149,7 +160,7 @@ class Player {
   draw() {
     this.slider.max = Math.max(0, this.written.length - 1);
     this.cells = new Map();
-    this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.problem.rows ? this.tracedRows() : this.digitRows()));
+    this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.digitRows()));
   }
 
   cell(id, text, kind) {
@@ -165,58 +176,48 @@ class Player {
     return cell;
   }
 
-  // Every operand a row, its last digit at the right; what was written below, in columns.
+  // Every operand a line, its last digit at the right; below it each row of the output, moved on as
+  // the rule has it, and under a wrong one what is right.
   digitRows() {
-    const {places, tokens, operands} = this.problem, wrong = this.wrong();
-    const columns = Math.max(...operands.map((operand) => operand.length), this.written.length, this.right && wrong >= 0 ? this.right.length : 0);
-    const at = new Map(places.map((place, key) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, key]));
-    const line = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label),
-      first ?? this.cell(null, "", "empty"), Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.cell(null, "", "empty")), last ?? this.cell(null, "", "empty"));
-    const source = (id, kind) => at.has(id) ? this.cell(`s${at.get(id)}`, tokens[at.get(id)], kind) : null;
-    const rows = operands.map((operand, which) => line(String.fromCharCode(97 + which), source(`d${which}`, "delimiter"),
-      (column) => source(`${which},${column}`, "source"), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : null));
-    rows.push(line("y", null, (column) => (column < this.written.length ? this.output(column) : null)));
-    if (this.right && wrong >= 0)
-      rows.push(line("right", null, (column) => (column < this.right.length ? this.cell(null, this.right[column], this.right[column] === this.written[column] ? "fine" : "missing") : null)));
-    return [make("div", {class: "sheet"}, rows)];
-  }
-
-  // The operands, then each row of the output, moved on as the rule has it, and what is wrong below.
-  tracedRows() {
-    const {tokens, places, operands} = this.problem, shift = this.run.rule?.shift ?? 0, lines = [[]];
+    const {tokens, places, operands} = this.problem, shift = this.run.rule?.shift ?? 0, wrong = this.wrong();
+    const lines = [[]];
     this.written.forEach((token, position) => {
       lines.at(-1).push(position);
       if (token === "|") lines.push([]);
     });
-    const longest = this.wrong() < 0 ? 0 : Math.max(...this.right.join("").split("|").map((line) => line.length + 1));
+    const longest = wrong < 0 ? 0 : Math.max(...this.right.join("\n").split("|").map((line) => line.split("\n").length));
     const columns = Math.max(...operands.map((operand) => operand.length), ...lines.map((line, row) => Math.max(line.length, longest) + row * shift));
     const key = new Map(places.map((place, at) => [place.delimiter === undefined ? `${place.operand},${place.column}` : `d${place.delimiter}`, at]));
-    const source = (id, kind) => (key.has(id) ? this.cell(`s${key.get(id)}`, tokens[key.get(id)], kind) : this.cell(null, "", "empty"));
-    const row = (label, first, cells, last) => make("div", {class: "row"}, make("span", {class: "label"}, label), first,
-      Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.cell(null, "", "empty")), last);
-    const empty = () => this.cell(null, "", "empty");
-    const above = operands.map((_, which) => row(String.fromCharCode(97 + (which % 26)), source(`d${which}`, "delimiter"),
-      (column) => (key.has(`${which},${column}`) ? source(`${which},${column}`, "source") : null), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : empty()));
-    const wrong = this.wrong(), below = lines.flatMap((line, number) => {
-      const shown = row(`row ${number}`, empty(), (column) => {
+    const source = (id, kind) => (key.has(id) ? this.cell(`s${key.get(id)}`, tokens[key.get(id)], kind) : null);
+    const row = (label, cells, first = null, last = null) => make("div", {class: "row"}, make("span", {class: "label"}, label), first ?? this.empty(),
+      Array.from({length: columns}, (_, i) => cells(columns - 1 - i) ?? this.empty()), last ?? this.empty());
+    const above = operands.map((_, which) => row(String.fromCharCode(97 + (which % 26)), (column) => source(`${which},${column}`, "source"),
+      source(`d${which}`, "delimiter"), which === operands.length - 1 ? source(`d${operands.length}`, "delimiter") : null));
+    const below = lines.flatMap((line, number) => {
+      const shown = row(this.problem.rows ? `row ${number}` : "y", (column) => {
         const position = line[column - number * shift];
         return position === undefined ? null : this.output(position);
-      }, empty());
-      if (wrong < line[0] || (wrong > line.at(-1) && number < lines.length - 1) || wrong < 0) return [shown];
-      const end = this.right.findIndex((token, at) => at >= line[0] && token === "|"), right = this.right.slice(line[0], end < 0 ? undefined : end + 1);
-      return [shown, row("right", empty(), (column) => {
+      });
+      if (wrong < 0 || wrong < line[0] || (wrong > line.at(-1) && number < lines.length - 1)) return [shown];
+      const end = this.right.findIndex((token, at) => at >= line[0] && token === "|");
+      const right = this.right.slice(line[0], end < 0 ? undefined : end + 1);
+      return [shown, row("right", (column) => {
         const token = right[column - number * shift];
         return token === undefined ? null : this.cell(null, token, token === this.written[line[column - number * shift]] ? "fine" : "missing");
-      }, empty())];
+      })];
     });
-    return [make("div", {class: "sheet"}, above, below, this.total(lines, shift, row, empty))];
+    return [make("div", {class: "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : [])];
+  }
+
+  empty() {
+    return this.cell(null, "", "empty");
   }
 
   // What rows of which each is moved on by ``shift`` come to: the digits that the next ones no longer change.
-  total(lines, shift, row, empty) {
+  total(lines, shift, row) {
     if (this.written.at(-1) !== "&") return [];
     const places = lines.flatMap((line, number) => (number < lines.length - 1 ? line.slice(0, shift) : line.slice(0, -1)));
-    return row("=", empty(), (column) => (column < places.length ? this.cell(null, this.written[places[column]], "total") : null), empty());
+    return row("=", (column) => (column < places.length ? this.cell(null, this.written[places[column]], "total") : null));
   }
 
   wordRows() {

@@ -72,62 +72,42 @@ function interleaved(operands, operator) {
   return [[...tokens, "&"], [...places, {delimiter: 2}]];
 }
 
-// The right output, token by token with its end, by the task's automaton; null without one.
+// One row of an output by its automaton: ``read`` names what stands in a column. Without a ``width``
+// it ends by itself. Undefined where no source ends so, as a difference below 0.
+function rowOf(one, state, width, read) {
+  const row = [];
+  for (let column = 0; width === null || column < width; column++) {
+    const at = (table) => one.operands.reduce((part, which) => part[read(which, column)], table[state]);
+    if (width === null && at(one.written) >= one.base) return row;
+    row.push(at(one.written));
+    state = at(one.next);
+  }
+  if (one.last[state] === -2) return undefined;
+  return one.last[state] >= 0 ? [...row, one.last[state]] : row;
+}
+
+// The right output, token by token with its end, by the task's rule; null without one.
 function rightOutput(run, problem) {
   const rule = run.rule;
-  if (problem.rows && rule) return (rule.ends ? rightEndingRows : rightRows)(run, problem, rule);
   if (!rule || problem.words) return null;
-  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)));
-  const constant = rule.constant === null ? null : values[rule.constant].at(-1);
-  let state = rule.start.find((one) => constant === null || rule.constants[one] === constant);
-  const columns = rule.operands.map((which) => values[which]), written = [];
-  for (let column = 0; column < columns[0].length; column++) {
-    const at = (table) => columns.reduce((part, operand) => part[operand.at(-1 - column)], table[state]);
-    written.push(at(rule.written));
-    state = at(rule.next);
-  }
-  if (rule.last[state] === -2) return undefined;  // no source ends so: a difference below 0
-  if (rule.last[state] >= 0) written.push(rule.last[state]);
-  return [...written.map((digit) => run.symbols[digit]), "&"];
-}
-
-// The same of several rows: each is that of an automaton which also reads the row above.
-function rightRows(run, problem, rule) {
   const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
-  const tokens = [];
-  let above = [];
-  values[rule.first.constant].forEach((digit, number) => {
-    const one = number ? rule.later : rule.first, row = [];
-    let state = one.start.find((at) => one.constants[at] === digit);
-    values[one.operands.find((which) => which >= 0)].forEach((_, column) => {
-      const read = one.operands.map((which) => (which < 0 ? above[column + rule.shift] ?? 0 : values[which][column]));
-      const at = (table) => read.reduce((part, value) => part[value], table[state]);
-      row.push(at(one.written));
-      state = at(one.next);
-    });
-    if (one.last[state] >= 0) row.push(one.last[state]);
-    tokens.push(...(number ? ["|"] : []), ...row.map((value) => run.symbols[value]));
-    above = row;
-  });
-  return [...tokens, "&"];
-}
-
-// The same where each row has an operand of its own, and numbers and rows end by themselves.
-function rightEndingRows(run, problem, rule) {
-  const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
+  const start = (one, constant) => one.start.find((state) => constant === null || one.constants[state] === constant);
   const rows = [];
-  values.forEach((operand, number) => {
-    const one = number ? rule.later : rule.first, row = [];
-    let state = one.start[0];
-    for (let column = 0; ; column++) {
-      const read = one.operands.map((which) => (which < 0 ? rows.at(-1) : operand)[column] ?? one.base);
-      const at = (table) => read.reduce((part, value) => part[value], table[state]);
-      if (at(one.written) >= one.base) break;
-      row.push(at(one.written));
-      state = at(one.next);
-    }
-    rows.push(row);
-  });
+  if (!problem.rows)
+    rows.push(rowOf(rule, start(rule, rule.constant === null ? null : values[rule.constant][0]),
+      values[rule.operands[0]].length, (which, column) => values[which][column]));
+  else if (rule.ends)
+    values.forEach((operand, number) => {
+      const one = number ? rule.later : rule.first, above = rows.at(-1);
+      rows.push(rowOf(one, one.start[0], null, (which, column) => (which < 0 ? above : operand)[column] ?? one.base));
+    });
+  else
+    values[rule.first.constant].forEach((digit, number) => {
+      const one = number ? rule.later : rule.first, above = rows.at(-1) ?? [];
+      rows.push(rowOf(one, start(one, digit), values[one.operands.find((which) => which >= 0)].length,
+        (which, column) => (which < 0 ? above[column + rule.shift] ?? 0 : values[which][column])));
+    });
+  if (rows.includes(undefined)) return undefined;
   return [...rows.flatMap((row, number) => [...(number ? ["|"] : []), ...row.map((value) => run.symbols[value])]), "&"];
 }
 
