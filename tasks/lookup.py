@@ -64,8 +64,8 @@ class Lookup(TokenTask):
     marks: tuple[str, ...] = (STOP,)
 
     def __init__(self, tables: int | None = None, seed: int = 0):
-        if tables is not None and not 1 <= tables <= 1000:
-            raise TaskError(f"{tables} tables are not possible: give 1 to 1000")
+        if tables is not None and not 2 <= tables <= 1000:
+            raise TaskError(f"{tables} tables are not possible: give 2 to 1000")
         if seed < 0:
             raise TaskError(f"seed {seed} is not possible: give 0 or more")
         self.outputs = published_tables() if tables is None else random_tables(tables + ALONE, seed)

@@ -29,7 +29,7 @@ def export(run: Run | Path | str | None, folder: Path) -> Path:
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
-    only_ours(opened, "abc certify --export")
+    only_ours(opened, "abc export certificate")
     certificate = Certificate.load(opened)
     lines, rules = opened.fresh_model().lines, opened.task.row_rule()
     rule = rules or opened.task.column_rule()

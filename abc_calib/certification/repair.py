@@ -58,7 +58,7 @@ def repair(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
-    only_ours(opened, "abc certify --repair")
+    only_ours(opened, "abc repair")
     model, data = opened.load_model(), opened.data
     decision = decide(opened, model, minutes)
     certificate = decision.certificate

@@ -49,7 +49,7 @@ def verify(
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     opened.check()
-    only_ours(opened, "abc certify --verify")
+    only_ours(opened, "abc verify")
     certificate = Certificate.load(opened)
     if certificate.outcome != "certified":
         raise UsageError(f"{opened} is not certified but {certificate.outcome}: nothing to verify")

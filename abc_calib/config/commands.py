@@ -58,7 +58,7 @@ class TaskOptions(Options):
 
     base: int | None = option(None, "Base of the digits, 2 to 36.", ge=2, le=36)
     tables: int | None = option(
-        None, "Lookup: random tables that compose, instead of t1 to t6.", ge=1, le=1000
+        None, "Lookup: random tables that compose, instead of t1 to t6.", ge=2, le=1000
     )
     tables_seed: int | None = option(None, "Lookup: seed of random tables.", ge=0, le=LARGEST_SEED)
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)

@@ -20,6 +20,7 @@ from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
     RecipeOptions,
+    RunConfig,
     TaskOptions,
     TrainOptions,
     build,
@@ -66,10 +67,11 @@ def certified(
     """
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
     own, options = "preset" not in options, {"preset": "quick", **options}
-    if _decidable(task, options).notation != "rows" and own:
+    if own and plugins.make_task(task).notation != "rows":
         options = {**SOONER, **options}
+    wanted = _decidable(task, {**options, "seed": seed})
     root = Path(folder) if folder else runs_root() / "certified"
-    run = _trained_twice(task, seed, root, on_step, progress, options)
+    run = _trained_twice(task, seed, root, on_step, progress, options, wanted)
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
@@ -86,13 +88,14 @@ def certified(
     return run, certificate
 
 
-def _decidable(task: str, options: Mapping[str, Any]) -> Task:
-    """The task; ``UsageError`` for a training that no certificate could judge."""
+def _decidable(task: str, options: Mapping[str, Any]) -> tuple[RunConfig, RunConfig]:
+    """Both trainings' configurations; ``UsageError`` where no certificate could judge them."""
     own = build(TaskOptions, **{k: v for k, v in options.items() if k in TaskOptions.model_fields})
     rest = {k: v for k, v in options.items() if k not in TaskOptions.model_fields}
     chosen = own.of_the_task | (rest.pop("task_options", None) or {})
     config = plan_training(task, base=own.base, task_options=chosen, **rest)
-    second = Run.draft(plan_calibration(config))
+    planned = plan_calibration(config)
+    second = Run.draft(planned)
     if second.task.column_rule() is None and second.task.row_rule() is None:
         raise UsageError(
             f"no certificate can judge {task}: it is not a rule on columns of digits, as "
@@ -108,7 +111,7 @@ def _decidable(task: str, options: Mapping[str, Any]) -> Task:
         receptive_field(model, second.data)
     except Unbounded as error:
         raise UsageError(f"no certificate can judge this model: {error}") from None
-    return second.task
+    return config, planned
 
 
 def _stem(task: str, seed: int, options: Mapping[str, Any]) -> str:
@@ -125,9 +128,10 @@ def _trained_twice(
     on_step: Callable[[str, Progress], None],
     progress: bool | None,
     options: Mapping[str, Any],
+    wanted: tuple[RunConfig, RunConfig],
 ) -> Run:
     """The calibrated run in ``root``, trained to its end."""
-    stem = _stem(task, seed, options)
+    stem, (once, twice) = _stem(task, seed, options), wanted
     first, second = (root / f"{stem}-{stage}" for stage in ("vanilla", "calibrated"))
     with bar(f"{task}, seed {seed}:", progress, "%") as update:
 
@@ -142,13 +146,13 @@ def _trained_twice(
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
         two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
         begin = partial(train, task, seed=seed, **one, **options)
-        vanilla = finished(first, partial(begin, out=first), **one)
+        vanilla = finished(first, partial(begin, out=first), once, **one)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or "steps" in options or second.exists():
                 break
             again = first.with_name(f"{first.name}-{number}")
-            vanilla = finished(again, partial(begin, out=again, finetune=vanilla), **one)
-        return finished(second, partial(calibrate, vanilla, out=second, **two), **two)
+            vanilla = finished(again, partial(begin, out=again, finetune=vanilla), once, **one)
+        return finished(second, partial(calibrate, vanilla, out=second, **two), twice, **two)
 
 
 def _interpolates(vanilla: Run) -> bool:

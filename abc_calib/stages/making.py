@@ -29,6 +29,7 @@ from abc_calib.config import (
     RETRAIN,
     CalibrationOptions,
     MachineOptions,
+    Options,
     RecipeOptions,
     RetrainedOptions,
     RunConfig,
@@ -189,12 +190,47 @@ def resume(
     return _trained(run, device, on_step, progress)
 
 
-def finished(folder: Path, make: Callable[[], Run], **how: Any) -> Run:
-    """The run in ``folder``, trained to its end: kept, gone on with, or made."""
+CHOSEN = (
+    "stage",
+    "task",
+    "base",
+    "task_options",
+    "preset",
+    "kind",
+    "model",
+    "train",
+    "calibration",
+)
+"""The fields of a configuration that somebody chose."""
+
+
+def finished(
+    folder: Path, make: Callable[[], Run], wanted: RunConfig | None = None, **how: Any
+) -> Run:
+    """The run in ``folder``, trained to its end: kept, gone on with, or made.
+
+    ``UsageError`` if it is not of the configuration that is ``wanted``.
+    """
     if not (folder / "config.json").is_file():
         return make()
     run = Run.open(folder)
+    for name in CHOSEN if wanted is not None else ():
+        there, asked = (getattr(config, name) for config in (run.config, wanted))
+        if there != asked:
+            other = _difference(name, there, asked)
+            raise UsageError(
+                f"{folder} holds a run of another configuration ({other}): name another folder, or "
+                "remove it"
+            )
     return run if run.result is not None else resume(run, **how)
+
+
+def _difference(name: str, there: Any, asked: Any) -> str:
+    """The first option in which two configurations differ, in words."""
+    if isinstance(there, Options) and type(there) is type(asked):
+        name = next(n for n in type(there).model_fields if getattr(there, n) != getattr(asked, n))
+        there, asked = getattr(there, name), getattr(asked, name)
+    return f"{name} {there}, not {asked}"
 
 
 def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:
@@ -276,15 +312,17 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
 
 
 def _vanilla(run: AnyRun) -> Run:
-    """The run to calibrate: of a calibrated one that was not named outright, its parent."""
-    first = opened(run)
-    if first.config.stage == "calibrated":
-        parent = first.config.parent
-        if run is None and parent and Path(parent).is_dir():
-            return Run.open(parent)
-        other = f"the run it came from, {parent}" if parent else "one that is not"
-        raise UsageError(f"{first} is calibrated already: name {other}")
-    return first
+    """The run to calibrate: of a calibrated one that was not named outright, its first one."""
+    first = found = opened(run)
+    while found.config.stage == "calibrated" and found.config.parent:  # a repaired one has two
+        if not Path(found.config.parent).is_dir():
+            break
+        found = Run.open(found.config.parent)
+    if first.config.stage == "vanilla" or (run is None and found.config.stage == "vanilla"):
+        return found
+    parent = str(found) if found.config.stage == "vanilla" else first.config.parent
+    other = f"the run it came from, {parent}" if parent else "one that is not"
+    raise UsageError(f"{first} is calibrated already: name {other}")
 
 
 def _as_csv(rows: Sequence[Any]) -> str:

@@ -22,11 +22,26 @@ def commands(run: Run) -> list[str]:
     config = run.config
     try:
         if config.stage == "vanilla":
-            return [_train(config)]
-        first = Run.open(config.parent).config if config.parent else config
-        return [_train(first), _calibrate(first, config)]
+            return [*_before(config), _train(config)]
+        if config.parent is None:
+            return [_train(config), _calibrate(config, config)]
+        parent = Run.open(config.parent)
+        if parent.config.stage == "calibrated":
+            return [*commands(parent), "abc repair" + _plugins(config)]
+        return [*commands(parent), _calibrate(parent.config, config)]
     except (AbcError, TaskError):  # the first run is gone, or is of another version
         return [f"abc train {config.task} --seed {config.train.seed}", "abc calibrate"]
+
+
+def _before(config: RunConfig) -> list[str]:
+    """The commands that make the run whose weights a training starts from."""
+    return commands(Run.open(config.parent)) if config.parent else []
+
+
+def _plugins(config: RunConfig) -> str:
+    """The files that a run's task and schemes are from."""
+    files = dict.fromkeys(origin.file for origin in config.plugins.values() if origin.file)
+    return "".join(f" --plugin {shlex.quote(file)}" for file in files)
 
 
 def _train(config: RunConfig) -> str:
@@ -38,6 +53,8 @@ def _train(config: RunConfig) -> str:
         seed=config.train.seed,
     )
     parts = ["abc train", config.task]
+    if config.parent:
+        parts.append(f"--finetune {shlex.quote(config.parent)}")
     if config.base != usual.base:
         parts.append(f"--base {config.base}")
     parts += [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in config.task_options.items()]
@@ -47,7 +64,7 @@ def _train(config: RunConfig) -> str:
         parts.append(f"--model {config.kind}")
     parts.append(f"--seed {config.train.seed}")
     parts += _other(usual.model, config.model)
-    return " ".join([*parts, *_other(usual.train, config.train)])
+    return " ".join([*parts, *_other(usual.train, config.train)]) + _plugins(config)
 
 
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
@@ -57,7 +74,7 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
         parts.append(f"--scheme {shlex.quote(scheme)}")
     chosen = config.calibration or CalibrationOptions()
     parts += _other(CalibrationOptions(), chosen)
-    return " ".join([*parts, *_other(usual.train, config.train)])
+    return " ".join([*parts, *_other(usual.train, config.train)]) + _plugins(config)
 
 
 def _scheme(config: RunConfig) -> str:
