@@ -261,6 +261,8 @@ def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[
         raise
     except OSError as error:
         fail(terminal.unwritten(error), 1)
+    except EOFError as error:  # click takes it for Ctrl-C
+        fail(f"{error}: a file or the input ends too early", 1)
     except UnicodeError as error:
         fail(f"{error}: a file or a name in it is not UTF-8", 1)
     except typer.Exit:

@@ -106,8 +106,7 @@ def shown(made: Report) -> Iterator[str | Table]:
     """A report on the terminal: its tables, and how to read them."""
     yield f"{made.title}\n"
     for table in made.tables:
-        numbers = [name for name in table.columns if name not in ("task", made.name)]
-        yield Table(table.columns, table.rows, 2, right=numbers[1:], title=table.heading)
+        yield table
         yield ""
     for note in made.notes:
         yield Sentence(note.replace("**", "").replace("`", ""))

@@ -91,7 +91,7 @@ def read(file: Path, out: Path | None, device: str) -> tuple[list[Job], Path]:
 
 def listed(wanted: list[Job], work: WorkOptions) -> Result:
     """The keys of the jobs, those of the share alone if there is one."""
-    from abc_calib.sweeps.shares import Share
+    from abc_calib.sweeps import Share
 
     if work.scheduler is not None:
         raise OptionError(
@@ -113,9 +113,8 @@ def run(
 ) -> tuple[list[Outcome], pd.DataFrame]:
     """Run the jobs and write their results; say what is left for other shares."""
     from abc_calib.files import make_folder
-    from abc_calib.sweeps import jobs_root, results_table, run_jobs, write_table
+    from abc_calib.sweeps import Share, jobs_root, results_table, run_jobs, write_table
     from abc_calib.sweeps.results import prepare
-    from abc_calib.sweeps.shares import Share, left_over
 
     root = jobs or jobs_root()
     prepare(path)
@@ -125,7 +124,7 @@ def run(
     table = results_table(wanted, root, outcomes)
     write_table(table, path)
     if work.share:
-        for line in left_over(wanted, root, Share(*work.share)):
+        for line in Share(*work.share).left_over(wanted, root):
             say(line)
     return outcomes, table
 

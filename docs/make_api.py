@@ -18,8 +18,7 @@ from abc_calib.nn.base import Model
 from abc_calib.nn.build import MODELS
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.nn.recurrent.attenders import ATTENDERS, Attender
-from abc_calib.reproduction.base import Target
-from abc_calib.reproduction.targets import TARGETS
+from abc_calib.reproduction.targets import TARGETS, Target
 from abc_calib.text import Markup, as_markdown
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS, Task

@@ -7,15 +7,11 @@ import pytest
 
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import TARGETS, get_target, load_results, make_report, write_report
-from abc_calib.reproduction import attenders_paper as paper
-from abc_calib.reproduction.attenders import LABELS, ROWS
-from abc_calib.reproduction.base import Entry
-from abc_calib.reproduction.cells import MEAN, MEASURES, verdict
-from abc_calib.reproduction.comparison import TITLES
+from abc_calib.reproduction.cells import MEAN, MEASURES, TITLES, verdict
 from abc_calib.reproduction.pipeline import NEEDED, collect
-from abc_calib.sweeps import Job, Test
+from abc_calib.reproduction.targets import Entry
+from abc_calib.sweeps import Job, Test, ensure
 from abc_calib.sweeps.jobs import with_parents
-from abc_calib.sweeps.worker import work
 from tasks import TASKS
 
 NAMES = (
@@ -24,6 +20,8 @@ NAMES = (
     *("location-table3", "location-figure6", "location-figure8"),
 )
 ATTENDER_TARGETS = {name: TARGETS[name] for name in NAMES}
+ROWS = TARGETS["attenders-table2"].known
+NUMBERS = {place: number for place, (number, _) in TARGETS["attenders-table2"].printed.items()}
 EXTRA = ["key", "preset", "batch", "steps", "steps_taken", "train_seconds"]
 
 
@@ -48,16 +46,16 @@ def by_place(made):
 
 def test_every_cell_of_the_tables_has_its_number():
     counts = {}
-    for measure, task, row, _ in paper.NUMBERS:
+    for measure, task, row, _ in NUMBERS:
         counts[measure, row] = counts.get((measure, row), 0) + 1
-        assert row in LABELS and row in ATTENDERS and task in (*TASKS, MEAN)
+        assert row in ROWS and row in ATTENDERS and task in (*TASKS, MEAN)
     assert counts["edit_distance", "mono"] == 24 and counts["attention_loss", "additive"] == 6
     assert counts["accuracy", "one_step"] == 24 and counts["accuracy", "mix_one_step"] == 25
-    assert paper.NUMBERS["accuracy", "lookup", "mono", 11] == 29.9
-    assert paper.NUMBERS["accuracy", "inv_reverse_recopy", "mix_mono_pr", 100] == 42.1
-    assert paper.NUMBERS["accuracy", "copy", "no_step2", 30] == 1.4
-    assert paper.NUMBERS["edit_distance", "reverse_recopy", "content", 100] == 249.3
-    assert paper.NUMBERS["attention_loss", MEAN, "mix", 11] == 6.7
+    assert NUMBERS["accuracy", "lookup", "mono", 11] == 29.9
+    assert NUMBERS["accuracy", "inv_reverse_recopy", "mix_mono_pr", 100] == 42.1
+    assert NUMBERS["accuracy", "copy", "no_step2", 30] == 1.4
+    assert NUMBERS["edit_distance", "reverse_recopy", "content", 100] == 249.3
+    assert NUMBERS["attention_loss", MEAN, "mix", 11] == 6.7
 
 
 def test_every_number_of_a_paper_stands_in_a_target():
@@ -66,7 +64,7 @@ def test_every_number_of_a_paper_stands_in_a_target():
         nothing = pd.DataFrame(columns=NEEDED)
         shown |= {place for place, r in by_place(make_report(target, nothing)).items() if r["paper"]
                   is not None}  # fmt: skip
-    assert set(paper.NUMBERS) == shown
+    assert set(NUMBERS) == shown
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,7 @@ def test_a_printed_deviation_is_room_to_agree():
         ("mix_one_step", 29.51, 38.0, "agreement"),
         ("bi_relative", 8.41, 12.0, "improvement"),
     ):
-        spread = get_target("attenders-table3").spread("scan", row)
+        _, spread = get_target("attenders-table3").printed["accuracy", "scan", row, 48]
         assert verdict(theirs, ours, ROWS[row].own, spread=spread) == said
 
 
@@ -120,8 +118,10 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
     second, ninth = entries["attenders-table2"], entries["attenders-table9"]
     assert second == ninth
     one_of_each = {(e.task, e.row): e.job for found in entries.values() for e in found}
+    probing = {e.task for e in entries["attenders-table2"]}
+    assert len(probing) == 8
     checked = [job for (task, row), job in one_of_each.items() if row in ("one_step", "mix")]
-    assert {job.task for job in checked} == {*paper.TASKS, "noisy_lookup_single", "addition"}
+    assert {job.task for job in checked} == {*probing, "noisy_lookup_single", "addition"}
     for job in checked:
         job.check()
     (scan, *_) = entries["attenders-table3"]
@@ -140,7 +140,7 @@ def test_tables_of_one_training_share_its_key():
 def test_named_sets_and_all_measures_are_collected_from_the_jobs_folders(tmp_path):
     quick = {"model": "gru", "attender": "mix", "width": 8, "embedding": 4, "steps": 1}
     job = Job(task="lookup", options=quick, tests=(Test(length=6, n=5), Test(length=7, n=5)))
-    work(job, tmp_path)
+    ensure(job, tmp_path)
     found = collect([Entry("lookup", "mix", 0, job)], tmp_path)
     target = get_target("location-table3")
     made = make_report(target, found)

@@ -19,11 +19,9 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
-from abc_calib.sweeps import Job, Test, run_jobs
-from abc_calib.sweeps.attempt import own_gpu
-from abc_calib.sweeps.cluster import pack, unpack
-from abc_calib.sweeps.shares import Share, left_over
-from abc_calib.sweeps.worker import work
+from abc_calib.sweeps import Job, Share, Test, run_jobs
+from abc_calib.sweeps.worker import ensure
+from abc_calib.sweeps.workers import own_gpu, silence
 from abc_calib.version import ROOT
 
 QUICK = {
@@ -131,36 +129,28 @@ def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(schedu
     assert [o.state for o in outcomes] == ["done", "done"], outcomes
     assert len(killed) > 1
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in killed[1:]))
-    work(jobs[0], tmp_path / "here")
-    work(jobs[1], tmp_path / "here")
+    ensure(jobs[0], tmp_path / "here")
+    ensure(jobs[1], tmp_path / "here")
     for one in jobs:
         assert weights(tmp_path / "jobs", one) == weights(tmp_path / "here", one)
 
 
-def test_workers_with_a_folder_of_their_own_send_back_what_they_made(scheduler, tmp_path, tiny):
-    """A calibration, whose first training goes there and back."""
-    own, ours = tmp_path / "own", tmp_path / "ours"
+def test_a_worker_calibrates_and_has_the_plugins_of_the_sweep(scheduler, tmp_path, tiny, plugin):
+    """A calibration whose first training is there, and a task from a file that is moved away."""
     options = Run.open(tiny.vanilla).config
     trained = {**options.model.model_dump(), **options.train.model_dump()}
     again = {"steps": 2, "threshold": 0.3}
     one = Job(task="successor", options=trained, calibrate=again, tests=(Test(length=6, n=10),))
-    (ours / one.parent.key).mkdir(parents=True)
-    tiny.vanilla.rename(ours / one.parent.key / "run")
+    other = Job(task="again", options=QUICK, tests=(Test(length=3, n=5),))
+    jobs = tmp_path / "jobs"
+    (jobs / one.parent.key).mkdir(parents=True)
+    tiny.vanilla.rename(jobs / one.parent.key / "run")
+    plugin.rename(tmp_path / "elsewhere.py")
     with workers(scheduler, 1, tmp_path / "away"):
-        outcomes = run_jobs([one], ours, scheduler=scheduler, worker_folder=str(own))
-    assert [o.state for o in outcomes] == ["done", "done"], outcomes
-    assert one.complete(ours) and one.parent.complete(ours)
-    assert weights(ours, one) == weights(own, one)
-    assert not list(ours.glob(".*"))
-
-
-def test_a_task_from_a_file_is_trained_by_a_worker_without_that_file(scheduler, tmp_path, plugin):
-    one = Job(task="again", options=QUICK, tests=(Test(length=3, n=5),))
-    own, ours = tmp_path / "own", tmp_path / "ours"
-    with workers(scheduler, 1, tmp_path / "away"):
-        (outcome,) = run_jobs([one], ours, scheduler=scheduler, worker_folder=str(own))
-    assert outcome.state == "done", outcome
-    (recorded,) = Run.open(ours / one.key / "run").config.plugins.values()
+        outcomes = run_jobs([one, other], jobs, scheduler=scheduler)
+    assert [o.state for o in outcomes] == ["done"] * 3, outcomes
+    assert one.complete(jobs) and one.parent.complete(jobs)
+    (recorded,) = Run.open(jobs / other.key / "run").config.plugins.values()
     assert recorded.file == plugin.name
 
 
@@ -169,8 +159,8 @@ LACKING = {
     "has version 0.0.1 of this program, not .*install the same": (
         "import abc_calib.version as version; version.__version__ = '0.0.1'"
     ),
-    "does not see .*--jobs .*--worker-folder": (
-        "from pathlib import Path; import abc_calib.sweeps.cluster; Path.is_file = lambda _: False"
+    "does not see .*--jobs that every worker sees": (
+        "from pathlib import Path; import abc_calib.sweeps.workers; Path.is_file = lambda _: False"
     ),
 }
 """What is said of a worker, and how it came to be so."""
@@ -187,25 +177,20 @@ def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, mes
         pytest.raises(AbcError, match=message),
     ):
         run_jobs([job()], tmp_path, scheduler=scheduler)
-    assert not list(tmp_path.glob(".abc*")) and not list(tmp_path.glob("successor*"))
+    assert not list(tmp_path.glob(".sweep*")) and not list(tmp_path.glob("successor*"))
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:9", "nonsense", "x" * 150])
 def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monkeypatch):
-    monkeypatch.setattr("abc_calib.sweeps.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("abc_calib.sweeps.workers.CONNECT_SECONDS", 1)
     with pytest.raises(AbcError, match="no Dask scheduler answers within 1 seconds"):
         run_jobs([job()], tmp_path, scheduler=address)
 
 
 def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("abc_calib.sweeps.cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("abc_calib.sweeps.workers.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'abc-calib\[cluster\]'"):
         run_jobs([job()], tmp_path, scheduler="tcp://127.0.0.1:1")
-
-
-def test_a_worker_folder_is_for_a_scheduler(tmp_path):
-    with pytest.raises(UsageError, match="--worker-folder is for --scheduler"):
-        run_jobs([job()], tmp_path, worker_folder="x")
 
 
 # Job arrays
@@ -247,8 +232,8 @@ def test_what_is_no_share_is_refused(abc, tmp_path, array):
 
 def test_an_unfinished_share_says_how_far_it_is(tmp_path):
     jobs = [job(seed=seed) for seed in range(4)]
-    work(jobs[1], tmp_path)
-    assert left_over(jobs, tmp_path, Share(1, 2)) == ["share 2/2: 1 of 2 jobs complete"]
+    ensure(jobs[1], tmp_path)
+    assert Share(1, 2).left_over(jobs, tmp_path) == ["share 2/2: 1 of 2 jobs complete"]
 
 
 # Parts
@@ -261,11 +246,19 @@ def test_each_process_sees_a_gpu_of_its_own(monkeypatch):
     assert own_gpu("cpu", 0) == own_gpu("auto", 1) == own_gpu("cuda:1", 1) == {}
 
 
-def test_a_packed_folder_replaces_what_was_there(tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder, name in ((first, "new"), (second, "old")):
-        (folder / "run").mkdir(parents=True)
-        (folder / "run" / name).write_text(name)
-    unpack(pack(first), second)
-    assert [path.name for path in second.rglob("*")] == ["run", "new"]
-    assert not list(tmp_path.glob(".*"))
+def test_a_job_stops_once_its_sweep_has_ended_or_is_silent(tmp_path, monkeypatch):
+    beat = tmp_path / "beat"
+    beat.touch()
+    stopped = silence(beat)
+    assert not stopped()
+    beat.unlink()
+    assert stopped()
+    beat.touch()
+    monkeypatch.setattr("abc_calib.sweeps.workers.SILENCE_SECONDS", 0.2)
+    stopped = silence(beat)
+    assert not stopped()
+    time.sleep(0.3)
+    os.utime(beat)
+    assert not stopped()
+    time.sleep(0.3)
+    assert stopped()

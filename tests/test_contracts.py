@@ -29,7 +29,7 @@ from abc_calib.nn.base import Decoded, Model
 from abc_calib.nn.build import MODELS
 from abc_calib.runs import Run, list_runs
 from abc_calib.sweeps.jobs import Job, Test
-from abc_calib.sweeps.worker import work
+from abc_calib.sweeps.worker import ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS, Task, TaskError
 
@@ -287,7 +287,7 @@ def test_a_sweep_job_is_done_to_its_end(task, kind, tmp_path):
     length = LENGTHS[task]
     options = {**SHAPES[kind], "length": length, "steps": 2, "batch": 4}
     job = Job(task=task, options=options, tests=(Test(length=length, n=3),))
-    work(job, tmp_path)
+    ensure(job, tmp_path)
     assert job.complete(tmp_path) and not job.missing_tests(tmp_path)
     (row,) = job.rows(tmp_path)
     assert (row["length"], row["n"], row["set"]) == (length, 3, "random")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from abc_calib.reproduction import get_target, make_report
 from abc_calib.reproduction.pipeline import collect
 from abc_calib.reproduction.targets import TARGETS
 from abc_calib.runs import Run
-from abc_calib.sweeps import Test
-from abc_calib.sweeps.worker import work
+from abc_calib.sweeps import Test, ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS
 
@@ -136,15 +134,15 @@ def test_a_target(tmp_path: Path):
     added("A target of abc reproduce")
     assert command("A target of abc reproduce")[:2] == ["reproduce", "heads"]
     target = get_target("heads")
-    assert [entry.row for entry in target.entries()] == ["1 heads", "8 heads"] * 3
+    assert [entry.row for entry in target.entries()] == ["one", "eight"] * 3
     done = []
     for entry in target.entries(seeds=1):
         quick = {"options": {**entry.job.options, "steps": 2}, "tests": (Test(length=6, n=5),)}
         job = entry.job.model_copy(update=quick)
-        work(job, tmp_path)
-        done.append(replace(entry, job=job))
+        ensure(job, tmp_path)
+        done.append(entry._replace(job=job))
     report = make_report(target, collect(done, tmp_path), 1)
-    assert "| 1 heads |" in report.markdown and len(report.records) == 2
+    assert "| 1 head |" in report.markdown and len(report.records) == 2
 
 
 def test_a_kind_of_model():

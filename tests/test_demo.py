@@ -99,16 +99,6 @@ def test_a_demo_whose_model_does_not_learn_ends_with_one_line(abc, tiny_preset, 
     assert line.startswith("the model has not interpolated: 0.0 % of 2048 training samples")
 
 
-def test_the_function_does_what_the_command_does(trained_already, monkeypatch):
-    monkeypatch.setattr(demo, "LENGTHS", (5, 9))
-    monkeypatch.setattr(demo, "demo_samples", lambda *_: 10)
-    folder = demo.demo("successor")
-    assert folder == trained_already.calibrated / "demo"
-    report = (folder / "accuracy.md").read_text()
-    assert "| 5 | " in report and "| 9 | " in report
-    assert report.endswith(": right.\n")
-
-
 def test_both_runs_are_compared_on_the_same_problems(tiny):
     seen = []
     runs = {"vanilla": Run(tiny.vanilla), "calibrated": Run(tiny.calibrated)}

@@ -26,7 +26,7 @@ from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, run_jobs
-from abc_calib.sweeps.jobs import Errand
+from abc_calib.sweeps.jobs import JobPayload
 from tasks import TASKS, Successor, WordTask
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -278,13 +278,13 @@ def test_workers_get_the_file(tmp_path):
     file = written(TASK)
     stages.load_plugin(file)
     job = Job(task="again", options=TINY, tests=(Test(length=5, n=3),))
-    errand = Errand.of(job).model_dump_json()
+    errand = JobPayload.of(job).model_dump_json()
     file.unlink()  # as on another machine
     (outcome,) = run_jobs([job], tmp_path / "jobs", workers=1)
     assert outcome.state == "done", outcome
     assert job.rows(tmp_path / "jobs")[0]["n"] == 3
     forget()
-    assert Errand.model_validate_json(errand).unpacked().key == job.key
+    assert JobPayload.model_validate_json(errand).unpacked().key == job.key
     forget()
     stages.load_plugin(written(TASK + "\n"))
     assert Job(task="again", options=TINY).key != job.key

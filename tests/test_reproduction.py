@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,26 +11,24 @@ import pytest
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.reproduction import (
     TARGETS,
-    Report,
-    Target,
     get_target,
     load_results,
     make_report,
+    read_targets,
     reproduce,
     write_report,
 )
-from abc_calib.reproduction.base import Entry, Row
 from abc_calib.reproduction.cells import ACCURACY, shown, verdict
-from abc_calib.reproduction.duan_shi import ROWS
-from abc_calib.reproduction.paper import LENGTHS, PAPER, number
+from abc_calib.reproduction.layouts import LAYOUTS
 from abc_calib.reproduction.pipeline import NEEDED, collect, measured
-from abc_calib.reproduction.report import Table
-from abc_calib.sweeps import Job, Test
+from abc_calib.reproduction.remarks import REMARKS
+from abc_calib.reproduction.targets import Entry
+from abc_calib.sweeps import Job, Test, ensure
 from abc_calib.sweeps.jobs import with_parents
-from abc_calib.sweeps.worker import work
 
 RESULTS = Path(__file__).parent / "results"
 COMMITTED = Path(__file__).parents[1] / "reports" / "reproduction"
+LENGTHS = [6, 10, 15, 20, 50]
 
 
 def by_place(rows):
@@ -43,12 +39,14 @@ def by_place(rows):
 
 
 def test_the_paper_has_a_number_for_every_length_of_its_rows():
-    assert all(len(numbers) == len(LENGTHS) for numbers in PAPER.values())
-    assert number("addition", "abc", 50) == 99.8
-    assert number("multiplication", "window", 15) == 0.19
-    assert number("addition", "rpe", 50) is None and number("parity", "vanilla", 6) is None
-    assert number("addition", "abc", 100) is None
-    assert {row for _, row in PAPER} == set(ROWS)
+    target = get_target("table1")
+    numbers = {place[1:]: number for place, (number, _) in target.printed.items()}
+    assert len(numbers) == 25 * len(LENGTHS) - 1
+    assert numbers["addition", "abc", 50] == 99.8
+    assert numbers["multiplication", "window", 15] == 0.19
+    assert ("addition", "rpe", 50) not in numbers and ("parity", "vanilla", 6) not in numbers
+    assert ("addition", "abc", 100) not in numbers
+    assert {row for _, row, _ in numbers} == set(target.known)
 
 
 @pytest.mark.parametrize(
@@ -77,51 +75,54 @@ def test_accuracies_are_never_rounded_up():
 # Targets
 
 
-@dataclass(frozen=True)
-class Toy(Target):
-    """A third kind: how long trainings took, of one task and two sizes."""
-
-    def models(self) -> dict[tuple[str, str], Row]:
-        return {("copy", name): Row(name, {"width": size}) for name, size in SIZES.items()}
-
-    def tests(self, task: str, row: str) -> tuple[Test, ...]:
-        return (Test(length=6, n=10),)
-
-    def seeds_of(self, task: str, row: str) -> int:
-        return 2
-
-    def report(self, results: pd.DataFrame, seeds: int | None = None) -> Report:
-        rows: Any = results.groupby("row")["seconds"].sum().reset_index().to_dict("records")
-        table = Table(["model", "seconds"], [list(row.values()) for row in rows])
-        return Report(self.name, self.title, [table], rows)
+TOY = """
+layout = "lengths"
+columns = ["row", "length", "min"]
+[rows]
+narrow = {label = "narrow", options = {width = 16}}
+wide = {label = "wide", options = {width = 32}}
+[targets.toy]
+title = "A toy"
+tasks = ["copy"]
+tests = [{lengths = [6], samples = 10, seeds = 2}]
+"""
 
 
-SIZES = {"narrow": 16, "wide": 32}
-
-
-def test_another_kind_of_target_is_one_class_and_one_line(abc, tmp_path, monkeypatch):
-    toy = Toy("toy", "A toy")
+def test_another_target_is_a_section_of_a_file(abc, tmp_path, monkeypatch):
+    toy = read_targets(TOY)["toy"]
     monkeypatch.setitem(TARGETS, "toy", toy)
     results, outcomes = reproduce(get_target("toy"), root=tmp_path / "jobs", budget=1e-9)
     assert len(results) == 0 and [o.job.options for o in outcomes] == [
         {"width": 16, "seed": 0}, {"width": 32, "seed": 0},
         {"width": 16, "seed": 1}, {"width": 32, "seed": 1},
     ]  # fmt: skip
+    about = {"stage": "vanilla", "length": 6, "n": 10, "accuracy": 50.0}
     known = pd.DataFrame(
-        [{"row": e.row, "task": e.task, "seed": e.seed, "seconds": 1.5} for e in toy.entries()],
-        columns=[*NEEDED, "seconds"],
+        [{"row": e.row, "task": e.task, "seed": e.seed, **about} for e in toy.entries()],
+        columns=NEEDED,
     )
-    assert make_report(toy, known, 1).records[0] == {"row": "narrow", "seconds": 1.5}
+    assert make_report(toy, known, 1).records[0] == {"row": "narrow", "length": 6, "min": 50.0}
     known.to_csv(tmp_path / "toy-seeds.csv", index=False)
     given = ("reproduce", "toy", "--from-results", "--results", tmp_path)
     said = abc(*given, "--out", tmp_path / "out")
-    assert said.out.startswith("A toy") and ["wide", "3.0"] in map(str.split, said.out.splitlines())
-    assert "| wide | 3 |" in (tmp_path / "out" / "toy.md").read_text()
-    assert (tmp_path / "out" / "toy.csv").read_text() == "row,seconds\nnarrow,3.0\nwide,3.0\n"
+    assert said.out.startswith("A toy")
+    assert ["wide", "2", "50", "/", "50"] in [line.split()[1:] for line in said.out.splitlines()]
+    assert "| wide | 2 | 50 / 50 |" in (tmp_path / "out" / "toy.md").read_text()
+    saved = (tmp_path / "out" / "toy.csv").read_text()
+    assert saved == "row,length,min\nnarrow,6,50.0\nwide,6,50.0\n"
+    with pytest.raises(ValueError, match="colour"):
+        read_targets(TOY + "colour = 1")
 
 
-def test_targets_have_the_names_of_their_lines():
-    assert {name: target.name for name, target in TARGETS.items()} == {n: n for n in TARGETS}
+def test_files_name_what_there_is():
+    """Layouts and remarks that the code has, numbers of rows that are there, names of targets."""
+    for name, target in TARGETS.items():
+        assert name == target.name and target.layout in LAYOUTS
+        assert {note[1:-1] for note in target.notes if note.startswith("{")} <= set(REMARKS)
+        assert {row for _, _, row, _ in target.printed} <= set(target.known)
+        for rule in target.tests:
+            assert set(rule.rows) <= set(target.known)
+            assert rule.lengths is None or rule.lengths == tuple(sorted(rule.lengths))
 
 
 def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
@@ -130,7 +131,7 @@ def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
     rows = [
         {
             "task": e.task, "row": e.row, "seed": e.seed, "length": test.length, "n": test.n,
-            "stage": target.models()[e.task, e.row].stage, "key": f"{e.row} {e.seed}",
+            "stage": target.known[e.row].stage, "key": f"{e.row} {e.seed}",
             "accuracy": 100.0 if e.row.endswith("abc") or test.length <= 10 else 1.0,
             "train_seconds": 60.0, "error": None,
         }
@@ -259,7 +260,7 @@ def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpola
 def test_results_are_collected_from_the_jobs_folders(tmp_path):
     quick = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2}
     job = Job(task="successor", options=quick, tests=(Test(length=6, n=9),))
-    work(job, tmp_path)
+    ensure(job, tmp_path)
     results = collect([Entry("successor", "rope", 0, job)], tmp_path)
     assert results[["row", "task", "seed", "length", "n"]].to_numpy().tolist() == [
         ["rope", "successor", 0, 6, 9]

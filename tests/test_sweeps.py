@@ -17,7 +17,7 @@ from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, wor
 from abc_calib.sweeps.engine import Outcome, Progress
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
-from abc_calib.sweeps.worker import work
+from abc_calib.sweeps.worker import ensure
 
 SMALL = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "length": 4}
 QUICK = {**SMALL, "steps": 6, "batch": 8, "validate_every": 2}
@@ -63,7 +63,7 @@ def test_recurrent_models_are_jobs_too(sweep_file, tmp_path):
         )
     )
     assert made.key.startswith("copy-one_step-vanilla-seed0-")
-    work(made, tmp_path / "jobs")
+    ensure(made, tmp_path / "jobs")
     (row,) = results_table([made], tmp_path / "jobs").to_dict("records")
     assert (row["attender"], row["n"]) == ("one_step", 4)
     assert row["too_early"] + row["too_late"] + row["content"] + row["accuracy"] == 100
@@ -109,7 +109,7 @@ def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
         task="lookup", task_options={"tables": 3}, options={**options, "value": 8, "steps": 1},
         tests=(*tests, Test(length=7, n=5)),
     )  # fmt: skip
-    work(made, tmp_path)
+    ensure(made, tmp_path)
     assert made.complete(tmp_path) and not made.missing_tests(tmp_path)
     rows = results_table([made], tmp_path)
     assert rows[["set", "length", "n"]].to_numpy().tolist() == [
@@ -186,7 +186,7 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
         ("[sweep]\ntasks = ['successor']\n[options]\ncolour = 1", "unknown key 'colour' in [op"),
         ("[sweep]\ntasks = ['successor']\n[options]\nheads = 3", "width 64"),
         ("[sweep]\ntasks = ['successor']\n[options]\nformat = 'fixed:20'", "does not fit 20"),
-        ("[sweep]\ntasks = ['successor']\n[options]\nlaw = 'odd'", "'odd'"),
+        ("[sweep]\ntasks = ['successor']\n[options]\nsampling = 'odd'", "'odd'"),
         (
             "[sweep]\ntasks = ['successor']\n[options]\nheads = 2\n[grid]\nheads = [2]",
             "heads is given in [options] and in heads: leave one out",
@@ -239,7 +239,7 @@ def test_jobs_with_one_key_are_run_once_with_the_tests_of_both():
 
 
 def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
-    work(job(), tmp_path)
+    ensure(job(), tmp_path)
     path = tmp_path / job().key / "run" / "config.json"
     changed = json.loads(path.read_text())
     changed["model"]["feedforward"] = 17
@@ -258,20 +258,20 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
             raise KeyboardInterrupt
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    work(job(), whole)
+    ensure(job(), whole)
     with monkeypatch.context() as patch:
         patch.setattr(worker, "_say_step", stop)
         with pytest.raises(Interrupted):
-            work(job(), parts)
+            ensure(job(), parts)
     assert not job().complete(parts)
-    work(job(), parts)
+    ensure(job(), parts)
     assert job().complete(parts) and not job(lengths=(3, 12)).complete(parts)
     one, other = (job().run(root).load_model().state_dict() for root in (whole, parts))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
     model = parts / job().key / "run" / "model" / "model.safetensors"
     before = model.stat().st_mtime_ns
-    work(job(lengths=(3, 12)), parts)
+    ensure(job(lengths=(3, 12)), parts)
     assert job(lengths=(3, 12)).complete(parts) and model.stat().st_mtime_ns == before
     assert len(pd.read_csv(parts / job().key / "run" / "eval.csv")) == 3
 
@@ -284,11 +284,11 @@ def test_a_calibrated_job_reads_the_run_of_its_parent(tmp_path, tiny):
         tests=(Test(length=6, n=10),),
     )  # fmt: skip
     with pytest.raises(AbcError, match=r"the first training .* is not there"):
-        work(child, tmp_path)
+        ensure(child, tmp_path)
     folder = tmp_path / child.parent.key
     folder.mkdir()
     tiny.vanilla.rename(folder / "run")
-    work(child, tmp_path)
+    ensure(child, tmp_path)
     run = child.run(tmp_path)
     assert run.config.parent == str(folder / "run") and child.complete(tmp_path)
     table = results_table([child], tmp_path)
@@ -408,7 +408,7 @@ def test_jobs_that_differ_in_their_seeds_are_checked_once(sweep_file, monkeypatc
 def test_a_broken_folder_fails_its_own_job_alone(tmp_path):
     first, second = job(), job(seed=1)
     for one in (first, second):
-        work(one, tmp_path)
+        ensure(one, tmp_path)
     weights = tmp_path / first.key / "run" / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     outcomes = run_jobs([first, second], tmp_path)
@@ -432,7 +432,7 @@ def test_the_command_writes_what_is_complete(abc, sweep_file, tmp_path):
         f"[sweep]\ntasks = ['successor']\nlengths = [3, 9]\nsamples = 20\n[options]\n{text}"
     )
     (one,) = read_sweep(path)
-    work(one, tmp_path / "jobs")
+    ensure(one, tmp_path / "jobs")
     said = abc("sweep", path, "--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv", "--json")
     assert said.code == 0 and said.json() == {
         "results": str(tmp_path / "r.csv"), "complete": 1,

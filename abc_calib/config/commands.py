@@ -12,7 +12,6 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapValidator,
     field_validator,
-    model_validator,
 )
 
 from abc_calib.config.options import Options, Word, listed, option
@@ -248,12 +247,6 @@ class WorkOptions(Options):
     scheduler: Word | None = option(
         None, "Run the jobs on the workers of a Dask scheduler: its address, tcp://HOST:8786."
     )
-    worker_folder: str | None = option(
-        None,
-        "With --scheduler: a folder of each worker's own, where they do not share ours.",
-        min_length=1,
-        max_length=4096,
-    )
     array: Word | None = option(
         None, "Run only share I of N of the jobs: I/N, in the job array of a batch system."
     )
@@ -273,12 +266,6 @@ class WorkOptions(Options):
         """The number of the share, and how many there are."""
         number, _, of = (self.array or "").partition("/")
         return (int(number), int(of)) if self.array else None
-
-    @model_validator(mode="after")
-    def _where(self) -> WorkOptions:
-        if self.worker_folder is not None and self.scheduler is None:
-            raise ValueError("--worker-folder is for --scheduler: give both or none")
-        return self
 
 
 class ReproduceOptions(Options):

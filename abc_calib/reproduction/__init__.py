@@ -1,6 +1,5 @@
 """The papers' tables and figures, our numbers beside their own."""
 
-from abc_calib.reproduction.base import Target
 from abc_calib.reproduction.pipeline import (
     load_known,
     load_results,
@@ -9,7 +8,7 @@ from abc_calib.reproduction.pipeline import (
     write_report,
 )
 from abc_calib.reproduction.report import Report
-from abc_calib.reproduction.targets import TARGETS, get_target
+from abc_calib.reproduction.targets import TARGETS, Target, get_target, read_targets
 
 __all__ = [
     "TARGETS",
@@ -19,6 +18,7 @@ __all__ = [
     "load_known",
     "load_results",
     "make_report",
+    "read_targets",
     "reproduce",
     "write_report",
 ]

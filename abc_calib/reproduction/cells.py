@@ -7,6 +7,25 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+TITLES = {
+    "successor": "Successor",
+    "addition": "Addition",
+    "parity": "Parity",
+    "multiplication": "N × 1",
+    "copy": "Copy",
+    "reverse_copy": "Reverse copy",
+    "lookup": "Lookup",
+    "reverse_lookup": "Reverse lookup",
+    "noisy_lookup_single": "Noisy lookup",
+    "recopy": "ReCopy",
+    "reverse_recopy": "Reverse ReCopy",
+    "inv_recopy": "Inv ReCopy",
+    "inv_reverse_recopy": "Inv reverse ReCopy",
+    "scan": "SCAN (length)",
+    "mean": "Mean of the tasks",
+}
+"""The papers' names of tasks."""
+
 SUCCEEDS = 99.0
 """Percent from which on a model interpolates or extrapolates."""
 

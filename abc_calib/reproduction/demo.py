@@ -114,17 +114,3 @@ def write_report(run: Run, series: Series, example: Example) -> Path:
     draw_heatmaps(run, folder, ("pdf", "png"))
     write_page([run, Run.open(run.config.parent)], folder / PAGE, f"{run.task.name}: the demo")
     return folder
-
-
-def demo(task: str = "addition", *, seed: int = 0, device: str = "auto") -> Path:
-    """The whole job; gives the folder of the report."""
-    vanilla = stages.train(task, seed=seed, device=device)
-    calibrated = stages.calibrate(vanilla, device=device)
-    base = vanilla.task.base
-    series = compare(
-        {"vanilla": vanilla, "calibrated": calibrated},
-        demo_lengths(vanilla.config.train.length),
-        lambda length: demo_samples(base, length),
-        device,
-    )
-    return write_report(calibrated, series, worked_example(calibrated, device))

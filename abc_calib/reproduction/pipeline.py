@@ -19,8 +19,10 @@ import abc_calib
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.style import save_figures
-from abc_calib.reproduction.base import Entry, Target
-from abc_calib.reproduction.report import Report
+from abc_calib.reproduction.layouts import LAYOUTS, figures
+from abc_calib.reproduction.remarks import notes
+from abc_calib.reproduction.report import Report, Study
+from abc_calib.reproduction.targets import Entry, Target
 from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
@@ -138,7 +140,17 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
 def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:
     """The report of the results of every seed, or of the first ``seeds`` of them."""
     kept = results if seeds is None else results[results["seed"] < seeds]
-    return target.report(kept, seeds)
+    study = Study(target, kept, seeds)
+    tables, records = LAYOUTS[target.layout](study)
+    return Report(
+        name=target.name,
+        title=target.title,
+        tables=tables,
+        records=records,
+        notes=notes(study),
+        incomplete=study.incomplete,
+        figures=figures(study),
+    )
 
 
 def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:

@@ -1,15 +1,18 @@
 """Sweeps: many trainings from one file, each made once, in parallel, and resumable."""
 
 from abc_calib.sweeps.engine import Outcome, Progress, run_jobs
-from abc_calib.sweeps.jobs import Job, Test, jobs_root
+from abc_calib.sweeps.jobs import Job, Share, Test, jobs_root
 from abc_calib.sweeps.results import results_table, write_table
 from abc_calib.sweeps.spec import read_sweep
+from abc_calib.sweeps.worker import ensure
 
 __all__ = [
     "Job",
     "Outcome",
     "Progress",
+    "Share",
     "Test",
+    "ensure",
     "jobs_root",
     "read_sweep",
     "results_table",

@@ -17,11 +17,8 @@ from abc_calib.config import WorkOptions, build
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.attempt import Ended, last_line
-from abc_calib.sweeps.cluster import Cluster
-from abc_calib.sweeps.crew import Crew, Local
-from abc_calib.sweeps.jobs import Job, check_jobs, with_parents
-from abc_calib.sweeps.shares import Share
+from abc_calib.sweeps.jobs import Job, Share, check_jobs, with_parents
+from abc_calib.sweeps.workers import Ended, Workers, last_line
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
 POLL_SECONDS = 0.2
@@ -128,14 +125,14 @@ def run_jobs(
             ended(outcome)
     if not progress.waiting:
         return progress.outcomes
-    with closing(_crew(asked, root, device)) as crew, like_interrupts():
+    with closing(Workers(asked, root, device)) as workers, like_interrupts():
         try:
             while progress.waiting or progress.running:
-                crew.tick()
-                progress.workers = crew.size
+                workers.tick()
+                progress.workers = workers.size
                 _collect(progress, ended)
                 late = time.perf_counter() > deadline
-                _start_ready(progress, crew, late, root, ended)
+                _start_ready(progress, workers, late, root, ended)
                 on_change(progress, None)
                 wait([one.future for one in progress.running], POLL_SECONDS, FIRST_COMPLETED)
         except KeyboardInterrupt:
@@ -146,15 +143,8 @@ def run_jobs(
     return progress.outcomes
 
 
-def _crew(asked: WorkOptions, root: Path, device: str) -> Crew:
-    if asked.scheduler is None:
-        return Local(asked.workers, root, device)
-    own = None if asked.worker_folder is None else Path(asked.worker_folder)
-    return Cluster(asked.scheduler, asked.workers, root, own, device)
-
-
 def _start_ready(
-    progress: Progress, crew: Crew, late: bool, root: Path, ended: Callable[[Outcome], None]
+    progress: Progress, workers: Workers, late: bool, root: Path, ended: Callable[[Outcome], None]
 ) -> None:
     """Fill the free workers with the first jobs whose parents are there; if ``late`` none."""
     states = {outcome.job.key: outcome.state for outcome in progress.outcomes}
@@ -173,7 +163,7 @@ def _start_ready(
             ended(outcome)
         else:
             log = root / job.key / "log.txt"
-            progress.running.append(Running(job, log, time.perf_counter(), crew.submit(job)))
+            progress.running.append(Running(job, log, time.perf_counter(), workers.submit(job)))
 
 
 def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -193,14 +193,14 @@ class Job(Options):
         return bool(run and run.result) and not self.missing_tests(root)
 
 
-class Errand(Options):
-    """A job as its process gets it, with the files that its classes are from, as they are here."""
+class JobPayload(Options):
+    """A job as its process gets it, with the content of the plugins that are loaded here."""
 
     job: Job
     plugins: dict[str, str] = {}
 
     @classmethod
-    def of(cls, job: Job) -> Errand:
+    def of(cls, job: Job) -> JobPayload:
         files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
         return cls(job=job, plugins=files)
 
@@ -222,6 +222,32 @@ def with_parents(jobs: Iterable[Job]) -> list[Job]:
     return list(found.values())
 
 
+class Share(NamedTuple):
+    """The share ``number`` of ``of``, from 1 on: every job is in exactly one."""
+
+    number: int
+    of: int
+
+    def pick(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs of this share; a calibration goes where its first training goes."""
+        families = dict.fromkeys((job.parent or job).key for job in jobs)
+        share = {key: 1 + n % self.of for n, key in enumerate(families)}
+        return [job for job in jobs if share[(job.parent or job).key] == self.number]
+
+    def left_over(self, jobs: Sequence[Job], root: Path) -> list[str]:
+        """A line for each other share that is not complete."""
+        lines = []
+        for number in range(1, min(self.of, len(jobs)) + 1):
+            share = with_parents(Share(number, self.of).pick(jobs))
+            done = sum(job.complete(root) for job in share)
+            if number == self.number or done == len(share):
+                continue
+            begun = any((root / job.key).exists() for job in share)
+            how = f"{done} of {len(share)} jobs complete" if begun else "never ran"
+            lines.append(f"share {number}/{self.of}: {how}")
+        return lines
+
+
 def check_jobs(jobs: Iterable[Job]) -> None:
     """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later."""
     seen: set[str] = set()
@@ -236,5 +262,5 @@ def _meaning(config: RunConfig) -> dict[str, Any]:
 
 
 def jobs_root() -> Path:
-    """Where jobs lie unless told otherwise: ``jobs`` in the folder of the runs."""
+    """Where jobs lie by default: ``jobs`` in the folder of the runs."""
     return runs_root() / "jobs"

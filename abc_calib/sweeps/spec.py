@@ -25,8 +25,8 @@
 
 The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is one of
 ``abc train`` (a field of ``TrainOptions``, of the model's options or of ``RecipeOptions``), by its
-name in Python; behind ``calibrate.`` one of ``abc calibrate``. Older names are taken too. All seed
-0 jobs come first.
+name in Python; behind ``calibrate.`` one of ``abc calibrate``. All seed 0 jobs
+come first.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from abc_calib.config import (
     named,
 )
 from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
-from abc_calib.config.options import Word, about
+from abc_calib.config.options import Word
 from abc_calib.config.signature import Named
 from abc_calib.errors import OptionError, UsageError, shortened
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
@@ -243,27 +243,18 @@ def _flat(table: Mapping[str, Any], where: str) -> Flat:
 
 
 def _checked(given: Mapping[str, Any], options: Mapping[str, Named], where: str) -> Flat:
-    """``given`` with options in today's names and with values that they can have.
-
-    In the grid each of several values.
-    """
-    older = {about(option.field, "was"): name for name, option in options.items()}
-    found: Flat = {}
+    """``given``, if its options are known and have possible values: in the grid each of several."""
+    _known(given, list(options), where)
     for name, value in given.items():
-        now = name if name in options else older.get(name, name)
-        _known([now], list(options), where)
-        if now in found:
-            raise UsageError(f"{where} has {now} twice, by an older name too: leave one out")
-        found[now] = value
         values = [value]
         if where.startswith("[grid]"):  # that it is a list is checked where it is multiplied
             values = value if isinstance(value, list) else []
         for one in values:
             try:
-                options[now].read(one)
+                options[name].read(one)
             except OptionError as error:
                 raise UsageError(f"{where} {error}") from None
-    return found
+    return dict(given)
 
 
 def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:

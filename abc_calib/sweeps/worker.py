@@ -1,8 +1,8 @@
-"""The process of one job: ``python -m abc_calib.sweeps.worker JOBS DEVICE``.
+"""``ensure``: a job trained and measured; and the process of one job, which calls it.
 
-Its job, an ``Errand``, is on stdin, which stays open as long as the sweep lives; where that ends,
-it saves and stops. Goes on where an earlier one stopped. Exit codes are those of the commands: 1
-for what failed, 2 for what is not possible, 130 after an interruption.
+Its ``JobPayload`` is on stdin, which stays open as long as the sweep lives; where that ends, it
+saves and stops. Exit codes are those of the commands: 1 for a failure, 2 for what is not
+possible, 130 after an interruption.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.files import locked
 from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.attempt import PATIENCE_SECONDS
-from abc_calib.sweeps.jobs import Errand, Job
+from abc_calib.sweeps.jobs import Job, JobPayload
+from abc_calib.sweeps.workers import PATIENCE_SECONDS
 from tasks import TaskError
 
 
-def work(job: Job, root: Path, device: str = "auto") -> None:
-    """Train what is not trained and measure what is not measured."""
+def ensure(job: Job, root: Path, device: str = "auto") -> None:
+    """Train what is not trained and measure what is not measured; go on where it was stopped."""
     with locked(root / job.key):
         run = _trained(job, root, device)
         groups: dict[tuple[str, int], list[int]] = {}
@@ -42,45 +42,30 @@ def work(job: Job, root: Path, device: str = "auto") -> None:
 
 def _trained(job: Job, root: Path, device: str) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
+    how: dict[str, Any] = {"device": device, "on_step": _say_step}
     folder = root / job.key / "run"
     job.run(root)  # refused if it is of another configuration
 
     def make() -> Run:
         if job.parent is None:
-            return stages.train(
-                job.task,
-                base=job.base,
-                task_options=job.task_options,
-                preset=job.preset,
-                out=folder,
-                device=device,
-                on_step=_say_step,
-                **job.options,
-            )
+            about = {"base": job.base, "task_options": job.task_options, "preset": job.preset}
+            return stages.train(job.task, out=folder, **about, **how, **job.options)
         first = job.parent.run(root)
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        return stages.calibrate(
-            first,
-            out=folder,
-            device=device,
-            on_step=_say_step,
-            on_check=lambda check: print(
-                f"lines above {check.threshold:.0%}: {100 * check.accuracy:.1f} %", flush=True
-            ),
-            **(job.calibrate or {}),
-        )
+        return stages.calibrate(first, out=folder, on_check=_say_check, **how, **job.calibrate)
 
-    return stages.finished(folder, make, device=device, on_step=_say_step)
+    return stages.finished(folder, make, **how)
 
 
 def _say_step(progress: Any) -> None:
     if progress.accuracy is not None:
-        print(
-            f"step {progress.step}/{progress.steps}, loss {progress.loss:.4f}, "
-            f"held-out {100 * progress.accuracy:.1f} %",
-            flush=True,
-        )
+        where = f"step {progress.step}/{progress.steps}, loss {progress.loss:.4f}"
+        print(f"{where}, held-out {100 * progress.accuracy:.1f} %", flush=True)
+
+
+def _say_check(check: Any) -> None:
+    print(f"lines above {check.threshold:.0%}: {100 * check.accuracy:.1f} %", flush=True)
 
 
 def _say_row(row: Any) -> None:
@@ -104,10 +89,10 @@ def main() -> int:
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
-        errand = Errand.model_validate_json(sys.stdin.readline())
+        payload = JobPayload.model_validate_json(sys.stdin.readline())
         threading.Thread(target=_stop_with_parent, daemon=True).start()
         with like_interrupts():
-            work(errand.unpacked(), root, device)
+            ensure(payload.unpacked(), root, device)
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130
@@ -115,7 +100,3 @@ def main() -> int:
         print(f"error: {error}", flush=True)
         return 2 if isinstance(error, UsageError | TaskError) else 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
