@@ -87,57 +87,35 @@ def tokenizer(ends: bool):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
+SIZES = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH}
+SIZES |= {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+BOTH = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
+    ("layers", LAYERS), ("ffn_dim", 4 * WIDTH), ("attention_heads", HEADS))}  # fmt: skip
 STOCK: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": (
-        "Llama",
-        {
-            **{"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH},
-            **{"num_hidden_layers": LAYERS, "num_attention_heads": HEADS},
-        },
-    ),
+    "llama": ("Llama", SIZES),
     "t5": (
         "T5",
-        {
-            **{"d_model": WIDTH, "d_kv": WIDTH // HEADS, "d_ff": 4 * WIDTH, "num_heads": HEADS},
-            **{"num_layers": LAYERS, "dropout_rate": 0.0},
-            **{"decoder_start_token_id": 0, "tie_word_embeddings": False},
-        },
+        {"d_model": WIDTH, "d_kv": WIDTH // HEADS, "d_ff": 4 * WIDTH, "num_heads": HEADS}
+        | {"num_layers": LAYERS, "dropout_rate": 0.0, "decoder_start_token_id": 0}
+        | {"tie_word_embeddings": False},
     ),
     "gpt2": (
         "GPT2",
-        {
-            **{"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 2048},
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
-        },
+        {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 2048}
+        | dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
     ),
-    "gpt_neox": (
-        "GPTNeoX",
-        {
-            **{"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH},
-            **{"num_hidden_layers": LAYERS, "num_attention_heads": HEADS},
-        },
-    ),
-    "qwen2": (
-        "Qwen2",
-        {
-            **{"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH},
-            **{"num_hidden_layers": LAYERS, "num_attention_heads": HEADS},
-            "num_key_value_heads": HEADS,
-        },
-    ),
+    "gpt_neox": ("GPTNeoX", SIZES),
+    "qwen2": ("Qwen2", SIZES | {"num_key_value_heads": HEADS}),
     "bart": (
         "Bart",
-        {
-            **{"d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS},
-            **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 4 * WIDTH),
-            **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), HEADS),
-            **{"dropout": 0.0, "max_position_embeddings": 2048},
-            **{"decoder_start_token_id": 2, "forced_eos_token_id": None},
-        },
+        {"d_model": WIDTH, **BOTH, "dropout": 0.0, "max_position_embeddings": 2048}
+        | {"decoder_start_token_id": 2, "forced_eos_token_id": None},
     ),
 }
 """The family in transformers, and what shapes a small one."""
 ENCODERS = ("t5", "bart")
+ENDED = {"steps": "step", "seconds": "seconds"}
+"""Fields of a run's result, and of a plain training's."""
 
 
 def stock(name: str, words: int) -> Any:
@@ -192,92 +170,75 @@ def right(model, sums, rows) -> float:
     return float(((logits.argmax(-1) == labels) | (labels < 0)).all(1).float().mean())
 
 
-def train(name: str, folder: Path) -> dict:
+def train(name: str, folder: Path) -> dict[str, Any]:
     """Train a stock model until it is right on held-out pairs, or as long as it may."""
-    kept = folder / "training.json"
-    state: Any = json.loads(kept.read_text()) if kept.exists() else {"step": 0, "seconds": 0.0}
+    saved = folder / "training.pt"
     words = tokenizer(ends=name in ENCODERS)
     torch.manual_seed(0)
     model = stock(name, len(words))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98))
+    state: dict[str, Any] = {"step": 0, "seconds": 0.0, "good": 0}
+    if saved.exists():
+        kept = torch.load(saved)
+        state = kept["state"]
+        model.load_state_dict(kept["model"])
+        optimizer.load_state_dict(kept["optimizer"])
     sums = Sums(pairs(WORK / "pairs.jsonl"), words, stream=name not in ENCODERS)
-    rng = np.random.default_rng(1)
-    order = rng.permutation(len(sums.sources))
+    order = np.random.default_rng(1).permutation(len(sums.sources))
     held = order[sums.widths[order] == DIGITS][:1000]
     known = np.setdiff1d(order, held)
     by_width = [known[sums.widths[known] == width] for width in range(1, DIGITS + 1)]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98))
-    if state["step"]:
-        saved = torch.load(folder / "training.pt")
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-    begun, good = time.perf_counter() - state["seconds"], state.get("good", 0)
-    while state["step"] < STEPS and good < 2:
+    begun = time.perf_counter() - state["seconds"]
+    while state["step"] < STEPS and state["good"] < 2:
         step = state["step"]
         rate = RATE * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / STEPS))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        model.train()
         rng = np.random.default_rng([2, step])
         rows = [rng.choice(by_width[width]) for width in rng.integers(0, DIGITS, BATCH)]
-        loss = model(**sums.batch(rows)).loss
         optimizer.zero_grad()
-        loss.backward()
+        model.train()(**sums.batch(rows)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         state["step"] = step + 1
         if state["step"] % 250 == 0:
             state["accuracy"] = right(model, sums, held)
-            good = good + 1 if state["accuracy"] >= 0.999 else 0
-            state |= {"good": good, "seconds": round(time.perf_counter() - begun, 1)}
+            state["good"] = state["good"] + 1 if state["accuracy"] >= 0.999 else 0
+            state["seconds"] = round(time.perf_counter() - begun, 1)
             print(name, state, flush=True)
-            torch.save(
-                {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
-                folder / "training.pt",
-            )
-            kept.write_text(json.dumps(state))
+            parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save({**parts, "state": state}, saved)
     model.save_pretrained(folder / "stock")
     words.save_pretrained(folder / "stock")
     return state
 
 
-def rows_of(name: str) -> list[dict]:
+def rows_of(name: str) -> list[dict[str, Any]]:
     """Train, calibrate, retrain and evaluate one model."""
     import abc_calib as abc
+    from abc_calib.stages import finished
 
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     state = train(name, folder)
-    own, lines = folder / "own", folder / "calibrated"
-    adopted = (
-        abc.Run.open(own)
-        if own.exists()
-        else abc.adopt(folder / "stock", proper(WORK / "pairs.jsonl"), "+,=", out=own)
-    )
-    if not lines.exists():
-        told: Any = {"on_check": lambda check: print(check, flush=True), "stop_early": True}
-        abc.calibrate(adopted, out=lines, **told)
-    calibrated = abc.Run.open(lines)
-    if calibrated.result is None:
-        calibrated = abc.resume(calibrated)
+    own, lines, data = folder / "own", folder / "calibrated", proper(WORK / "pairs.jsonl")
+    there = own.exists()
+    adopted = abc.Run.open(own) if there else abc.adopt(folder / "stock", data, "+,=", out=own)
+    calibrated = finished(lines, lambda: abc.calibrate(adopted, out=lines, stop_early=True))
     made = abc.certify(calibrated, minutes=60.0)
-    verdict = {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
     found = []
     for stage, run in (("stock", adopted), ("calibrated", calibrated)):
+        result = run.result or {}
+        about = {name: result.get(name) or state[short] for name, short in ENDED.items()}
+        if stage == "calibrated":
+            about |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
         for length, samples in LENGTHS.items():
-            for kind in ("random", "carry"):
-                if stage == "stock" and length > 50:
-                    continue
-                table = abc.evaluate(run, [length], samples=samples, sets=(kind,), progress=False)
-                row = table.iloc[0]
-                found.append(
-                    {
-                        **{"model": name, "stage": stage, "digits": length, "set": kind},
-                        **{"accuracy": row["accuracy"], "n": int(row["n"])},
-                        **{"steps": (run.result or {})["steps"] or state["step"]},
-                        "seconds": (run.result or {})["seconds"] or state["seconds"],
-                        **(verdict if stage == "calibrated" else {}),
-                    }
-                )
+            if stage == "stock" and length > 50:
+                continue
+            how: Any = {"samples": samples, "sets": ("random", "carry"), "progress": False}
+            for row in abc.evaluate(run, [length], **how).itertuples():
+                place = {"model": name, "stage": stage, "digits": length, "set": row.set}
+                found.append({**place, "accuracy": row.accuracy, "n": row.n, **about})
                 print(found[-1], flush=True)
     return found
 
@@ -293,26 +254,8 @@ def page(table: pd.DataFrame) -> str:
         said += f", {one.windows:,.0f} windows" * bool(one.windows > 0)
         rows.append([name, stage, *cells, f"{one.steps:,}", f"{one.seconds / 60:.1f}", said])
     heads = ["model", "stage", *(f"{n:,}" for n in LENGTHS), "steps", "minutes", "every length"]
-    counts = ", ".join(f"{samples:,} at {n:,}" for n, samples in LENGTHS.items())
-    return (
-        "# Stock models of transformers\n\n"
-        "Written by `python reports/foreign.py`: models of "
-        f"{LAYERS} layers, width {WIDTH} and {HEADS} heads, with\n"
-        "their classes' own positions, trained by a plain loop on sums of at most "
-        f"{DIGITS} digits, then\ncalibrated with the defaults. Per cent of whole answers, the "
-        "worse of random sums and of long\ncarries; one seed; problems of each kind: "
-        f"{counts}.\nMinutes are the clock's, on a busy machine of two cores, one thread.\n\n"
-        "Numbers are filled up with zeros to one width. In 8 % of pairs both begin with a "
-        "zero by chance:\nan answer ends after its last digit that is not 0, and how many zeros "
-        "are left is nothing that a few\nplaces show. The stock models are trained on these too. "
-        "The Llama is calibrated on the other pairs,\nwith `--stop-early`: until no window is "
-        "right by less than 3 logits. The T5 is too, but it\nhas some 4.1e8 windows, each of which "
-        "transformers would run in a whole source: 600 minutes,\nwhere 60 are allowed. Calibrated "
-        "on all pairs, for 2,000 steps, the Llama was at 99.7 % at 6 digits and 100 % at all "
-        "longer\nones on one machine, and on another at 98.8 % at 10 digits and 8 % at 1,000, with "
-        "58 of its 60,199\nwindows wrong.\n\n"
-        + as_markdown(heads, rows, "ll" + "r" * (len(heads) - 3) + "l")
-    )
+    made = as_markdown(heads, rows, "ll" + "r" * (len(heads) - 3) + "l")
+    return HERE.joinpath("foreign_page.txt").read_text().format(table=made)
 
 
 def stock_alone(name: str, out: Path) -> None:

@@ -1,7 +1,7 @@
 """Hostile files: every file of a run with every kind of damage, made by one generator.
 
 ``cases(run)`` gives them all, ``apply`` damages a copy. Nothing here knows what a program makes of
-it; see ``test_damage.py`` and ``reports/trust/damaged.py``.
+it; see ``test_damage.py`` and ``reports/trust.py``.
 """
 
 from __future__ import annotations

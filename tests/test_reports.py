@@ -23,22 +23,20 @@ def script(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "made", "rows"),
     [
-        *("attender_speed", "cost", "decoding", "direction", "paper_protocol", "row_schemes"),
-        *("scheme_cost", "seeds", "verdicts"),
+        ("figures", "report", "seeds"),
+        ("certified", "report", "from_nothing"),
+        ("foreign", "page", "foreign"),
     ],
 )
-def test_a_committed_page_is_made_of_its_rows(name: str) -> None:
-    rows = pd.read_csv(REPORTS / f"{name}.csv")
-    assert script(name).report(rows) == (REPORTS / f"{name}.md").read_text()
+def test_a_committed_page_is_made_of_its_rows(name: str, made: str, rows: str) -> None:
+    table = pd.read_csv(REPORTS / f"{rows}.csv")
+    assert getattr(script(name), made)(table) == (REPORTS / f"{rows}.md").read_text()
 
 
-def test_run_times_are_those_of_the_committed_results() -> None:
-    run_time = script("run_time")
-    paths = [*(REPORTS / "reproduction").glob("*-seeds.csv")]
-    paths += [REPORTS / "batches.csv", REPORTS / "paper_schedule.csv"]
-    assert run_time.page(run_time.summary(paths)) == (REPORTS / "run_time.md").read_text()
+def test_the_page_of_trust_is_made_of_its_tables() -> None:
+    assert script("trust").page() == (REPORTS / "trust.md").read_text()
 
 
 def test_the_rows_of_a_sweep_say_how_many_samples_and_what_was_timed() -> None:
@@ -50,8 +48,17 @@ def test_the_rows_of_a_sweep_say_how_many_samples_and_what_was_timed() -> None:
             for stage in ("vanilla", "calibrated")
         ]
     )
-    text = script("seeds").report(rows)
+    text = script("figures").report(rows)
     assert "1,000 samples a length, seed and kind of input.\n" in text
     assert "for the vanilla rows, retraining for the calibrated ones" in text
     assert "| parity | calibrated | random | 2 | 99.5 / 99 |  |" in text
     assert len(read_sweep(REPORTS / "seeds.toml")) == 4 * 5
+
+
+def test_a_bench_compares_with_the_first_of_its_kind() -> None:
+    bench = script("bench")
+    works = {"short": lambda: sum(range(10**5)), "long": lambda: sum(range(10**6))}
+    table = bench.measured({"sums": works}, 3).assign(bench="toy", peak=1.0)
+    assert table.who.tolist() == ["short", "long"] and table.ratio[0] == 1
+    assert 2 < table.ratio[1] < 50
+    assert "## Toy" in bench.report(table) and "| sums | short |" in bench.report(table)

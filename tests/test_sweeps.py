@@ -103,7 +103,7 @@ def test_options_of_a_task_are_part_of_a_job(sweep_file):
 
 def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
     """It is stored under the length of its longest target, whatever lengths were asked for."""
-    options = {"model": "gru", "attender": "content", "width": 8, "embedding": 4, "head": 8}
+    options = {"model": "gru", "attender": "content", "width": 8, "embedding": 4, "d_head": 8}
     tests = [Test(set="heldout_compositions", length=length, n=6) for length in (7, 11)]
     made = Job(
         task="lookup", task_options={"tables": 3}, options={**options, "value": 8, "steps": 1},

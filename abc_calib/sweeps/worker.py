@@ -48,12 +48,13 @@ def _trained(job: Job, root: Path, device: str) -> Run:
 
     def make() -> Run:
         if job.parent is None:
-            about = {"base": job.base, "task_options": job.task_options, "preset": job.preset}
+            about = job.model_dump(include={"base", "task_options", "preset"})
             return stages.train(job.task, out=folder, **about, **how, **job.options)
         first = job.parent.run(root)
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        return stages.calibrate(first, out=folder, on_check=_say_check, **how, **job.calibrate)
+        again = job.calibrate or {}
+        return stages.calibrate(first, out=folder, on_check=_say_check, **how, **again)
 
     return stages.finished(folder, make, **how)
 

@@ -110,7 +110,8 @@ class Cluster:
 
         for name in ("distributed", "distributed.client"):  # its errors are reported by us
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self.address, self.alone_since = address, None
+        self.address = address
+        self.alone_since: float | None = None
         try:
             self.client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:

@@ -1,0 +1,283 @@
+"""What things cost: pieces of work done by turns, medians over rounds.
+
+    python reports/bench.py verbs VANILLA CALIBRATED       # both runs of one model of addition
+    python reports/bench.py schemes                        # position schemes
+    python reports/bench.py kinds                          # encoder-decoder and decoder-only
+    python reports/bench.py attenders                      # of recurrent models
+    python reports/bench.py lengths CALIBRATED             # along lines and with dense attention
+    python reports/bench.py checkouts OLD NEW -- eval RUN  # one command of two versions
+
+One thread; milliseconds of the processor, of this process and of those that it starts. The rows of
+a bench replace those that bench.csv has of it, and bench.md is made of the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import abc_calib as abc
+from abc_calib.config import MODEL_OPTIONS
+from abc_calib.evaluation.exact import exact_matches, greedy_matches
+from abc_calib.nn.build import build_model
+from abc_calib.nn.positions import SCHEMES
+from abc_calib.nn.recurrent.attenders import ATTENDERS
+from abc_calib.reporting import draw_heatmaps
+from abc_calib.text import Markup, as_markdown
+from abc_calib.training.plan import plan_training
+from abc_calib.training.step import optimise
+
+TABLE = Path(__file__).with_suffix(".csv")
+START = "import sys; from cli.main import app; sys.argv[0] = 'abc'; app()"
+Work = Callable[[], Any]
+Bench = dict[str, dict[str, Work]]
+"""What is done, and by whom: ratios are to the first of these."""
+
+
+def step_of(kind: str, options: Any, data: Any, batch: int, lines: Any = None) -> Work:
+    """A training step of a fresh model, on one batch."""
+    model: Any = build_model(kind, options, data, 0)
+    if lines is not None:
+        model.set_lines(lines)
+    optimizer, drawn = model.optimizer(), data.training(0, batch)
+    return lambda: optimise(model.train(), optimizer, drawn, 1e-3, 1.0, False)
+
+
+class Bart:
+    """A model of transformers of a run's size, with random weights, at the same work."""
+
+    def __init__(self, run: abc.Run):
+        from transformers import BartConfig, BartForConditionalGeneration
+
+        own: Any = run.config.model
+        ids = run.load_model().tokens
+        sizes = {"attention_heads": own.heads, "ffn_dim": own.feedforward}
+        shape = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in sizes.items()}
+        shape |= {"encoder_layers": own.encoder_layers, "decoder_layers": own.decoder_layers}
+        special = {"pad": ids.pad, "bos": ids.sos, "eos": ids.eos, "decoder_start": ids.sos}
+        more: Any = {f"{name}_token_id": value for name, value in special.items()}
+        more |= {"vocab_size": ids.size, "d_model": own.width, "max_position_embeddings": 8192}
+        config = BartConfig(**shape, **more, dropout=0.0, forced_eos_token_id=None)
+        self.model, self.pad = BartForConditionalGeneration(config), ids.pad
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+
+    def step(self, batch: Any) -> Work:
+        labels = batch.target.masked_fill(batch.target == self.pad, -100)
+        given = {"input_ids": batch.source, "attention_mask": batch.source.ne(self.pad).long()}
+
+        def go() -> None:
+            self.model.train()(**given, labels=labels).loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+        return go
+
+    def generate(self, some: Any) -> Work:
+        size = some.target.shape[1]
+        how: Any = {"max_new_tokens": size, "min_new_tokens": size, "do_sample": False}
+        mask = some.source.ne(self.pad).long()
+        return lambda: self.model.eval().generate(some.source, attention_mask=mask, **how)
+
+
+def verbs(vanilla: str, calibrated: str) -> Bench:
+    """The work of each command, and a BART at the same: a step, or ``generate``."""
+    folder = Path(tempfile.mkdtemp())
+    shutil.copytree(vanilla, folder / "vanilla")
+    shutil.copytree(calibrated, folder / "calibrated")
+    first, second = abc.Run.open(folder / "vanilla"), abc.Run.open(folder / "calibrated")
+    data, model, other, kind = second.data, second.load_model(), Bart(second), second.config.kind
+    short, long, batch = data.test(50, 100), data.test(1000, 1), data.training(0, 128)
+
+    def calibrate() -> None:
+        shutil.rmtree(folder / "fit", ignore_errors=True)
+        abc.calibrate(first, retrain=False, out=folder / "fit", progress=False)
+
+    def process(*words: str) -> Work:
+        return lambda: subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+    ours: dict[str, Work] = {
+        "`train`: a step, batch 128": step_of(kind, first.config.model, data, 128),
+        "`calibrate`: a step of the retraining": step_of(
+            kind, second.config.model, data, 128, second.bias()
+        ),
+        "`calibrate`: attention, lines and the trial": calibrate,
+        "`eval`: 100 sums of 50 digits": lambda: exact_matches(model, short),
+        "`eval --greedy`: the same": lambda: greedy_matches(model, short),
+        "`predict`: one sum of 1,000 digits": lambda: abc.predict(
+            second, data.task.plain(long.problems, 0)
+        ),
+        "`stress`: 200 of each family": lambda: abc.stress(second, samples=200, progress=False),
+        "`certify`": lambda: abc.certify(second, progress=False),
+        "`heatmap`": lambda: draw_heatmaps(second, folder / "maps", progress=False),
+        "`predict 1+1`: a process": process("-c", START, "predict", "1+1", "--run", str(second)),
+    }
+    others = [other.step(batch), other.step(batch), None, other.generate(short)]
+    others += [other.generate(short), other.generate(long), None, None, None, None]
+    found = {
+        what: {"ours": work} | ({"transformers": theirs} if theirs else {})
+        for (what, work), theirs in zip(ours.items(), others, strict=True)
+    }
+    found["`predict 1+1`: a process"]["import torch"] = process("-c", "import torch")
+    return found
+
+
+def of_addition(models: dict[str, tuple[str, dict[str, Any]]]) -> Bench:
+    """A training step, and 100 evaluations at 50 digits, of several models of addition."""
+    data = abc.Run.draft(plan_training("addition")).data
+    test = data.test(50, 100)
+    steps: dict[str, Work] = {}
+    evaluations: dict[str, Work] = {}
+    for name, (kind, given) in models.items():
+        options = MODEL_OPTIONS[kind](**given)
+        model: Any = build_model(kind, options, data, 0)
+        steps[name] = step_of(kind, options, data, 128)
+        evaluations[name] = lambda model=model: exact_matches(model.eval(), test)  # type: ignore[misc]
+    return {"a step, batch 128": steps, "100 evaluations of 50 digits": evaluations}
+
+
+def schemes() -> Bench:
+    return of_addition({name: ("transformer", {"scheme": name}) for name in SCHEMES})
+
+
+def kinds() -> Bench:
+    return of_addition({kind: (kind, {}) for kind in ("transformer", "decoder")})
+
+
+def attenders() -> Bench:
+    """A step on copy, batches of 32."""
+    data = abc.Run.draft(plan_training("copy", model="gru")).data
+    options = {name: MODEL_OPTIONS["gru"](attender=name) for name in ATTENDERS}  # type: ignore[call-arg]
+    return {"a step, batch 32": {n: step_of("gru", o, data, 32) for n, o in options.items()}}
+
+
+def lengths(calibrated: str) -> Bench:
+    """Scoring and decoding additions along lines, and with dense attention where it fits."""
+    run = abc.Run.open(calibrated)
+    model: Any = run.load_model()
+
+    def work(match: Any, path: str, digits: int, samples: int) -> Work:
+        batch = run.data.test(digits, samples)
+
+        def go() -> None:
+            model.set_path(path)
+            assert match(model, batch).all(), "costs of wrong answers mean nothing"
+
+        return go
+
+    found: Bench = {}
+    for what, match, sizes in (
+        ("scoring", exact_matches, {100: 100, 1000: 4, 10_000: 4}),
+        ("decoding", greedy_matches, {100: 1, 1000: 1, 10_000: 1}),
+    ):
+        for digits, samples in sizes.items():
+            paths = {"lines": "auto", "dense": "dense"} if digits <= 1000 else {"lines": "auto"}
+            name = f"{what} {samples} of {digits:,} digits"
+            found[name] = {who: work(match, path, digits, samples) for who, path in paths.items()}
+    return found
+
+
+def checkouts(old: str, new: str, *words: str) -> Bench:
+    """One command as two versions of the program run it, each in a process of its own."""
+
+    def run(checkout: str) -> Work:
+        environment = os.environ | {"PYTHONPATH": checkout, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", START, *words, "--quiet"]
+        return lambda: subprocess.run(command, env=environment, check=True, capture_output=True)
+
+    return {f"`abc {' '.join(words)}`": {"old": run(old), "new": run(new)}}
+
+
+BENCHES: dict[str, Callable[..., Bench]] = {
+    one.__name__: one for one in (verbs, schemes, kinds, attenders, lengths, checkouts)
+}
+
+
+def spent(work: Work) -> float:
+    """Milliseconds of the processor, those of processes that were started included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.process_time()
+    work()
+    own, after = time.process_time() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (own + after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def measured(bench: Bench, rounds: int) -> pd.DataFrame:
+    """A row for each piece of work: its median, and the ratio to the first of its kind."""
+    rows = []
+    for what, works in bench.items():
+        times: dict[str, list[float]] = {who: [] for who in works}
+        for number in range(rounds + 1):  # the first warms up
+            for who in sorted(works, reverse=bool(number % 2)):
+                times[who].append(spent(works[who]))
+        first = times[next(iter(works))][1:]
+        for who, (_, *taken) in times.items():
+            with FlopCounterMode(display=False) as counter:
+                works[who]()
+            ratios = sorted(mine / other for mine, other in zip(taken, first, strict=True))
+            row = {"what": what, "who": who, "ms": median(taken), "rounds": rounds}
+            row |= {"gflop": counter.get_total_flops() / 1e9}
+            rows.append(row | {"ratio": median(ratios), "least": ratios[0], "most": ratios[-1]})
+            print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
+
+
+def peak() -> float:
+    """GFLOP/s of this core in products of 512 by 512."""
+    one, other = torch.randn(2, 512, 512)
+    taken = min(spent(lambda: [one @ other for _ in range(50)]) for _ in range(5))
+    return 50 * 2 * 512**3 / taken / 1e6
+
+
+def report(table: pd.DataFrame) -> str:
+    """The page: a table for each bench."""
+    parts = [
+        "# What things cost\n\nMade by `python reports/bench.py`: one thread, milliseconds of the "
+        "processor, medians of rounds by turns. *Ratio*: to the first row of its kind in the same "
+        "round, the median, least and most. *Products*: what all products of matrices would take "
+        "at this core's best rate.\n"
+    ]
+    for name, some in table.groupby("bench", sort=False):
+        rows = []
+        each: Any = some.itertuples()
+        for r in each:
+            ratio = f"{r.ratio:.2f} ({r.least:.2f} to {r.most:.2f})"
+            products = f"{1000 * r.gflop / r.peak:,.2f}"
+            rows.append([Markup(r.what), r.who, f"{r.ms:,.1f}", products, ratio, r.rounds])
+        columns = ["what", "who", "ms", "products, ms", "ratio", "rounds"]
+        parts.append(f"## {str(name).capitalize()}\n\n{as_markdown(columns, rows, 'llrrrr')}")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("bench", choices=BENCHES)
+    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("--rounds", type=int, default=6)
+    given = parser.parse_args()
+    made = measured(BENCHES[given.bench](*given.arguments), given.rounds)
+    made = made.assign(bench=given.bench, peak=peak())
+    if TABLE.exists():
+        before = pd.read_csv(TABLE)
+        made = pd.concat([before[before.bench != given.bench], made])
+    made.to_csv(TABLE, index=False, float_format="%.5g")
+    TABLE.with_suffix(".md").write_text(report(pd.read_csv(TABLE)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The committed figures, drawn again: python reports/figures.py [FOLDER]
+
+From the committed rows: those of the reproductions, of the default pipeline over seeds (with its
+page seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products
+by size, and the headline. With a FOLDER of ``abc prove successor|addition|multiplication`` also
+figures 3, 4, 7 and 8 of Duan & Shi.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from abc_calib.evaluation.metrics import wilson_interval
+from abc_calib.reporting import accuracy_curve, heatmap_figures
+from abc_calib.reporting.curves import looks
+from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
+from abc_calib.reproduction import TARGETS, load_results, make_report
+from abc_calib.text import as_markdown
+from tasks import get_task
+
+HERE = Path(__file__).parent
+FIGURES = HERE / "figures"
+BOTH = ("pdf", "png")
+LENGTHS = (6, 10, 20, 50, 100, 1000)
+PAPER: dict[str, tuple[str, dict[str, Any]]] = {
+    "paper-figure3": ("addition-seed0-calibrated", {"layer": 1, "block": "bias"}),
+    "paper-figure4": ("multiplication-seed0-calibrated", {"layer": 1, "block": "bias"}),
+    "paper-figure7": ("successor-seed0-vanilla", {"layer": 2, "input": "03611451449241919819"}),
+    "paper-figure8": ("addition-seed0-vanilla", {"layer": 2, "input": "078114514+0241919810"}),
+    "demo-addition-cross": ("addition-seed0-calibrated", {"layer": 1}),
+}
+"""The run of each, and what is drawn of its cross-attention."""
+
+
+def report(rows: pd.DataFrame) -> str:
+    """The page of the default pipeline: medians and minima over seeds, and the times."""
+    lines = []
+    for (task, stage, kind), part in rows.groupby(["task", "stage", "set"], sort=False):
+        cells = [task, stage, kind, part.seed.nunique()]
+        for length in LENGTHS:
+            found = part[part.length == length].accuracy
+            whole = len(found) == part.seed.nunique()
+            cells.append(f"{found.median():g} / {found.min():g}" if whole else None)
+        lines.append(cells)
+    columns = ["task", "model", "inputs", "seeds", *map(str, LENGTHS)]
+    times = [
+        [task, stage, f"{part.median():.0f}", f"{part.min():.0f}", f"{part.max():.0f}"]
+        for (task, stage), part in rows.groupby(["task", "stage"], sort=False).train_seconds
+    ]
+    # rows of a sweep have a key, and count the retraining alone
+    timed = "retraining" if "key" in rows else "calibration with its checks and retraining"
+    return (
+        "# The default pipeline over seeds\n\nMade by `python reports/figures.py`; rows in "
+        "[seeds.csv](seeds.csv). Exact match in percent, median / minimum over seeds; columns "
+        f"are digits of an operand. {samples(rows)}\n\n"
+        + as_markdown(columns, lines)
+        + "\nTime in seconds, one thread a job, two jobs on two shared cores: training for the "
+        f"vanilla rows, {timed} for the calibrated ones.\n\n"
+        + as_markdown(["task", "model", "median", "minimum", "maximum"], times)
+    )
+
+
+def samples(rows: pd.DataFrame) -> str:
+    """How many, and from which length on fewer."""
+    most, least = int(rows.n.max()), int(rows.n.min())
+    text = f"{most:,} samples a length, seed and kind of input"
+    if least == most:
+        return f"{text}."
+    long = rows[(rows.stage == "calibrated") & (rows.n == least)].length.min()
+    short = rows[(rows.stage == "vanilla") & (rows.n == most)].length.max()
+    return f"{text}; {least:,} from {long} digits on and for the vanilla model beyond {short}."
+
+
+def pipeline(rows: pd.DataFrame, task: str) -> Figure:
+    """Medians with the lowest and the highest seed, and the curve of each seed, by series."""
+    series, single = {}, {}
+    for (stage, kind), part in rows.groupby(["stage", "set"], sort=False):
+        found = part.groupby("length").accuracy.agg(["median", "min", "max"])
+        series[f"{stage}, {kind}"] = list(found.itertuples(name=None))
+        single[f"{stage}, {kind}"] = [
+            list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
+        ]
+    seeds = rows.seed.nunique()
+    return accuracy_curve(
+        series,
+        title=f"{task}: {f'medians and {seeds} seeds' if seeds > 1 else 'one seed'}",
+        train_length=get_task(task).train_length,
+        single=single,
+        top=[name for name in series if name.startswith("calibrated")],
+    )
+
+
+@styled
+def headline(rows: pd.DataFrame) -> Figure:
+    """The worst seed of addition, before and after calibration."""
+    figure = new_figure(TEXT_WIDTH, 2.4)
+    axes = figure.add_subplot()
+    axes.axvspan(1, get_task("addition").train_length, color="0.9", linewidth=0)
+    axes.text(2.45, 50, "trained\non these", ha="center", va="center", fontsize=10, color="0.3")
+    look = looks(["calibrated", "vanilla"])
+    for stage, text, x, y, side in (
+        ("calibrated", "after calibration: all right", 85, 93, "top"),
+        ("vanilla", "before: all wrong", 24, 7, "bottom"),
+    ):
+        worst = rows[rows.stage == stage].groupby("length").accuracy.min()
+        colour, marker, _ = look[stage]
+        style: Any = {"linewidth": 2.5, "markersize": 6, "clip_on": False, "zorder": 3}
+        axes.plot(worst.index, worst, color=colour, marker=marker, **style)
+        axes.text(x, y, text, color=colour, fontsize=12, ha="center", va=side)
+    axes.set_xscale("log")
+    ticks = [1, 6, 10, 20, 50, 100, 500, 1000]
+    axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlim=(1, 1000), ylim=(-3, 103), yticks=[0, 25, 50, 75, 100])
+    axes.set_xlabel("digits of each number", fontsize=10)
+    axes.set_ylabel("sums right (%)", fontsize=10)
+    axes.tick_params(labelsize=9)
+    title = f"Adding two numbers: the worst of {rows.seed.nunique()} seeds"
+    axes.set_title(title, fontsize=11, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def products() -> Figure:
+    """Products of two numbers of equally many digits, seed 0."""
+    table = pd.read_csv(HERE / "rows.csv")
+    some = table[(table.task == "long_multiplication") & (table.seed == 0)]
+    square = some[some["length"] == some["rows"]].sort_values("length")
+    series: dict[str, list[Any]] = {}
+    for stage, name in (("calibrated", "ABC"), ("vanilla", "coupled positions")):
+        each: Any = square[square.stage == stage].itertuples()
+        for row in each:
+            bounds = [100 * x for x in wilson_interval(int(row.correct), int(row.n))]
+            series.setdefault(name, []).append((row.length, row.accuracy, *bounds))
+    how: dict[str, Any] = {"title": "Long multiplication", "unit": "digits of both numbers"}
+    return accuracy_curve(series, train_length=4, top=("ABC",), **how)
+
+
+def main() -> None:
+    rows = pd.read_csv(HERE / "seeds.csv").dropna(subset="length").astype({"length": int})
+    (HERE / "seeds.md").write_text(report(rows))
+    for task, mine in rows.groupby("task"):
+        save_figures(pipeline(mine, str(task)), FIGURES / f"seeds-{task}", BOTH)
+    save_figures(headline(rows[rows.task == "addition"]), FIGURES / "headline", ("png",))
+    save_figures(products(), FIGURES / "long-multiplication-sizes", BOTH)
+    for name, target in TARGETS.items():
+        if (HERE / "reproduction" / f"{name}-seeds.csv").is_file():
+            for stem, figure in make_report(target, load_results(name)).figures.items():
+                save_figures(figure, HERE / "reproduction" / stem, BOTH)
+    for name, (run, options) in PAPER.items() if sys.argv[1:] else ():
+        found = heatmap_figures(Path(sys.argv[1]) / run, sites=("cross",), **options)
+        save_figures(found["cross"], FIGURES / name, BOTH)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Attempts to make a command fall over, a file mislead or a kill lose something; writes trust.md.
+
+    python reports/trust.py invocations [NUMBER]   # hostile command lines (tests/hostile.py)
+    python reports/trust.py damaged                # damaged files of runs (tests/damage.py)
+    python reports/trust.py kills                  # kills at random moments (tests/killed.py)
+    python reports/trust.py                        # the page alone
+
+Tables are in trust/. Those of certificates against brute force were made by
+trust/brute_force.py of commit e29536b.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+HERE = Path(__file__).parent / "trust"
+sys.path.insert(0, str(HERE.parents[1] / "tests"))
+
+from abc_calib import stages  # noqa: E402
+from abc_calib.errors import shortened  # noqa: E402
+from abc_calib.text import as_markdown, visible  # noqa: E402
+
+Rows = Iterator[dict[str, Any]]
+TRIALS = {"train": 9, "calibrate": 9, "retrain": 8, "eval": 9, "sweep": 8}
+
+
+def make_runs(root: Path) -> None:
+    """The runs that commands are given: first, calibrated, not retrained, recurrent."""
+    os.environ["ABC_RUNS"] = str(root)
+    shape: dict[str, Any] = {"heads": 8, "width": 32, "feedforward": 64, "decoder_layers": 2}
+    how: dict[str, Any] = {"batch": 64, "steps": 1500, "learning_rate": 5e-3, "progress": False}
+    first = stages.train("successor", length=5, **how, **shape)
+    stages.calibrate(first, steps=400, progress=False)
+    latest = (root / "latest").read_text()
+    stages.calibrate(first, threshold=0.3, retrain=False, progress=False)
+    stages.train("copy", model="gru", steps=3, progress=False)
+    (root / "latest").write_text(latest)
+
+
+def invocations(folder: Path, number: int = 2500) -> Rows:
+    """Every tenth in an interpreter of its own, the others in a forked one (tests/warm.py)."""
+    from hostile import cases
+    from warm import RIGHT, Warm, judged
+
+    make_runs(folder / "runs")
+    warm = Warm(folder / "here", folder / "runs")
+    for i, case in enumerate(cases(17)[:number]):
+        alone = i % 10 == 0 and case.stdout != "closed"
+        ended, same = warm.run(case, alone)
+        row = {
+            "command": visible(shortened(case.command, 30)),
+            "kind": case.kind,
+            "argv": visible(" ".join(shortened(word, 40) for word in case.argv[-3:])),
+            "legal": case.legal,
+            "interpreter": "own" if alone else "forked",
+            "exit": ended.code,
+            "seconds": round(ended.seconds, 2),
+            "outcome": judged(case, ended, same),
+        }
+        if row["outcome"] not in RIGHT:
+            print(row, ascii(ended.err[-300:]), flush=True)
+        yield row
+    warm.close()
+
+
+def damaged(folder: Path) -> Rows:
+    """Every file of runs at three stages, with every kind of damage."""
+    from conftest import made_and_calibrated
+    from test_damage import make_stages
+
+    made_and_calibrated(folder / "trained")
+    for stage in make_stages(folder / "stages", folder / "trained").values():
+        for number, case in enumerate(stage.cases(1)):
+            command, outcome, _ = stage.judge(case, number, folder / f"case{number}")
+            about = {"file": case.file, "kind": case.kind, "seed": case.seed}
+            yield {"run": stage.name, **about, "command": command, "outcome": outcome}
+
+
+def kills(folder: Path) -> Rows:
+    """What is begun again ends as if nobody had stopped it."""
+    from conftest import made_and_calibrated
+    from killed import KINDS
+
+    made_and_calibrated(folder / "trained")
+    for command, trials in TRIALS.items():
+        kind = KINDS[command](folder / "trained", folder / command)
+        for number in range(trials):
+            one = kind.kill(number)
+            yield {**asdict(one), "fine": one.fine}
+
+
+def counted(name: str, by: str, what: str) -> str:
+    """A table: for each value of the column ``by``, how many rows have each value of ``what``."""
+    table = pd.read_csv(HERE / name, keep_default_na=False).astype(str)
+    counts = pd.crosstab(table[by], table[what], margins=True, margins_name="all")
+    rows = [[name, *map(int, row)] for name, row in zip(counts.index, counts.values, strict=True)]
+    columns = [by, *(f"{what}: {c}" if c in ("True", "False") else c for c in counts.columns)]
+    return as_markdown(columns, rows, "l" + "r" * (len(columns) - 1))
+
+
+def brute_force() -> str:
+    table = pd.concat([pd.read_csv(HERE / f"brute_force-{k}.csv") for k in ("random", "trained")])
+    rows = []
+    for kind, some in [*table.groupby("kind", sort=False), ("all", table)]:
+        verdict = some.verdict.value_counts()
+        false = (some.verdict == "certified") & (some.failed > 0)
+        counts = [int(verdict.get(name, 0)) for name in ("certified", "refuted", "unknown")]
+        counts += [int(false.sum()), int((some.agrees.astype(str) == "False").sum())]
+        sizes = [f"{int(some[name].sum()):,}" for name in ("windows", "tried")]
+        rows.append([kind, len(some), *counts, *sizes])
+    columns = ["models", "tried", "certified", "refuted", "undecided", "false certificates"]
+    columns += ["disagreements", "windows", "sources run"]
+    undecided = table[table.verdict == "unknown"].reason.fillna("no source found")
+    reasons = undecided.str.split(":").str[0].value_counts()
+    told = "; ".join(f"{count} {reason}" for reason, count in reasons.items())
+    return as_markdown(columns, rows, "l" + "r" * 8) + f"\nUndecided: {told}.\n"
+
+
+def twelve() -> str:
+    rows = [
+        [
+            r.name, r.outcome, f"{r.windows:,}", f"{r.margin:.4g}", f"{r.rounding:.2g}",
+            f"{r.certify:.0f}", f"{r.verify:.0f}", r.checked, f"{r.check:.0f}",
+        ]
+        for r in pd.read_csv(HERE / "certificates.csv").itertuples(index=False)
+    ]  # fmt: skip
+    columns = ["run", "verdict", "windows", "smallest margin", "rounding, at most", "certify, s"]
+    columns += ["verify, s", "check.py", "check.py, s"]
+    return as_markdown(columns, rows, "llrrrrrlr")
+
+
+def page() -> str:
+    """The page; its texts stand between tables."""
+    text = (HERE / "page.md").read_text()
+    tables = {
+        "brute_force": brute_force,
+        "twelve": twelve,
+        "invocations": lambda: counted("invocations.csv", "kind", "outcome"),
+        "damaged": lambda: counted("damaged.csv", "command", "outcome"),
+        "kills": lambda: counted("kills.csv", "command", "fine"),
+    }
+    for name, made in tables.items():
+        text = text.replace(f"{{{name}}}", made().strip())
+    return text
+
+
+def main() -> None:
+    attempts = {"invocations": invocations, "damaged": damaged, "kills": kills}
+    if sys.argv[1:]:
+        name, rows = sys.argv[1], []
+        with tempfile.TemporaryDirectory() as folder:
+            for row in attempts[name](Path(folder), *map(int, sys.argv[2:])):
+                rows.append(row)
+                table = pd.DataFrame(rows)
+                if "exit" in table:
+                    table = table.astype({"exit": "Int64"})
+                table.to_csv(HERE / f"{name}.csv", index=False)
+    HERE.with_suffix(".md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()
