@@ -22,7 +22,7 @@ from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from cli.calibrate import adopted
 from cli.command import Out, RunArgument, command
-from cli.completion import task_names
+from cli.completion import of
 from cli.console import Result, Sentence, say, show_early, typed
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> R
 )
 def prove(
     task: Annotated[
-        str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
+        str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
     ],
     asked: ProveOptions,
     out: Out = None,

@@ -12,7 +12,7 @@ from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOpti
 from abc_calib.progress import bar, training
 from cli.calibrate import describe, lines, time_ratio
 from cli.command import command
-from cli.completion import task_names
+from cli.completion import of
 from cli.console import Result, is_quiet, say, show_early
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def demo(
     asked: DemoOptions,
     task: Annotated[
-        str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
+        str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
     ] = "addition",
     **given: Any,
 ) -> Result:

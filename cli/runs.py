@@ -13,7 +13,7 @@ import typer
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
 from cli.command import command
-from cli.completion import run_names, task_names
+from cli.completion import of, run_names
 from cli.console import Result, say, typed
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Action = Annotated[
         metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
     ),
 ]
-Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=task_names)]
+Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=of("task"))]
 Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
 Sort = Annotated[
     Literal["age", "run", "task", "held-out", "seconds"],

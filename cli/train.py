@@ -16,7 +16,7 @@ from abc_calib.config import (
 from abc_calib.config.training import TRAINING
 from abc_calib.errors import UsageError
 from cli.command import Out, command
-from cli.completion import run_names, task_names
+from cli.completion import of, run_names
 from cli.console import Result
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def train(
     task: Annotated[
         str | None,
         typer.Argument(
-            help="The task: see abc tasks. Not with --resume.", autocompletion=task_names
+            help="The task: see abc tasks. Not with --resume.", autocompletion=of("task")
         ),
     ] = None,
     finetune: Annotated[

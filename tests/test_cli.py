@@ -9,25 +9,35 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import CALIBRATED, VANILLA, change_json, vouch
+from hostile_values import schema_of
 from rich.console import Console
 from safetensors.torch import load_file
 from typer.main import get_command
 
 from abc_calib import progress, stages
-from abc_calib.config import MODEL_OPTIONS, TrainOptions, named
-from abc_calib.errors import Interrupted
+from abc_calib.config import (
+    DecoderOptions,
+    RecurrentOptions,
+    TrainOptions,
+    TransformerOptions,
+    named,
+)
+from abc_calib.errors import Interrupted, UsageError
 from abc_calib.evaluation import parts
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
+from abc_calib.stages import making
 from cli import console
 from cli.main import app
 from tasks import TASKS
@@ -308,97 +318,82 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
 # Training
 
 
-def test_options_reach_the_configuration(abc, runs_root):
-    words = (
-        "--base",
-        16,
-        "--seed",
-        3,
-        "--sampling",
-        "balanced",
-        "--scheme",
-        "none",
-        "--dropout",
-        0.1,
-    )
-    more = ("--format", "fixed:9", "--encoder-layers", 1, "--learning-rate", 0.01)
-    sites = ("--encoder-scheme", "rpe", "--decoder-scheme", "learned", "--cross-scheme", "rope")
-    more = (*more, *sites, "--cyclic", 5, "--attention-window", 2)
-    made = runs_root / "deep" / "er"
-    result = abc(*QUICK, *words, *more, "--out", made, "--json", "--threads", 1).json()
-    assert result["run"] == str(made) and result["steps"] == 4
-    config = json.loads((made / "config.json").read_text())
-    assert (config["task"], config["base"], config["preset"]) == ("successor", 16, "small")
-    assert config["model"] == {
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "heads": 2,
-        "width": 8,
-        "feedforward": 16,
-        "dropout": 0.1,
-        "scheme": "none",
-        "encoder_scheme": "rpe",
-        "decoder_scheme": "learned",
-        "cross_scheme": "rope",
-        "cyclic": 5,
-        "attention_window": 2,
-    }
-    asked = {
-        "seed": 3,
-        "sampling": "balanced",
-        "format": "fixed:9",
-        "length": 3,
-        "steps": 4,
-        "batch": 5,
-    }
-    assert {**config["train"], **asked, "learning_rate": 0.01} == config["train"]
-    assert abc("eval", "--lengths", 2, "--samples", 2, "--json").json()["run"].endswith("deep/er")
+class Planned(UsageError):
+    """The configuration that a command would have made a run of."""
+
+
+@pytest.fixture
+def planned(monkeypatch, abc) -> Callable[..., dict[str, Any]]:
+    """``planned("train", ...)``: the configuration, before anything is trained or written."""
+    found: list[Any] = []
+
+    def caught(config, *_):
+        found.append(config)
+        raise Planned("planned")
+
+    monkeypatch.setattr(making, "_created", caught)
+
+    def run(*words: object) -> dict[str, Any]:
+        assert abc(*words).error(2) == "planned"
+        return found[-1].model_dump()
+
+    return run
+
+
+SPECIAL: dict[str, tuple[Any, tuple[object, ...]]] = {
+    "format": ("fixed:9", ()), "sampling": ("carry", ()), "scheme": ("rope", ()),
+    "encoder_scheme": ("rope", ("--encoder-layers", 1)), "decoder_scheme": ("rope", ()),
+    "cross_scheme": ("alibi", ()), "attender": ("location", ()), "width": (16, ()),
+    "heads": (2, ()), "d_head": (4, ()), "length": (7, ()),
+    "attention_window": (2, ("--format", "aligned")),
+}  # fmt: skip
+"""Options for which no number or choice will do, or not alone."""
+KINDS = {"transformer": TransformerOptions, "decoder": DecoderOptions, "gru": RecurrentOptions}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_of_a_training_reaches_the_configuration(planned, kind):
+    """Each by itself, with a value that is not its default."""
+    task, reached = ("copy", 0) if kind == "gru" else ("addition", 0)
+    for option in named(TrainOptions, KINDS[kind]).values():
+        if option.name in ("backbone", "dev", "optimizer") or (
+            kind == "gru" and option.name in ("format", "sampling")
+        ):
+            continue  # each of which is for some attender, task or model alone
+        schema, more = schema_of(option), ()
+        if option.name in SPECIAL:
+            value, more = SPECIAL[option.name]
+        elif option.type is bool:
+            value = not option.field.default
+        elif "enum" in schema:
+            value = next(one for one in schema["enum"] if one != option.field.default)
+        else:
+            value = schema.get("minimum", 1) + 1 if option.type is int else 0.25
+        no = f"--no-{option.flag.removeprefix('--')}"
+        words = [option.flag if value else no] if option.type is bool else [option.flag, value]
+        config = planned("train", task, "--model", kind, *words, *more)
+        assert ({**config["train"], **config["model"]})[option.name] == value, option.name
+        reached += 1
+    assert reached > 20
+
+
+def test_options_of_a_training_that_go_together(planned, runs_root):
+    words = ("--base", 16, "--seed", 3, "--format", "aligned", "--attention-window", 2)
+    config = planned("train", "addition", *words, "--out", runs_root / "deep", "--threads", 1)
+    assert (config["task"], config["base"], config["train"]["seed"]) == ("addition", 16, 3)
+    assert config["model"]["attention_window"] == 2
 
 
 def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
-    more = (
-        "--sites",
-        "cross, self",
-        "--anchors",
-        "segment",
-        "--values",
-        "hard",
-        "--off-line-bias",
-        -3,
-    )
-    words = (*words, *more, "--empty", "sink", "--samples", 99, "--no-retrain", "--json")
-    words += ("--average", "digits")
-    made = Path(abc("calibrate", VANILLA, *words).json()["run"])
+    more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard")
+    more += ("--off-line-bias", -3, "--empty", "sink", "--samples", 99, "--average", "digits")
+    made = Path(abc("calibrate", VANILLA, *words, *more, "--no-retrain", "--json").json()["run"])
     assert json.loads((made / "config.json").read_text())["calibration"] == {
-        "fit": "mean",
-        "dirs": ["anti", "diag"],
-        "threshold": 2,
-        "samples": 99,
-        "layer": "own",
-        "sites": ["cross", "self"],
-        "anchors": "segment",
-        "average": "digits",
-        "off_line_bias": -3,
-        "values": "hard",
-        "empty": "sink",
+        **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
+        **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
+        **{"average": "digits", "off_line_bias": -3, "values": "hard", "empty": "sink"},
     }
-
-
-def test_every_option_of_a_training_has_a_flag_and_reaches_the_configuration(abc, runs_root):
-    words = ("--no-stop-early", "--cooldown", 1, "--warmup", 2, "--validate-every", 3)
-    more = ("--patience", 4, "--halvings", 5, "--schedule", "plateau", "--keep-best")
-    last = ("--monitor", "loss", "--max-grad-norm", 2, "--early-stop-after", 6, "--dev", "same")
-    last = (*last, "--early-stop-at", 0.5)
-    made = Path(abc(*QUICK, *words, *more, *last, "--json").json()["run"])
-    train = json.loads((made / "config.json").read_text())["train"]
-    asked = {"stop_early": False, "cooldown": 1, "warmup": 2, "validate_every": 3, "patience": 4}
-    asked |= {"halvings": 5, "schedule": "plateau", "keep_best": True, "monitor": "loss"}
-    asked |= {"early_stop_after": 6, "early_stop_at": 0.5}
-    assert {**train, **asked, "max_grad_norm": 2} == train
-    flags = {flag for p in get_command(app).commands["train"].params for flag in p.opts}
-    fields = named(TrainOptions, *MODEL_OPTIONS.values()).values()
-    assert flags >= {option.flag for option in fields}
 
 
 def test_the_same_command_gives_the_same_weights(abc, runs_root):

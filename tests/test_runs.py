@@ -180,12 +180,6 @@ def test_a_new_run_is_named_after_what_it_is_and_is_the_latest(make_config, runs
     assert made.model_copy(update={"threads": None, "versions": {}}) == config
 
 
-def test_a_run_can_be_made_the_latest_again(make_config):
-    first, _ = Run.create(make_config()), Run.create(make_config())
-    first.make_latest()
-    assert Run.open().path == first.path
-
-
 def test_a_run_outside_the_root_is_the_latest_too(make_config, tmp_path):
     run = Run.create(make_config(), tmp_path / "elsewhere" / "mine")
     assert Run.open().path.resolve() == run.path.resolve()
@@ -207,17 +201,6 @@ def test_a_folder_that_is_not_empty_is_not_taken(make_config, tmp_path):
     assert contents(tmp_path / "full") == {"file": b"mine"}
 
 
-def test_an_empty_folder_is_taken(make_config, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert Run.create(make_config(), tmp_path / "empty").path == tmp_path / "empty"
-
-
-def test_a_folder_that_cannot_be_made_is_named(make_config, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(AbcError, match=r"cannot make the folder .*file/run"):
-        Run.create(make_config(), tmp_path / "file" / "run")
-
-
 def test_opening_says_what_is_missing(runs_root, make_config):
     with pytest.raises(UsageError, match=r"there is no run in .*runs yet: abc train"):
         Run.open()
@@ -236,10 +219,10 @@ def test_opening_says_what_is_missing(runs_root, make_config):
     ("text", "message"),
     [
         ("", "config.json cannot be read"),
-        ('{"format_version": 1, "task": "addi', "config.json cannot be read .*: train again"),
-        ("[]", "is a run folder of version None, and this program reads versions 1 and 2"),
-        ('{"format_version": 3}', "of version 3, and this program reads versions 1 and 2: train"),
-        ('{"format_version": 1}', r"config.json is not valid \(.*\): train again"),
+        ('{"format_version": 2, "task": "addi', "config.json cannot be read .*: train again"),
+        ("[]", "is a run folder of version None, and this program reads version 2"),
+        ('{"format_version": 3}', "of version 3, and this program reads version 2: train"),
+        ('{"format_version": 2}', r"config.json is not valid \(.*\): train again"),
     ],
 )
 def test_a_damaged_configuration_is_named(make_config, text, message):
@@ -292,39 +275,23 @@ def test_a_run_without_a_model_says_how_to_get_one(make_config):
         run.load_model()
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["truncated", "header", "empty", "no config", "broken config", "fewer weights",
-     "other shapes", "lines that do not fit"],
-)  # fmt: skip
-def test_a_damaged_model_is_named(make_config, how):
+@pytest.mark.parametrize("how", ["no config", "fewer weights", "other shapes"])
+def test_a_model_that_does_not_fit_its_run_is_named(make_config, how):
     run = Run.create(make_config())
     run.save_model(run.fresh_model())
     file, config = run.path / "model" / "model.safetensors", run.path / "model" / "config.json"
-    options = json.loads(config.read_text())
-    if how == "truncated":
-        file.write_bytes(file.read_bytes()[:-1000])
-    elif how == "header":
-        file.write_bytes(b"\xff" * 100)
-    elif how == "empty":
-        file.write_bytes(b"")
-    elif how == "no config":
+    said = r"model is damaged \(.*\): train again"
+    if how == "no config":
         config.unlink()
-    elif how == "broken config":
-        config.write_text(config.read_text()[:50])
     elif how == "fewer weights":
         tensors = load_file(file)
         del tensors["head.weight"]
         save_file(tensors, file, metadata={"format": "pt"})
-    elif how == "other shapes":
-        config.write_text(json.dumps({**options, "feedforward": 29}))
     else:
-        bias = LineBias({"cross": (((Line("diag", 0, 0),),) * 7,)})
-        config.write_text(json.dumps({**options, "line_bias": bias.to_dict()}))
-    said = {
-        "other shapes": r"config.json says another feedforward than .*: one of them was changed",
-        "lines that do not fit": r"config.json says another line_bias than .*: one of them was ch",
-    }.get(how, r"model is damaged \(.*\): train again")
+        change_json(
+            config, line_bias=LineBias({"cross": (((Line("diag", 0, 0),),) * 7,)}).to_dict()
+        )
+        said = r"config.json says another line_bias than .*: one of them was ch"
     with pytest.raises(AbcError, match=said):
         run.load_model()
 

@@ -218,7 +218,7 @@ def test_runs_are_found_in_folders_and_removed_when_asked(tiny, runs_root):
 
 
 def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):
-    assert completion.task_names("sub") == ["subtraction"]
+    assert completion.of("task")("sub") == ["subtraction"]
     assert completion.of("scheme")("ro") == ["rope"]
     assert completion.of("attender")("one_s") == ["one_step"]
     assert completion.of("seed") is None

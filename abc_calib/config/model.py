@@ -30,7 +30,29 @@ class ModelOptions(Options):
         return ()
 
 
-class TransformerOptions(ModelOptions):
+class StackOptions(ModelOptions):
+    """What both kinds of Transformers have."""
+
+    panel: ClassVar[str] = TRANSFORMER
+
+    decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
+    heads: int = option(8, "Attention heads.", ge=1, le=256)
+    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
+    feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
+    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
+    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return (self.scheme, *self.own_schemes.values())
+
+    @property
+    def own_schemes(self) -> dict[str, str]:
+        """The schemes of the sites that have one of their own."""
+        return {}
+
+
+class TransformerOptions(StackOptions):
     """The shape of the Transformer.
 
     ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
@@ -40,15 +62,8 @@ class TransformerOptions(ModelOptions):
     """
 
     title: ClassVar[str] = "transformer"
-    panel: ClassVar[str] = TRANSFORMER
 
     encoder_layers: int = option(0, "Encoder layers; 0: embeddings only.", ge=0, le=64)
-    decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
-    heads: int = option(8, "Attention heads.", ge=1, le=256)
-    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
-    feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
-    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
-    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
     encoder_scheme: Word | None = option(
         None, "Positions of the source; --scheme by default.", panel=POSITIONS
     )
@@ -72,12 +87,7 @@ class TransformerOptions(ModelOptions):
         return self.scheme
 
     @property
-    def schemes(self) -> tuple[str, ...]:
-        return (self.scheme, *self.own_schemes.values())
-
-    @property
     def own_schemes(self) -> dict[str, str]:
-        """The schemes of the sites that have one of their own."""
         own = {
             "encoder": self.encoder_scheme,
             "self": self.decoder_scheme,
@@ -86,31 +96,14 @@ class TransformerOptions(ModelOptions):
         return {site: name for site, name in own.items() if name is not None}
 
 
-class DecoderOptions(ModelOptions):
+class DecoderOptions(StackOptions):
     """The shape of the decoder-only Transformer, which reads source and output as one stream."""
 
     title: ClassVar[str] = "decoder"
-    panel: ClassVar[str] = TRANSFORMER
-
-    decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
-    heads: int = option(8, "Attention heads.", ge=1, le=256)
-    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
-    feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
-    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
-    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
 
     @property
     def label(self) -> str:
         return f"decoder-{self.scheme}"
-
-    @property
-    def schemes(self) -> tuple[str, ...]:
-        return (self.scheme,)
-
-    @property
-    def own_schemes(self) -> dict[str, str]:
-        """None: there is one site."""
-        return {}
 
     @property
     def cyclic(self) -> None:

@@ -11,7 +11,6 @@ from pydantic import (
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     ValidationError,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -25,7 +24,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import read_json
 
 FORMAT_VERSION = 2
-"""Version of the run folder. Folders of version 1 are read too."""
+"""Version of the run folder."""
 
 
 class Origin(Options):
@@ -76,12 +75,10 @@ class RunConfig(Options):
     @model_validator(mode="before")
     @classmethod
     def _of_its_kind(cls, data: Any) -> Any:
-        """The model's options by its kind; those of version 1, which had a field for each."""
+        """The model's options by its kind."""
         if not isinstance(data, Mapping):
             return data
         data = dict(data)
-        if recurrent := data.pop("recurrent", None):
-            data |= {"kind": "gru", "model": recurrent}
         kinds: dict[str, type[ModelOptions]] = {**MODEL_OPTIONS, "foreign": ForeignOptions}
         kind = kinds.get(data.get("kind", "transformer"))
         if kind is None:
@@ -89,11 +86,6 @@ class RunConfig(Options):
         if isinstance(data.get("model"), Mapping):
             data["model"] = kind(**data["model"])
         return data
-
-    @field_validator("format_version")
-    @classmethod
-    def _written_anew(cls, _: int) -> int:
-        return FORMAT_VERSION
 
 
 def load_config(path: Path) -> RunConfig:
@@ -103,9 +95,9 @@ def load_config(path: Path) -> RunConfig:
     except (OSError, ValueError) as error:
         raise AbcError(f"{path} cannot be read ({error}): train again") from None
     version = data.get("format_version") if isinstance(data, dict) else None
-    if version not in (1, FORMAT_VERSION):
+    if version != FORMAT_VERSION:
         raise AbcError(
-            f"{path} is a run folder of version {version}, and this program reads versions 1 and "
+            f"{path} is a run folder of version {version}, and this program reads version "
             f"{FORMAT_VERSION}: train again, or use the program that wrote it"
         )
     try:

@@ -131,18 +131,9 @@ def accuracy_curve(
         for name, one in look.items()
     ]  # fmt: skip
     axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
-    shown = _spread(lengths, train_length, 18 * width)
-    axes.set_xticks(shown, [f"{length:,}" for length in shown])
     axes.set_xlabel(unit, fontsize=LABEL_SIZE)
     axes.set_ylabel(measure, fontsize=LABEL_SIZE)
-    if percent:
-        axes.set_ylim(-4, 104)
-        axes.set_yticks([0, 25, 50, 75, 100])
-    else:
-        axes.set_ylim(bottom=0)
-    plain_axes(axes)
+    _scale(axes, _spread(lengths, train_length, 18 * width), percent)
     figure.legend(
         [*handles, mark], [*look, f"training length {train_length}"], loc="outside lower center",
         ncols=columns, fontsize=TICK_SIZE, frameon=False, handlelength=2.6, columnspacing=1.2,
@@ -173,6 +164,19 @@ def _curve(
         markersize=4.2 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
         clip_on=False, zorder=4 if is_top else 3, markevery=marked,
     )  # fmt: skip
+
+
+def _scale(axes: Axes, shown: Sequence[int], percent: bool) -> None:
+    """Lengths on a logarithmic axis, of which those that are shown are named."""
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(shown, [f"{length:,}" for length in shown])
+    if percent:
+        axes.set_ylim(-4, 104)
+        axes.set_yticks([0, 25, 50, 75, 100])
+    else:
+        axes.set_ylim(bottom=0)
+    plain_axes(axes)
 
 
 def _label(axes: Axes, text: str, x: float, y: float) -> None:

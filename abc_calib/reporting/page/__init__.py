@@ -74,7 +74,7 @@ def rendered(runs: list[dict[str, Any]], title: str = "") -> str:
 
 
 def _filled(runs: list[dict[str, Any]], title: str) -> str:
-    shown = [{**run, "chart": accuracy_chart([run])} for run in runs]
+    shown = [{**run, "chart": accuracy_chart([run]), **_tables(run)} for run in runs]
     played = [
         {**{name: run[name] for name in PLAYED}, "rests": (run["heads"] or {}).get("rests", {})}
         for run in runs
@@ -87,3 +87,22 @@ def _filled(runs: list[dict[str, Any]], title: str) -> str:
         data=json.dumps({"runs": played}, allow_nan=False),
         script="\n".join(text_of(f"{name}.js") for name in SCRIPTS),
     )
+
+
+def _tables(run: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
+    """The rows of the tables of a run, as they are printed."""
+    certificate, hard = run["certificate"] or {}, run["hard"] or {"rows": []}
+    return {
+        "numbers": [
+            (row["set"], row["size"], f"{row['accuracy']:.2f}",
+             f"{row['low']:.2f}–{row['high']:.2f}", row["n"])
+            for row in run["accuracy"]["rows"]
+        ],
+        "cases": [
+            (case["where"], f"{case['windows']:,}", case["wrong"], case["margin"])
+            for case in certificate.get("cases") or []
+        ],
+        "families": [
+            (row["family"], row["length"], row["wrong"], row["n"]) for row in hard["rows"]
+        ],
+    }  # fmt: skip

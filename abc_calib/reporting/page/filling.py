@@ -17,8 +17,9 @@ def text_of(name: str) -> str:
 
 def filled(template: str, **values: Any) -> str:
     """A template with values, which are escaped, and the style sheet."""
-    from jinja2 import Environment
+    from jinja2 import Environment, FunctionLoader
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made = environment.from_string(text_of(template))
+    loader = FunctionLoader(text_of)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = environment.get_template(template)
     return made.render(version=__version__, style=text_of("style.css"), **values)
