@@ -22,6 +22,7 @@ from abc_calib.config import RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import ALONE, CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.geometry.coords import Coords, View
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs.records import Record, all_files, given_files, write_record
@@ -78,6 +79,20 @@ def make_config() -> Callable[..., RunConfig]:
         )
 
     return make
+
+
+def standing(place: Any, marks: Any = ((0,),), lengths: Any = (1,)) -> Coords:
+    """Tokens of one part at these places, ``(n,)`` or ``(b, n)``."""
+    at = torch.atleast_2d(torch.as_tensor(place))
+    zeros, length = torch.zeros_like(at), torch.as_tensor(lengths)[:, None]
+    return Coords(zeros, at, zeros, at, at, torch.as_tensor(marks), length)
+
+
+def view_of(site: Any, rows: Any, keys: int, lengths: Any, delimiters: Any = None) -> View:
+    """How queries at the positions ``rows`` see so many keys, of sources of these lengths."""
+    marks = ((0,),) if delimiters is None else delimiters
+    queries = standing(torch.as_tensor(list(rows)), lengths=lengths)
+    return View(site, queries, standing(torch.arange(keys), marks, lengths), site == "self")
 
 
 TOKENS = TokenIds(15, pad=14, sos=12, eos=13, delimiters=(12, 10, 11, 13))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import VANILLA
+from conftest import VANILLA, view_of
 
 from abc_calib import stages
 from abc_calib.calibration.fits import nnls
@@ -16,8 +16,7 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 
 
@@ -91,11 +90,11 @@ def test_a_penalty_takes_the_place_of_minus_infinity(find):
     hard, soft = find().bias, find(off_line_bias=-5.0).bias
     assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
     heads = soft.heads("cross", 0)
-    frame = Frame("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
-    layer = LayerBias(heads, "cross", soft.off_line_bias)
+    frame = view_of("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
+    layer = Lines({"cross": heads}, soft.off_line_bias)
     assert not layer.restricted and not layer.single and not layer.may_mask_rows
-    plain = LayerBias(heads, "cross").dense(frame)
-    matrix = layer.dense(frame)
+    plain = Lines({"cross": heads}).dense([frame])
+    matrix = layer.dense([frame])
     assert torch.equal(matrix, torch.where(plain < -1e8, torch.tensor(-5.0), plain))
 
 
@@ -174,8 +173,8 @@ def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
     line = Line("anti", CORNER, 1)
     lengths = torch.tensor([7, 5])
     places = torch.tensor([[0, 6], [0, 4]])
-    frame = Frame("cross", torch.arange(8), 7, lengths, places)
-    dense = LayerBias(((line,),), "cross").dense(frame)
+    frame = view_of("cross", torch.arange(8), 7, lengths, places)
+    dense = Lines({"cross": ((line,),)}).dense([frame])
     weights = (dense == 0).float()
 
     rows = torch.arange(8) < lengths[:, None]
@@ -188,7 +187,7 @@ def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
 def test_segment_means_are_means_over_the_rows_of_a_line():
     rng = np.random.default_rng(0)
     matrix = rng.random((1, 5, 7))
-    frame = Frame("cross", torch.arange(5), 7, torch.tensor([7]), torch.tensor([[0, 6]]))
+    frame = view_of("cross", torch.arange(5), 7, torch.tensor([7]), torch.tensor([[0, 6]]))
     lines = nnls.candidates("cross", ("anti", "vert"), 1, 5)
     heads, (means,) = segment_mean_lines(matrix, lines, frame, 1.0)
     for line in lines:
@@ -219,5 +218,5 @@ def test_a_run_is_calibrated_with_options_of_every_kind(tiny, runs_root):
     options = made.config.calibration
     assert (options.layer, options.sites, options.off_line_bias) == ("first", ("cross",), -4.0)
     model = made.load_model()
-    assert model.lines.off_line_bias == -4 and model.biases["self"][0] is None
-    assert not model.biases["cross"][0].restricted
+    assert model.lines.off_line_bias == -4 and model.line_sets[0] is None
+    assert not model.line_sets[-1].restricted

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from conftest import view_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
-from abc_calib.nn.biases import MASKED, LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.geometry.coords import View, coords
+from abc_calib.nn.attend import MASKED
+from abc_calib.nn.lines import Lines
 from abc_calib.nn.positions import build_scheme
-from abc_calib.nn.transformer.attention import Attention, is_single
-from abc_calib.nn.transformer.base import alike
-from abc_calib.nn.transformer.encoder import delimiter_positions
+from abc_calib.nn.transformer.attention import Attention
 
 SEEDS = st.integers(0, 2**32)
 
@@ -48,14 +49,14 @@ def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int
     return min(max(key, low), high)
 
 
-def slow_dense(heads: tuple, frame: Frame) -> np.ndarray:
-    """``LayerBias.dense``, cell by cell."""
-    b = max(len(frame.lengths), 1)
-    bias = np.full((b, len(heads), len(frame.rows), frame.keys), MASKED, np.float32)
+def slow_dense(heads: tuple, frame: View) -> np.ndarray:
+    """``Lines.dense``, cell by cell."""
+    b = max(len(frame.keys.length[:, 0]), 1)
+    bias = np.full((b, len(heads), frame.queries.size, frame.keys.size), MASKED, np.float32)
     for s, h, i in np.ndindex(bias.shape[:3]):
-        row = int(frame.rows[i])
-        last = row if frame.site == "self" else int(frame.lengths[s]) - 1
-        places = [] if frame.delimiters is None else frame.delimiters[s].tolist()
+        row = int(frame.queries.position[0][i])
+        last = row if frame.site == "self" else int(frame.keys.length[:, 0][s]) - 1
+        places = [] if frame.site == "self" else frame.keys.marks[s].tolist()
         for line in heads[h]:
             key = key_of(line, frame.site, row, last, places)
             if key is not None:
@@ -65,16 +66,16 @@ def slow_dense(heads: tuple, frame: Frame) -> np.ndarray:
     return bias
 
 
-def random_frame(rng: random.Random, site: Any, samples: int, past: int, steps: int) -> Frame:
+def random_frame(rng: random.Random, site: Any, samples: int, past: int, steps: int) -> View:
     """Sources ``$ digits + digits &`` of unequal length, padded to a common one."""
     operands = [(rng.randint(1, 7), rng.randint(1, 7)) for _ in range(samples)]
     places = torch.tensor([[0, a + 1, a + b + 2] for a, b in operands])
     lengths = places[:, -1] + 1
     keys = int(lengths.max()) + rng.randint(0, 2)
     if site == "self":
-        return Frame("self", torch.arange(past, past + steps), past + steps, lengths)
+        return view_of("self", torch.arange(past, past + steps), past + steps, lengths)
     rows = torch.arange(keys) if site == "encoder" else torch.arange(past, past + steps)
-    return Frame(site, rows, keys, lengths, places)
+    return view_of(site, rows, keys, lengths, places)
 
 
 def random_heads(
@@ -107,7 +108,7 @@ def test_dense_is_the_slow_definition(seed, site, past, steps, transparent):
     rng = random.Random(seed)
     frame = random_frame(rng, site, 3, past, steps)
     heads = random_heads(rng, site, 5, 0.4 if transparent else 0.0)
-    dense = LayerBias(heads, site).dense(frame)
+    dense = Lines({site: heads}).dense([frame])
     expected = slow_dense(heads, frame)
     assert np.array_equal(np.broadcast_to(dense.numpy(), expected.shape), expected)
 
@@ -118,9 +119,9 @@ def test_gathered_is_the_same_bias_as_a_list_of_keys(seed, site):
     rng = random.Random(seed)
     frame = random_frame(rng, site, 3, 0, 7)
     heads = random_heads(rng, site, 5)
-    gathered = LayerBias(heads, site).gathered(frame)
+    gathered = Lines({site: heads}).gathered([frame])
     index, bias = np.broadcast_arrays(gathered.index.numpy(), gathered.bias.numpy())
-    matrix = np.full((*index.shape[:3], frame.keys), MASKED, np.float32)
+    matrix = np.full((*index.shape[:3], frame.keys.size), MASKED, np.float32)
     for s, h, i, k in np.ndindex(index.shape):
         if bias[s, h, i, k] > MASKED / 2:
             cell = matrix[s, h, i]
@@ -135,11 +136,12 @@ def test_rows_decoded_with_a_cache_are_rows_of_the_whole_matrix(seed, site, past
     rng = random.Random(seed)
     whole = random_frame(rng, site, 3, 0, 11)
     heads = random_heads(rng, site, 2, 0.2)
-    bias = LayerBias(heads, site)
-    keys = past + 2 if site == "self" else whole.keys
-    later = Frame(site, torch.arange(past, past + 2), keys, whole.lengths, whole.delimiters)
-    matrix = bias.dense(whole) + torch.where(whole.mask(), 0.0, MASKED)
-    rows = bias.dense(later) + torch.where(later.mask(), 0.0, MASKED)
+    bias = Lines({site: heads})
+    keys = past + 2 if site == "self" else whole.keys.size
+    own, two = whole.keys.only(slice(keys)), slice(past, past + 2)
+    later = replace(whole, queries=whole.queries.only(two), keys=own)
+    matrix = bias.dense([whole]) + torch.where(whole.mask, 0.0, MASKED)
+    rows = bias.dense([later]) + torch.where(later.mask, 0.0, MASKED)
     assert torch.equal(rows, matrix[:, :, past : past + 2, :keys])
 
 
@@ -147,11 +149,12 @@ def test_rows_decoded_with_a_cache_are_rows_of_the_whole_matrix(seed, site, past
 def test_one_layout_for_all_is_the_layout_of_each(seed, site):
     rng = random.Random(seed)
     one = random_frame(rng, site, 1, 0, 7)
-    places = None if one.delimiters is None else one.delimiters.expand(3, -1)
-    three = Frame(site, one.rows, one.keys, one.lengths.expand(3), places)
-    bias = LayerBias(random_heads(rng, site, 2), site)
+    same = torch.zeros(3, dtype=torch.long)
+    three = replace(one, queries=one.queries.samples(same), keys=one.keys.samples(same))
+    bias = Lines({site: random_heads(rng, site, 2)})
     assert torch.equal(
-        bias.dense(one).expand(3, -1, -1, -1), bias.dense(three).expand(3, -1, -1, -1)
+        bias.dense([one]).expand(3, -1, -1, -1),
+        bias.dense([three]).expand(3, -1, -1, -1),
     )
 
 
@@ -159,14 +162,16 @@ def test_one_layout_for_all_is_the_layout_of_each(seed, site):
 def test_no_line_opens_padding_or_the_future(seed, site):
     rng = random.Random(seed)
     frame = random_frame(rng, site, 3, 0, 7)
-    dense = LayerBias(random_heads(rng, site, 5), site).dense(frame).expand(3, -1, -1, -1)
-    allowed = frame.mask().expand(len(frame.lengths), 1, len(frame.rows), -1).expand(dense.shape)
+    dense = Lines({site: random_heads(rng, site, 5)}).dense([frame]).expand(3, -1, -1, -1)
+    allowed = frame.mask.expand(len(frame.keys.length[:, 0]), 1, frame.queries.size, -1).expand(
+        dense.shape
+    )
     assert (dense[~allowed] == MASKED).all()
 
 
 def test_a_source_by_hand():
     """Row 0 of an addition writes the last digits, row 2 is past both operands."""
-    frame = Frame("cross", torch.arange(4), 9, torch.tensor([8]), torch.tensor([[0, 3, 7]]))
+    frame = view_of("cross", torch.arange(4), 9, torch.tensor([8]), torch.tensor([[0, 3, 7]]))
     #            0 1 2 3 4 5 6 7 8
     # source:    $ 1 2 + 0 0 3 & @
     heads = (
@@ -176,7 +181,7 @@ def test_a_source_by_hand():
         (Line("diag", 2, 0, -0.5),),
         (Line("anti", CORNER, 1, -0.5), Line("vert", CORNER, 6, 0.0)),
     )
-    dense = LayerBias(heads, "cross").dense(frame)[0]
+    dense = Lines({"cross": heads}).dense([frame])[0]
     opened = [[(row == -0.5).nonzero()[:, 0].tolist() for row in head] for head in dense]
     assert opened[0] == [[2], [1], [0], [0]]
     assert opened[1] == [[7], [6], [5], [4]]
@@ -188,28 +193,28 @@ def test_a_source_by_hand():
 
 def test_lines_that_meet_count_once_with_the_highest_value():
     heads = ((Line("diag", 0, 0, -3.0), Line("vert", 0, 1, -1.0), Line("anti", 0, 0, -2.0)),)
-    frame = Frame("self", torch.arange(3), 3, torch.tensor([3]))
-    bias = LayerBias(heads, "self").dense(frame)[0, 0]
+    frame = view_of("self", torch.arange(3), 3, torch.tensor([3]))
+    bias = Lines({"self": heads}).dense([frame])[0, 0]
     assert bias[0].tolist() == [-1.0, MASKED, MASKED]
     assert bias[1].tolist() == [-2.0, -1.0, MASKED]
     assert bias[2].tolist() == [-2.0, -1.0, -3.0]
-    open_ = LayerBias(heads, "self").gathered(frame).bias > MASKED / 2
+    open_ = Lines({"self": heads}).gathered([frame]).bias > MASKED / 2
     assert open_.sum(-1)[0, 0].tolist() == [1, 2, 3]
 
 
 def test_equal_lines_count_once():
     heads = ((Line("diag", 0, 0, -1.0),) * 3,)
-    frame = Frame("self", torch.arange(5), 5, torch.tensor([5]))
-    open_ = LayerBias(heads, "self").gathered(frame).bias > MASKED / 2
+    frame = view_of("self", torch.arange(5), 5, torch.tensor([5]))
+    open_ = Lines({"self": heads}).gathered([frame]).bias > MASKED / 2
     assert (open_.sum(-1) == 1).all()
 
 
 def test_a_corner_line_that_leaves_the_matrix_masks_its_row():
-    frame = Frame("cross", torch.arange(5), 3, torch.tensor([3]))
-    bias = LayerBias(((Line("diag", CORNER, 1),),), "cross")
+    frame = view_of("cross", torch.arange(5), 3, torch.tensor([3]))
+    bias = Lines({"cross": ((Line("diag", CORNER, 1),),)})
     assert bias.may_mask_rows
-    assert (bias.dense(frame)[0, 0] == 0).nonzero().tolist() == [[0, 1], [1, 2]]
-    assert not LayerBias(((Line("diag", 1, 1),),), "cross").may_mask_rows
+    assert (bias.dense([frame])[0, 0] == 0).nonzero().tolist() == [[0, 1], [1, 2]]
+    assert not Lines({"cross": ((Line("diag", 1, 1),),)}).may_mask_rows
 
 
 def test_layers_know_how_few_keys_their_rows_read():
@@ -220,7 +225,7 @@ def test_layers_know_how_few_keys_their_rows_read():
         ((line, corner), True, False),
         ((line, ()), False, False),
     ):
-        bias = LayerBias(heads, "self")
+        bias = Lines({"self": heads})
         assert (bias.restricted, bias.single) == (restricted, single)
 
 
@@ -229,23 +234,23 @@ def test_layers_know_how_few_keys_their_rows_read():
 
 def test_padding_and_the_future_are_masked():
     lengths = torch.tensor([2, 3])
-    cross = Frame("cross", torch.arange(4), 3, lengths).mask().expand(2, 1, 4, 3)
+    cross = view_of("cross", torch.arange(4), 3, lengths).mask.expand(2, 1, 4, 3)
     assert cross[0, 0].tolist() == [[True, True, False]] * 4
     assert cross[1].all()
-    own = Frame("self", torch.tensor([1, 2]), 3, lengths).mask()
+    own = view_of("self", torch.tensor([1, 2]), 3, lengths).mask
     assert own[0, 0].tolist() == [[True, True, False], [True, True, True]]
 
 
 def test_delimiters_are_found_in_every_row():
     ids = torch.tensor([[9, 1, 8, 1, 9, 0, 0], [9, 1, 1, 1, 8, 1, 9], [9, 1, 9, 0, 0, 0, 0]])
-    places = delimiter_positions(ids, (8, 9))
-    assert places.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
-    assert delimiter_positions(ids, ()).shape == (3, 0)
+    assert coords(ids, (8, 9)).marks.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
+    assert coords(ids).marks.shape == (3, 0)
 
 
-def test_alike():
-    assert alike(torch.tensor([5, 5, 5])) and alike(torch.tensor([[1, 2], [1, 2]]))
-    assert not alike(torch.tensor([5, 5, 4]))
+def test_samples_that_stand_alike_are_one():
+    ids = torch.tensor([[9, 1, 8, 1, 9], [9, 2, 8, 0, 9]])
+    assert coords(ids, (8, 9)).alike.marks.tolist() == [[0, 2, 4]]
+    assert len(coords(ids, (2, 8, 9)).alike.marks) == 2
 
 
 # Attention
@@ -253,8 +258,8 @@ def test_alike():
 
 def attend(
     attention: Attention,
-    frame: Frame,
-    bias: LayerBias | None,
+    frame: View,
+    bias: Lines | None,
     path: str,
     given: Tensor,
     memory: Tensor,
@@ -263,9 +268,11 @@ def attend(
     """The output, and the gradients of a fixed function of it."""
     scheme = build_scheme("none", attention.query.in_features, attention.heads)
     x, source = given.clone().requires_grad_(), memory.clone().requires_grad_()
-    single = is_single(bias, scheme, path, weights)
-    keys, values = attention.project(source, torch.arange(frame.keys), scheme, single)
-    out, _ = attention(x, keys, values, frame, scheme, bias, path=path, weights=weights)
+    attention.path = path
+    attention.lines = {} if bias is None else {frame.site: bias}
+    single = attention.is_single(frame.site, scheme, weights)
+    part = attention.project(source, frame.keys, scheme, single)
+    out, _ = attention(x, [part], [frame], scheme, weights)
     mix = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
     wanted = [x, source, *attention.parameters()]
     # where each row reads one key, no query is compared, and its gradient is nought
@@ -273,11 +280,11 @@ def attend(
     return out.detach(), list(gradients)
 
 
-def inputs(seed: int, frame: Frame, samples: int) -> tuple[Attention, Tensor, Tensor]:
+def inputs(seed: int, frame: View, samples: int) -> tuple[Attention, Tensor, Tensor]:
     torch.manual_seed(seed % 1009)
     attention = Attention(15, 5, 0.0).double()
-    x = torch.randn(samples, len(frame.rows), 15, dtype=torch.float64)
-    return attention, x, torch.randn(samples, frame.keys, 15, dtype=torch.float64)
+    x = torch.randn(samples, frame.queries.size, 15, dtype=torch.float64)
+    return attention, x, torch.randn(samples, frame.keys.size, 15, dtype=torch.float64)
 
 
 @given(SEEDS, st.sampled_from(SITES), st.booleans(), st.integers(0, 4), st.booleans())
@@ -285,7 +292,7 @@ def test_attention_along_lines_is_dense_attention(seed, site, shared, past, sing
     """In value and in gradient, whether the samples are laid out alike or not."""
     rng = random.Random(seed)
     frame = random_frame(rng, site, 1 if shared else 3, past, 7)
-    bias = LayerBias(random_heads(rng, site, 5, single=single), site)
+    bias = Lines({site: random_heads(rng, site, 5, single=single)})
     assert bias.single or not single
     attention, x, memory = inputs(seed, frame, 3)
     dense, dense_gradients = attend(attention, frame, bias, "dense", x, memory)
@@ -300,7 +307,7 @@ def test_attention_with_weights_is_attention_without(seed, site, biased):
     rng = random.Random(seed)
     frame = random_frame(rng, site, 3, 0, 7)
     heads = random_heads(rng, site, 5, 0.5 if biased == "some" else 0.0)
-    bias = None if biased == "none" else LayerBias(heads, site)
+    bias = None if biased == "none" else Lines({site: heads})
     attention, x, memory = inputs(seed, frame, 3)
     plain, gradients = attend(attention, frame, bias, "dense", x, memory)
     seen, seen_gradients = attend(attention, frame, bias, "dense", x, memory, weights=True)
@@ -316,16 +323,16 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
     frame = random_frame(rng, site, 2, 0, 5)
     heads = random_heads(rng, site, 5)
     attention, x, memory = inputs(seed, frame, 2)
-    out, _ = attend(attention, frame, LayerBias(heads, site), "auto", x, memory)
+    out, _ = attend(attention, frame, Lines({site: heads}), "auto", x, memory)
     bias = slow_dense(heads, frame)
     with torch.no_grad():
         q, k, v = attention.query(x), attention.key(memory), attention.value(memory)
         for s in range(2):
-            for i in range(len(frame.rows)):
+            for i in range(frame.queries.size):
                 mixed = torch.zeros(15, dtype=torch.float64)
                 for h in range(5):
                     part = slice(3 * h, 3 * h + 3)
-                    opened = [j for j in range(frame.keys) if bias[s, h, i, j] > MASKED / 2]
+                    opened = [j for j in range(frame.keys.size) if bias[s, h, i, j] > MASKED / 2]
                     if not opened:
                         continue
                     scores = torch.stack(
@@ -341,13 +348,13 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
 @pytest.mark.parametrize("lines", [1, 2])
 def test_the_gathered_path_scores_the_lines_only(monkeypatch, lines):
     """Beyond ``GATHER_FROM`` keys ``auto`` builds no matrix of rows by keys."""
-    bias = LayerBias(((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5, "cross")
+    bias = Lines({"cross": ((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5})
     rows, keys = 101, 211
-    frame = Frame(
+    frame = view_of(
         "cross", torch.arange(rows), keys, torch.tensor([keys]), torch.tensor([[0, keys - 1]])
     )
     attention, x, memory = inputs(0, frame, 1)
     expected, _ = attend(attention, frame, bias, "dense", x, memory)
-    monkeypatch.setattr(LayerBias, "dense", lambda *_: pytest.fail("built a matrix"))
+    monkeypatch.setattr(Lines, "dense", lambda *_: pytest.fail("built a matrix"))
     out, _ = attend(attention, frame, bias, "auto", x, memory)
     torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-10)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import digit_data
+from conftest import digit_data, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,10 +16,9 @@ from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch, DigitData
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.frames import Frame
-from abc_calib.nn.transformer import base as transformer
+from abc_calib.nn.lines import Lines
+from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
 from abc_calib.nn.transformer.model import Transformer
 
@@ -89,11 +88,14 @@ def test_cached_steps_equal_one_pass(data, seed, most):
     torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
     kept = model.kept_rows
     assert kept is not None and kept.recent <= 2 and kept.pinned <= 2
-    assert len(cache.rows) == 3
-    for keys, values in cache.rows.values():
+    assert len(cache.output) == 3
+    for keys, values in cache.output.values():
         assert keys.shape[2] == values.shape[2] == kept.pinned + kept.recent
     assert cache.seen == steps
-    assert cache.left_out == (kept.pinned, steps - kept.pinned - kept.recent)
+    assert cache.held.position[0].tolist() == [
+        *range(kept.pinned),
+        *range(steps - kept.recent, steps),
+    ]
     model.set_path("dense")
     assert model.kept_rows is None  # dense attention reads every row
 
@@ -107,7 +109,7 @@ def test_windows_of_the_scaffolding_use_it_too():
     logits, cache = stepwise(model, batch.source, 20)
     once = in_one_pass(model, batch.source, logits.argmax(-1))
     torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
-    assert cache.rows[0][0].shape[2] == 2
+    assert next(iter(cache.output.values()))[0].shape[2] == 2
 
 
 def test_heads_that_may_read_any_row_keep_them_all(data):
@@ -122,8 +124,8 @@ def test_heads_that_may_read_any_row_keep_them_all(data):
     model.set_lines(None)
     assert model.kept_rows is None
     _, cache = stepwise(model, data.test(3, 2).source, 7)
-    assert cache.kept is None and cache.left_out == (0, 0)
-    assert cache.rows[0][0].shape[2] == 7
+    assert cache.kept is None and cache.held.size == 7
+    assert next(iter(cache.output.values()))[0].shape[2] == 7
 
 
 def test_a_head_with_fewer_lines_than_others_reads_no_row_that_is_left_out(data):
@@ -146,8 +148,8 @@ OWN = st.builds(Line, st.sampled_from(["diag", "vert"]), st.just(0), st.integers
 @given(st.lists(OWN, min_size=1, max_size=3), st.lists(OWN, min_size=1, max_size=3))
 def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first, second):
     """Against the keys themselves, row by row."""
-    rows, biases = 40, [LayerBias((tuple(head),), "self") for head in (first, second)]
-    frame = Frame("self", torch.arange(rows), rows, torch.tensor([3]))
+    rows, biases = 40, [Lines({"self": (tuple(head),)}) for head in (first, second)]
+    frame = view_of("self", torch.arange(rows), rows, torch.tensor([3]))
     read = [
         {int(key) for bias in biases for key in bias.positions(frame)[0][0, 0, row]}
         for row in range(rows)

@@ -60,13 +60,13 @@ def test_frames_say_where_the_delimiters_stand(model_for):
     source = digit_data("addition")
     batch = source.training(0, 11)
     (part,) = capture(model_for(source), batch)
-    frame = part.frames["cross"]
-    assert frame.keys == batch.source.shape[1]
+    frame = part.views["cross"]
+    assert frame.keys.size == batch.source.shape[1]
     for row in range(11):
         operands = batch.problems.operands
         width = max(o.lengths[row] for o in operands)
-        assert frame.delimiters[row].tolist() == [0, width + 1, 2 * width + 2]
-        assert int(frame.lengths[row]) == 2 * width + 3
+        assert frame.keys.marks[row].tolist() == [0, width + 1, 2 * width + 2]
+        assert int(frame.keys.length[:, 0][row]) == 2 * width + 3
 
 
 def test_correct_samples_are_those_that_greedy_decoding_gets_right(half_trained):

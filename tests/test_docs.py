@@ -79,10 +79,11 @@ def test_the_contracts_are_where_the_table_says():
 
 
 def test_geometry_and_config_are_light():
-    """What their sections say: no torch."""
+    """What their sections say: no torch, but where tokens of a batch stand."""
     for room in ("geometry", "config"):
         for file in (PACKAGE / room).glob("*.py"):
-            assert not re.search(r"^\s*(import|from) torch", file.read_text(), re.MULTILINE), file
+            torch = re.search(r"^\s*(import|from) torch", file.read_text(), re.MULTILINE)
+            assert not torch or file.name == "coords.py", file
 
 
 # Glossary

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,14 @@ from torch.nn import functional
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
-    EncoderDecoderCache,
     PreTrainedModel,
 )
-from transformers.cache_utils import DynamicCache
 
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions
-from abc_calib.errors import AbcError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
-from abc_calib.nn.foreign.kept import cache_of
-from abc_calib.nn.hub.generation import CACHE
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.recurrent.model import Recurrent
@@ -90,11 +85,9 @@ def test_what_a_run_saves_comes_back_through_the_auto_class(build, tmp_path, sha
     assert (model.lines is None) == (biased == "none")
     assert_same_weights(loaded, model)
     assert list(load_file(folder / "model.safetensors")) == sorted(model.state_dict())
-    read = torch.cat([torch.full((7, 1), 12), source[:, 1:4].clamp(max=9)], 1)
+    target = source[:, 1:5].clamp(max=9)
     with torch.no_grad():
-        expected = model.run(model.encode(source), read).logits
-        same(loaded(source, source != 14, read).logits, expected)
-        same(loaded(source, decoder_input_ids=read).logits, expected)
+        same(loaded(source, source != 14, target).logits, model(source, target))
     assert torch.equal(generated(loaded, source, 9), model.decode(source, 9).ids)
 
 
@@ -314,7 +307,7 @@ def test_a_value_of_the_wrong_type_in_the_configuration_is_refused():
 def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):
     folder = saved(make_model(), tmp_path)
     model = hub.AbcTransformer.from_pretrained(folder, scheme="rpe:clip=3")
-    table = model.network.scheme.table
+    table = model.network.scheme_of("encoder").table
     assert table.shape == (2, 2, 7, 10)
     assert table.std().item() == pytest.approx((2 / 17) ** 0.5, rel=0.3)
 
@@ -356,14 +349,13 @@ def test_lines_that_are_set_on_a_face_are_saved_with_it(build, tmp_path):
     assert torch.equal(face(SOURCE, labels=TARGET).logits, before)
 
 
-def test_labels_give_the_loss_and_the_input_of_the_decoder(build):
+def test_labels_give_the_loss(build):
     """With -100 or the padding where nothing counts."""
     model = build({}, "none")
     face = hub.wrapped(model)
     found = face(SOURCE, SOURCE != 14, labels=TARGET)
     torch.testing.assert_close(found.loss, model.loss(SOURCE, TARGET))
     assert torch.equal(found.logits, model(SOURCE, TARGET))
-    assert torch.equal(face.shifted(TARGET), model.shifted(TARGET))
     ignored = TARGET.masked_fill(TARGET == 14, -100)
     torch.testing.assert_close(face(SOURCE, labels=ignored).loss, found.loss)
 
@@ -371,111 +363,34 @@ def test_labels_give_the_loss_and_the_input_of_the_decoder(build):
 @torch.no_grad()
 def test_attentions_are_those_of_the_model(build):
     model, source = build({"encoder_layers": 1}, "some transparent", seed=7), additions()
-    face, read = hub.wrapped(model), torch.full((7, 5), 12)
-    plain = face(source, source != 14, read)
+    face, target = hub.wrapped(model), torch.full((7, 5), 3)
+    plain = face(source, source != 14, target)
     assert plain.decoder_attentions is plain.cross_attentions is plain.encoder_attentions is None
-    seen = face(source, source != 14, read, output_attentions=True)
-    encoded = model.encode(source, weights=True)
-    expected = model.run(encoded, read, weights=True)
-    for ours, theirs in (
-        (encoded.attention, seen.encoder_attentions),
-        (expected.own, seen.decoder_attentions),
-        (expected.crossed, seen.cross_attentions),
-    ):
-        assert len(ours) == len(theirs) > 0
-        assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    seen = face(source, source != 14, target, output_attentions=True)
+    expected = model.attention(source, target).weights
+    for site, name in (("encoder", "encoder"), ("self", "decoder"), ("cross", "cross")):
+        found = getattr(seen, f"{name}_attentions" if site != "cross" else "cross_attentions")
+        assert len(found) == len(expected[site]) > 0
+        assert all(torch.equal(one, two) for one, two in zip(found, expected[site], strict=True))
 
 
 # Generating
 
 
 @pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_generate_is_decode_with_a_cache_and_without(build, shape, biased):
-    source = additions()
-    for seed in (0, 1):
-        model = build(shape, biased, seed)
-        face, expected = hub.wrapped(model), model.decode(source, 17).ids
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert torch.equal(generated(face, source, 17), expected)
-        assert torch.equal(generated(face, source, 17, use_cache=False), expected)
+def test_generate_is_decode(build, shape, biased):
+    """Whatever stands where the mask says padding, and without a mask where the pad id stands."""
+    model, source = build(shape, biased, seed=1), additions()
+    face, expected = hub.wrapped(model), model.decode(source, 17).ids
+    assert torch.equal(generated(face, source, 17), expected)
+    written = face.generate(source.masked_fill(source == 14, 5), (source != 14).long(), 17)[:, 1:]
+    assert torch.equal(written, expected[:, : written.shape[1]])
+    assert (expected[:, written.shape[1] :] == 14).all()
 
 
-@pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_beams_do_not_depend_on_the_cache(build, shape, biased):
-    face, source = hub.wrapped(build(shape, biased, seed=5)), additions()
-    cached = generated(face, source, 7, num_beams=3)
-    assert torch.equal(cached, generated(face, source, 7, num_beams=3, use_cache=False))
-
-
-@pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_weights_can_be_asked_for_while_generating(build, shape, biased):
-    model, source = build(shape, biased, seed=5), additions()
-    output = hub.wrapped(model).generate(
-        source,
-        attention_mask=(source != 14).long(),
-        max_new_tokens=5,
-        do_sample=False,
-        output_attentions=True,
-        return_dict_in_generate=True,
-    )
-    written = output.sequences[:, 1:]
-    assert torch.equal(written, model.decode(source, 5).ids[:, : written.shape[1]])
-    for step, layers in enumerate(output.cross_attentions):
-        assert [layer.shape for layer in layers] == [(7, 2, 1, source.shape[1])] * 2
-        assert output.decoder_attentions[step][0].shape == (7, 2, 1, step + 1)
-
-
-def test_generate_without_a_mask_takes_the_pad_id_as_padding(build):
-    """``generate`` makes no mask of its own for an encoder-decoder."""
-    model, source = build({"scheme": "none"}, "none", seed=4), additions()
-    written = hub.wrapped(model).generate(source, max_new_tokens=7, do_sample=False)[:, 1:]
-    assert torch.equal(written, model.decode(source, 7).ids[:, : written.shape[1]])
-
-
-def short_lines() -> LineBias:
-    """One segment line a head, of which later rows read two."""
-    here, before = Line("diag", 0, 0), Line("diag", 0, -2)
-    digits = (Line("anti", 1, 0),), (Line("anti", 2, 0),)
-    return LineBias({"self": (((here,), (before,)),) * 2, "cross": (digits,) * 2})
-
-
-def test_generate_keeps_the_rows_that_lines_reach_and_may_be_given_a_cache(make_model):
-    model, source = make_model(seed=1, scheme="none"), additions()
-    model.set_lines(short_lines())
-    face, plain = hub.wrapped(model), model.decode(source, 30).ids
-    output = face.generate(source, max_new_tokens=30, do_sample=False, return_dict_in_generate=True)
-    cache = cache_of(output)
-    assert isinstance(cache, hub.GenerationCache)
-    steps = output.sequences.shape[1] - 1
-    assert cache.get_seq_length() == cache.cache.seen == steps
-    assert cache.cache.left_out == (0, steps - 2)
-    assert cache.cache.rows[1][0].shape[2] == 2
-    given = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    assert torch.equal(generated(face, source, 30, **{CACHE: given}), plain)
-    beams = generated(face, source, 12, num_beams=3)
-    face.network.set_path("dense")
-    assert torch.equal(generated(face, source, 30), plain)
-    assert torch.equal(generated(face, source, 12, num_beams=3), beams)
-
-
-def test_an_encoded_source_and_a_cache_are_handed_on_by_hand(make_model):
-    """As a program that steps by itself does it."""
-    model, source = make_model(scheme="none"), additions()
-    model.set_lines(short_lines())
-    face = hub.wrapped(model)
-    read = torch.cat([torch.full((7, 1), 12), torch.randint(0, 10, (7, 10))], 1)
-    with torch.no_grad():
-        expected = model.run(model.encode(source), read).logits
-        encoded = face.get_encoder()(source, source != 14)
-        cache, parts = None, []
-        for part in read.split([1, 4, 1, 5], 1):
-            step = face(
-                encoder_outputs=encoded,
-                decoder_input_ids=part,
-                use_cache=True,
-                **{CACHE: cache},
-            )
-            cache = cache_of(step)
-            parts.append(step.logits)
-    torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("option", [{"num_beams": 3}, {"do_sample": True}, {"top_k": 5}], ids=str)
+def test_another_way_of_decoding_is_refused(make_model, option):
+    with pytest.raises(UsageError, match=f"{next(iter(option))}=.*: this model decodes greedily"):
+        hub.wrapped(make_model()).generate(SOURCE, **option)
+    with pytest.raises(UsageError, match="give labels"):
+        hub.wrapped(make_model())(SOURCE)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
@@ -16,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
 from abc_calib.geometry.lines import formula
+from abc_calib.nn.lines import Lines
 
 HALF: Any = 0.5
 WORD: Any = "0"
@@ -102,6 +104,8 @@ def test_labels_tell_lines_apart():
     assert len({line.label("cross") for line in lines}) == len(lines)
     assert Line("anti", 2, -1).label("cross") == "anti -1 segment 2"
     assert Line("anti", CORNER, 3).label("cross") == "anti +3 corner"
+    assert Line("vert", 2, 0).label("encoder") == "vert +0 segment 2"
+    assert Line("diag", 2, 0).label("self") == "diag +0 row -2"
     assert (Line("anti", CORNER, 3).anchor, Line("anti", 0, 3).anchor) == ("corner", "segment")
 
 
@@ -110,6 +114,17 @@ def test_labels_tell_lines_apart():
 
 def test_a_bias_knows_its_transparent_heads():
     assert some_bias().transparent() == [("cross", 1, 0), ("self", 0, 1)]
+
+
+def test_a_value_is_the_number_that_a_model_adds():
+    """The certificate counts with it in double precision, the model in single."""
+    bias = LineBias({"cross": (((Line("anti", 1, 0, -0.1),),),)})
+    ((line,),) = bias.sites["cross"][0]
+    assert line.value == float(np.float32(-0.1)) != -0.1
+    added = (
+        Lines({"cross": (((Line("anti", 1, 0, -0.1)),),)}).at("cross", torch.device("cpu")).value
+    )
+    assert added.double().item() == line.value
 
 
 def test_a_site_that_is_not_named_has_no_heads():

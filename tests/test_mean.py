@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import view_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -15,8 +16,8 @@ from abc_calib.calibration import extend_bias
 from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines, of_digits
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, Layout, Line, LineBias
-from abc_calib.nn.biases import MASKED, LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.attend import MASKED
+from abc_calib.nn.lines import Lines
 
 DELTA = {"diag": 1, "anti": -1, "vert": 0}
 DIRS = st.lists(st.sampled_from(DIRECTIONS), min_size=1, max_size=3, unique=True)
@@ -90,8 +91,8 @@ def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
     """The bias that the model adds in cross-attention, transparent heads included."""
     attention, (rows, keys) = given_
     expected = extend_bias(attention, (rows, keys), dirs, threshold)
-    frame = Frame("cross", torch.arange(rows), keys, torch.tensor([keys]))
-    bias = LayerBias(mean_lines(attention, dirs, threshold), "cross").dense(frame)[0].numpy()
+    frame = view_of("cross", torch.arange(rows), keys, torch.tensor([keys]))
+    bias = Lines({"cross": mean_lines(attention, dirs, threshold)}).dense([frame])[0].numpy()
     assert ((bias <= MASKED) == np.isinf(expected)).all()
     opened = np.isfinite(expected)
     np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)
@@ -153,7 +154,7 @@ def test_the_lines_survive_the_file(tmp_path):
     bias.save(tmp_path / "bias.safetensors")
     loaded = LineBias.load(tmp_path / "bias.safetensors").heads("cross", 0)
     expected = extend_bias(attention, (11, 13), threshold=0.7)
-    assert np.array_equal(dense_bias(loaded, (11, 13)), expected)
+    assert np.array_equal(dense_bias(loaded, (11, 13)), expected.astype(np.float32))
 
 
 def test_line_means_use_the_papers_indices():

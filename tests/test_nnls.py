@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import view_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,14 +17,14 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.nnls import candidates, fit, select
 from abc_calib.geometry import DIRECTIONS, SITES, Line
+from abc_calib.geometry.coords import View
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.lines import Lines
 
 STEPS = 8
 
 
-def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> Frame:
+def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> View:
     """Sources ``$ 4 to 6 digits + 4 to 6 digits &``."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(4, 7, (2, samples))
@@ -31,15 +32,15 @@ def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> F
     lengths = places[:, -1] + 1
     keys = 15
     if site == "self":
-        return Frame("self", torch.arange(STEPS), STEPS, lengths)
+        return view_of("self", torch.arange(STEPS), STEPS, lengths)
     rows = torch.arange(keys if site == "encoder" else STEPS)
-    return Frame(site, rows, keys, lengths, places)
+    return view_of(site, rows, keys, lengths, places)
 
 
-def indicator(line: Line, frame: Frame) -> Tensor:
+def indicator(line: Line, frame: View) -> Tensor:
     """1 on the line, 0 elsewhere: ``(b, i, j)``."""
-    on = LayerBias(((line,),), frame.site).dense(frame)[:, 0] == line.value
-    return on.float().expand(len(frame.lengths), -1, -1)
+    on = Lines({frame.site: ((line,),)}).dense([frame])[:, 0] == line.value
+    return on.float().expand(len(frame.keys.length[:, 0]), -1, -1)
 
 
 def captured(
@@ -48,9 +49,9 @@ def captured(
     """Two layers of heads made of lines, the rest of each row spread at random."""
     frame = frame_of(site, seed, samples)
     torch.manual_seed(seed)
-    rows = torch.ones(samples, len(frame.rows), dtype=torch.bool)
+    rows = torch.ones(samples, frame.queries.size, dtype=torch.bool)
     if site == "encoder":
-        rows = frame.rows < frame.lengths[:, None]
+        rows = frame.queries.position[0] < frame.keys.length[:, 0][:, None]
     else:
         rows[:, -2:] = torch.rand(samples, 2) < 0.5
     layers = []
@@ -58,7 +59,7 @@ def captured(
         heads = []
         for h in range(len(mixtures)):
             mixture = mixtures[(h + shift) % len(mixtures)]
-            noise = torch.rand(samples, len(frame.rows), frame.keys) * frame.mask()[:, 0]
+            noise = torch.rand(samples, frame.queries.size, frame.keys.size) * frame.mask[:, 0]
             noise = noise / noise.sum(-1, keepdim=True)
             made = (1 - sum(mixture.values())) * noise
             for line, weight in mixture.items():
@@ -110,7 +111,7 @@ def test_the_fit_is_non_negative_least_squares(site):
     found = fit([part], {site: lines})[site]
     rows = part.rows[site]
     design = np.stack(
-        [indicator(line, part.frames[site])[rows].numpy().ravel() for line in lines], 1
+        [indicator(line, part.views[site])[rows].numpy().ravel() for line in lines], 1
     )
     for layer in range(2):
         for h in range(len(OTHER[site])):
@@ -127,10 +128,18 @@ def test_parts_add_up():
     whole = captured("cross", CROSS, samples=11)
 
     def part(of: slice) -> Attention:
-        frame = whole.frames["cross"]
+        frame = whole.views["cross"]
         return Attention(
             {"cross": tuple(layer[of] for layer in whole.weights["cross"])},
-            {"cross": Frame("cross", frame.rows, 15, frame.lengths[of], frame.delimiters[of])},
+            {
+                "cross": view_of(
+                    "cross",
+                    frame.queries.position[0],
+                    15,
+                    frame.keys.length[:, 0][of],
+                    frame.keys.marks[of],
+                )
+            },
             {"cross": whole.rows["cross"][of]},
         )
 

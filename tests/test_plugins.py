@@ -497,7 +497,7 @@ def test_a_scheme_that_fails_is_refused_before_training(abc, body, reason, runs_
 from abc_calib.nn.positions import Scheme
 class Odd(Scheme):
     name = "odd"
-    def embed(self, x, positions, at=None):
+    def embed(self, x, at):
         {body}
 """
     said = abc("train", "successor", "--scheme", "odd", *FLAGS, "--plugin", written(text)).error(2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import standing, view_of
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
@@ -20,30 +21,30 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from abc_calib import stages
 from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, Line, LineBias
-from abc_calib.nn.frames import Frame
+from abc_calib.geometry.coords import View
 from abc_calib.nn.hub import load
-from abc_calib.nn.positions import SCHEMES, Places, Scheme, build_scheme, check_scheme
+from abc_calib.nn.positions import SCHEMES, Scheme, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.alibi import slopes
 from abc_calib.nn.positions.t5 import bucket
-from abc_calib.nn.transformer.base import draw
+from abc_calib.nn.transformer.model import draw
 from abc_calib.runs import Run
 
 H, E = 3, 14
 """Heads and their width, where a test needs a shape of unequal sizes."""
 
 
-def places(site: Any = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> Places:
-    return Places(site, torch.tensor(list(rows)), torch.arange(keys), torch.tensor(lengths))
+def places(site: Any = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> View:
+    return view_of(site, rows, keys, lengths)
 
 
 def vectors(samples: int, length: int) -> Tensor:
     return torch.randn(samples, H, length, E, dtype=torch.float64)
 
 
-def slow_bias(where: Places, at) -> Tensor:
+def slow_bias(where: View, at) -> Tensor:
     """``at(b, h, i, j)`` of indices, over 2 samples, cell by cell."""
-    shape = (2, H, len(where.rows), len(where.keys))
+    shape = (2, H, where.queries.size, where.keys.size)
     bias = torch.zeros(shape, dtype=torch.float64)
     for cell in torch.cartesian_prod(*map(torch.arange, shape)).tolist():
         bias[tuple(cell)] = at(*cell)
@@ -58,7 +59,7 @@ def test_sinusoidal_is_the_formula_of_vaswani(width):
     """PE(p, 2k) = sin(p / 10000^(2k/d)), PE(p, 2k+1) = cos of the same."""
     scheme = build_scheme("sinusoidal", width, 1)
     positions = torch.tensor([0, 1, 5, 97, 1009])
-    waves = scheme.embed(torch.zeros(1, 5, width, dtype=torch.float64), positions)[0]
+    waves = scheme.embed(torch.zeros(1, 5, width, dtype=torch.float64), standing(positions))[0]
     for row, position in enumerate(positions.tolist()):
         for column in range(width):
             angle = position / 10000 ** (2 * (column // 2) / width)
@@ -69,7 +70,7 @@ def test_sinusoidal_is_the_formula_of_vaswani(width):
 def test_sinusoidal_adds_to_the_embeddings_of_every_sample():
     scheme = build_scheme("sinusoidal", 6, 2)
     x = torch.randn(3, 5, 6)
-    added = scheme.embed(x, torch.arange(5)) - x
+    added = scheme.embed(x, standing(torch.arange(5))) - x
     torch.testing.assert_close(added[0], added[2])
     assert scheme.absolute and not scheme.has_score_bias
 
@@ -78,8 +79,8 @@ def test_no_positions_change_nothing():
     scheme = build_scheme("none", 6, 2)
     x, positions = torch.randn(2, 3, 6), torch.arange(3)
     queries = torch.randn(2, 2, 3, 3)
-    assert torch.equal(scheme.embed(x, positions), x)
-    assert torch.equal(scheme.rotate(queries, positions), queries)
+    assert torch.equal(scheme.embed(x, standing(positions)), x)
+    assert torch.equal(scheme.rotate(queries, standing(positions)), queries)
     assert scheme.score_bias(queries, queries, places(rows=range(3), keys=3)) is None
     assert not scheme.absolute
 
@@ -87,7 +88,7 @@ def test_no_positions_change_nothing():
 def test_learned_positions_are_rows_of_a_table_and_beyond_it_the_last():
     scheme = build_scheme("learned:size=5", 6, 2)
     x = torch.randn(3, 4, 6)
-    added = scheme.embed(x, torch.tensor([0, 4, 5, 1009])) - x
+    added = scheme.embed(x, standing([0, 4, 5, 1009])) - x
     torch.testing.assert_close(added, scheme.table[[0, 4, 4, 4]].expand(3, 4, 6))
     assert build_scheme("learned", 6, 2).table.shape == (128, 6)
 
@@ -96,7 +97,7 @@ def test_randomized_positions_are_an_ordered_subset_in_training():
     """Ruoss et al. 2023, section 3.1: without replacement, sorted, another one for each sample."""
     scheme = build_scheme("randomized:max=97", 6, 2).train()
     torch.manual_seed(0)
-    draws = [scheme.renumber(torch.arange(7), torch.tensor([7, 7])) for _ in range(400)]
+    draws = [scheme.renumber(torch.arange(7)[None], torch.tensor([[7], [7]])) for _ in range(400)]
     drawn = torch.cat(draws)
     assert drawn.shape == (800, 7)
     assert (drawn.diff(dim=1) > 0).all() and drawn.min() == 0 and drawn.max() == 96
@@ -108,23 +109,23 @@ def test_randomized_positions_are_an_ordered_subset_in_training():
 
 def test_randomized_positions_of_a_length_are_always_the_same_in_evaluation():
     scheme = build_scheme("randomized:max=97", 6, 2).eval()
-    lengths = torch.tensor([5, 9, 5])
-    drawn = scheme.renumber(torch.arange(9), lengths)
+    lengths, nine = torch.tensor([[5], [9], [5]]), torch.arange(9)[None]
+    drawn = scheme.renumber(nine, lengths)
     assert torch.equal(drawn[0], drawn[2])
     assert not torch.equal(drawn[0, :5], drawn[1, :5])
-    assert torch.equal(drawn[1:2], scheme.renumber(torch.arange(9), lengths[1:2]))
+    assert torch.equal(drawn[1:2], scheme.renumber(nine, lengths[1:2]))
     assert (drawn.diff(dim=1) > 0).all()
-    assert torch.equal(scheme.renumber(torch.arange(3, 9), lengths), drawn[:, 3:])
+    assert torch.equal(scheme.renumber(nine[:, 3:], lengths), drawn[:, 3:])
     x = torch.randn(3, 9, 6)
-    torch.testing.assert_close(scheme.embed(x, drawn) - x, waves(drawn, 6))
+    torch.testing.assert_close(scheme.embed(x, standing(drawn)) - x, waves(drawn, 6))
 
 
 def test_randomized_positions_end_at_their_largest():
     scheme = build_scheme("randomized:base=learned,max=8", 6, 2)
     assert scheme.base.table.shape == (8, 6)
-    assert scheme.renumber(torch.arange(8), torch.tensor([8])).tolist() == [list(range(8))]
+    assert scheme.renumber(torch.arange(8)[None], torch.tensor([[8]])).tolist() == [list(range(8))]
     with pytest.raises(UsageError, match="a source of 9 tokens, and max = 8: train with a larger"):
-        scheme.renumber(torch.arange(9), torch.tensor([9]))
+        scheme.renumber(torch.arange(9)[None], torch.tensor([[9]]))
 
 
 # ALiBi
@@ -168,7 +169,7 @@ def test_alibi_counts_cross_attention_from_the_end_of_each_source():
 def test_rope_is_the_block_diagonal_matrix_of_su():
     """Equation 15: R_m x, with the angles m * 10000^(-2k/e)."""
     x, positions = vectors(2, 4), torch.tensor([0, 1, 11, 503])
-    turned = build_scheme("rope", H * E, H).rotate(x, positions)
+    turned = build_scheme("rope", H * E, H).rotate(x, standing(positions))
     for row, position in enumerate(positions.tolist()):
         matrix = torch.zeros(E, E, dtype=torch.float64)
         for k in range(E // 2):
@@ -187,7 +188,7 @@ def test_rope_is_that_of_llama_with_columns_reordered():
     x = torch.randn(2, H, 97, E)
     order = torch.cat([torch.arange(0, E, 2), torch.arange(1, E, 2)])
     expected, _ = apply_rotary_pos_emb(x[..., order], x[..., order], cos, sin)
-    turned = build_scheme("rope", H * E, H).rotate(x, positions)
+    turned = build_scheme("rope", H * E, H).rotate(x, standing(positions))
     torch.testing.assert_close(turned[..., order], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -203,7 +204,7 @@ def test_rpe_is_the_key_term_of_shaw(site):
     table = scheme.table.detach()[SITES.index(site)]
 
     def at(b, h, i, j):
-        clipped = max(-2, min(2, j - int(where.rows[i])))
+        clipped = max(-2, min(2, j - int(where.queries.place[0, i])))
         return queries[b, h, i] @ table[h, clipped + 2] / E**0.5
 
     torch.testing.assert_close(
@@ -220,7 +221,7 @@ def test_rpe_with_values_adds_the_value_term_of_shaw(site):
     table = scheme.value_table.detach()[SITES.index(site)]
     expected = torch.zeros(2, H, 3, E, dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*map(torch.arange, weights.shape)).tolist():
-        clipped = max(-2, min(2, j - int(where.rows[i])))
+        clipped = max(-2, min(2, j - int(where.queries.place[0, i])))
         expected[b, h, i] += weights[b, h, i, j] * table[h, clipped + 2]
     torch.testing.assert_close(scheme.value_term(weights, where), expected)
 
@@ -232,7 +233,7 @@ def test_the_value_term_is_part_of_attention_along_single_lines_too(make_model):
     model.set_lines(LineBias({"self": (here,)}))
     source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 13]])
     before = model(source, target)
-    model.scheme.value_table.zero_()
+    model.scheme_of("encoder").value_table.zero_()
     assert not torch.allclose(model(source, target), before, atol=1e-3)
 
 
@@ -252,7 +253,7 @@ def test_t5_adds_a_number_a_head_and_bucket(site):
     table = scheme.table.detach()[SITES.index(site)]
 
     def at(b, h, i, j):
-        offset = torch.tensor([[j - int(where.rows[i])]])
+        offset = torch.tensor([[j - int(where.queries.place[0, i])]])
         index = T5Attention._relative_position_bucket(offset, site != "self", 8, 11)
         return table[int(index), h]
 
@@ -269,7 +270,7 @@ def test_xl_is_the_formula_of_dai(site):
     torch.nn.init.normal_(u), torch.nn.init.normal_(v)
 
     def at(b, h, i, j):
-        distance = where.rows[i] - j
+        distance = where.queries.place[0, i] - j
         r = w[h] @ waves(distance[None], H * E)[0].double()
         q, k = queries[b, h, i], keys[b, h, j]
         return (q @ k + q @ r + u[h] @ k + v[h] @ r) / E**0.5
@@ -291,14 +292,15 @@ def test_schemes_say_what_they_are(name, site):
     scores = []
     for start in (0, 30):
         at = torch.arange(start, start + 5)
-        where = Places(site, at, at, torch.tensor([5]))
+        here = standing(at, lengths=[5])
+        where = View(site, here, here)
         bias = scheme.score_bias(q, k, where)
         assert (bias is not None) == scheme.has_score_bias
         if bias is not None:
             assert bias.shape in [(2, H, 5, 5), (1, H, 5, 5)]
-        product = scheme.rotate(q, at) @ scheme.rotate(k, at).transpose(-1, -2)
+        product = scheme.rotate(q, here) @ scheme.rotate(k, here).transpose(-1, -2)
         scores.append(product if bias is None else product + bias)
-        assert torch.equal(scheme.embed(x, at), x) != scheme.absolute
+        assert torch.equal(scheme.embed(x, here), x) != scheme.absolute
     torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-4)
 
 
@@ -318,8 +320,8 @@ def test_rows_decoded_later_are_embedded_as_in_one_pass(name):
     """A row's positions are absolute: those of a cache's past are not started again."""
     scheme = build_scheme(name, 8, 2)
     x, queries = torch.randn(2, 11, 8), torch.randn(2, 2, 11, 4)
-    whole = scheme.embed(x, torch.arange(11)), scheme.rotate(queries, torch.arange(11))
-    later = torch.arange(4, 11)
+    every, later = standing(torch.arange(11)), standing(torch.arange(4, 11))
+    whole = scheme.embed(x, every), scheme.rotate(queries, every)
     torch.testing.assert_close(scheme.embed(x[:, 4:], later), whole[0][:, 4:])
     torch.testing.assert_close(scheme.rotate(queries[:, :, 4:], later), whole[1][:, :, 4:])
 
@@ -335,58 +337,34 @@ def test_fresh_parameters_are_filled_in(make_model):
     """Whatever memory held before does not stay."""
     for name in SCHEMES:
         model = make_model(scheme=name, encoder_layers=1)
-        for parameter in model.scheme.parameters():
+        for parameter in model.scheme_of("encoder").parameters():
             parameter.data.fill_(torch.nan)
         model.apply(draw)
-        for parameter in model.scheme.parameters():
+        for parameter in model.scheme_of("encoder").parameters():
             assert parameter.isfinite().all() and parameter.abs().sum() > 0
 
 
 # Cyclic positions
 
 
-def test_cyclic_positions_count_the_source_from_its_end():
-    """So that row i and the i-th digit from the end stay in step at every length."""
-    lengths = torch.tensor([7, 5])
-    cross = Frame("cross", torch.arange(4, 9), 7, lengths, period=3)
-    assert cross.row_positions.tolist() == [1, 2, 0, 1, 2]
-    assert cross.key_positions.tolist() == [[0, 2, 1, 0, 2, 1, 0], [1, 0, 2, 1, 0, 2, 1]]
-    own = Frame("self", torch.arange(4, 9), 9, lengths, period=4)
-    assert own.row_positions.tolist() == [0, 1, 2, 3, 0]
-    assert own.key_positions.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
-    encoder = Frame("encoder", torch.arange(7), 7, lengths, period=3)
-    assert torch.equal(encoder.row_positions, encoder.key_positions)
-    plain = Frame("cross", torch.arange(4, 9), 7, lengths)
-    assert plain.row_positions.tolist() == [4, 5, 6, 7, 8] and len(plain.key_positions) == 7
-
-
-def test_cyclic_positions_start_anywhere_in_training(make_model):
-    """The source and the output in the same phase, so that they stay in step."""
-    lengths = torch.tensor([7, 5])
-    shifted = Frame("cross", torch.arange(4, 9), 7, lengths, period=3, start=2)
-    plain = Frame("cross", torch.arange(4, 9), 7, lengths, period=3)
-    for name in ("row_positions", "key_positions"):
-        assert torch.equal(getattr(shifted, name), (getattr(plain, name) + 2) % 3)
-
+def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model):
+    """So that row i and the i-th digit from the end stay in step, from any phase in training."""
     model = make_model(cyclic=3, decoder_layers=1)
-    source = torch.tensor([[12, 1, 2, 3, 4, 13]])
-    starts = set()
+    source = torch.tensor([[12, 1, 2, 3, 4, 5, 13], [12, 1, 2, 3, 13, 14, 14]])
+    phases = set()
     for training in (True, False):
         model.train(training)
-        drawn = [model.encode(source).start for _ in range(30)]
-        starts.add(tuple(sorted(set(drawn))))
-    assert starts == {(0, 1, 2), (0,)}
+        drawn = [model.encode(source).phase for _ in range(30)]
+        phases.add(tuple(sorted(set(drawn))))
+    assert phases == {(0, 1, 2), (0,)}
     encoded = model.encode(source)
-    for start in (0, 2):
-        frames = model._frames(replace(encoded, start=start), source[:, :4], None)
-        assert {frame.start for frame in frames.values()} == {start}
-
-
-def test_offsets_of_cyclic_positions_differ_from_sample_to_sample():
-    frame = Frame("cross", torch.arange(2), 4, torch.tensor([4, 3]), period=3)
-    where = Places("cross", frame.row_positions, frame.key_positions, frame.lengths)
-    assert where.offsets().shape == (2, 1, 2, 4)
-    assert where.offsets()[1, 0].tolist() == [[2, 1, 0, 2], [1, 0, -1, 1]]
+    assert encoded.at.place.tolist() == [[0, 2, 1, 0, 2, 1, 0], [1, 0, 2, 1, 0, 2, 1]]
+    for phase in (0, 2):
+        at = model._placed(source[:, :5], replace(encoded, phase=phase), None)
+        assert at.place.tolist() == [[(row + phase) % 3 for row in range(5)]]
+        where = View("cross", at, replace(encoded.at, place=(encoded.at.place + phase) % 3))
+        expected = where.keys.place[:, None] - at.place[0][:, None]
+        assert torch.equal(where.offsets()[:, 0], expected)
 
 
 @torch.no_grad()
@@ -395,7 +373,7 @@ def test_a_model_embeds_cyclic_positions(make_model):
     source = torch.tensor([[12, 1, 2, 3, 4, 13], [12, 5, 6, 13, 14, 14]])
     at = torch.tensor([[2, 1, 0, 2, 1, 0], [0, 2, 1, 0, 2, 1]])
     expected = model.embed(source) + waves(at, 20)
-    torch.testing.assert_close(model.encode(source).memory, expected)
+    torch.testing.assert_close(model.encode(source).memory[0], expected)
 
 
 @torch.no_grad()
@@ -422,7 +400,7 @@ def test_every_site_can_have_its_own_scheme(make_model):
     assert model.scheme_of("cross").table.shape == (1, 2, 5, 10)
     shared = make_model(encoder_layers=1, scheme="rpe", decoder_scheme="none")
     assert shared.scheme_of("encoder") is shared.scheme_of("cross")
-    assert len(shared.scheme.table) == 2
+    assert len(shared.scheme_of("encoder").table) == 2
     assert type(shared.scheme_of("self")).__name__ == "Scheme"
 
 
@@ -483,8 +461,8 @@ def test_the_example_of_contributing_is_a_scheme(make_model, monkeypatch, tmp_pa
     source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 5, 13]])
     plain = make_model(encoder_layers=1, scheme="none")
     assert not torch.allclose(model(source, target), plain(source, target))
-    model.scheme.strength.fill_(0.7)
+    model.scheme_of("encoder").strength.fill_(0.7)
     Run(tmp_path).save_model(model)
     loaded = load(tmp_path / "model").network
-    assert loaded.scheme.strength.tolist() == pytest.approx([0.7, 0.7])
+    assert loaded.scheme_of("encoder").strength.tolist() == pytest.approx([0.7, 0.7])
     torch.testing.assert_close(loaded(source, target), model(source, target))

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA
+from conftest import CALIBRATED, VANILLA, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib.calibration.relative import relative_tables
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.biases import MASKED, LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.attend import MASKED
+from abc_calib.nn.lines import Lines
 
 
-def dense(bias: LineBias, site: str, head: int, rows: int, keys: int) -> np.ndarray:
+def dense(bias: LineBias, site: Any, head: int, rows: int, keys: int) -> np.ndarray:
     """The head's bias from its lines, keys that do not exist left out of account."""
     places = None if site == "self" else torch.tensor([[0, keys - 1]])
-    frame = Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places)  # type: ignore[arg-type]
-    matrix = LayerBias(bias.sites[site][0], site, bias.off_line_bias).dense(frame)[0, head].double()  # type: ignore[index,arg-type]
+    frame = view_of(site, torch.arange(rows), keys, torch.tensor([keys]), places)
+    matrix = Lines({site: bias.sites[site][0]}, bias.off_line_bias).dense([frame])[0, head].double()
     return np.where(matrix <= MASKED / 2, -np.inf, matrix)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import digit_data
+from conftest import digit_data, standing, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,10 +22,10 @@ from abc_calib.calibration.plan import plan_calibration
 from abc_calib.data import Batch, HintData
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import greedy_matches
+from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn import hub
 from abc_calib.nn.base import Decoded
-from abc_calib.nn.positions import Coordinates, Places, build_scheme
-from abc_calib.nn.transformer.encoder import coordinates, delimiter_positions
+from abc_calib.nn.positions import build_scheme
 from tasks import get_task
 
 TINY: dict[str, Any] = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16}
@@ -41,20 +41,18 @@ def scheme_of_ids(name: str, training: bool = False) -> Any:
     return scheme.train(training)
 
 
-def standing(problem: str, task: str = "addition") -> Coordinates:
+def of_source(problem: str, task: str = "addition") -> Coords:
     data = digit_data(task)
-    source = data.lay_out(data.task.parse(problem)).source
-    return coordinates(source, delimiter_positions(source, data.vocabulary.delimiters))
+    return coords(data.lay_out(data.task.parse(problem)).source, data.vocabulary.delimiters)
 
 
-def written(steps: int, start: Any = None) -> Coordinates:
-    none = torch.zeros(1, steps, dtype=torch.long)
-    return Coordinates(none, torch.arange(steps)[None], none, start)
+def written(steps: int, start: Any = None) -> Coords:
+    return replace(coords(torch.zeros(1, steps), output=True), start=start)
 
 
-def ids(scheme: Any, at: Coordinates) -> list[int]:
+def ids(scheme: Any, at: Coords) -> list[int]:
     x = torch.zeros(*at.column.shape, 1)
-    return scheme.embed(x, torch.arange(x.shape[1]), at)[0, :, 0].long().tolist()
+    return scheme.embed(x, at)[0, :, 0].long().tolist()
 
 
 # Numbers
@@ -62,7 +60,7 @@ def ids(scheme: Any, at: Coordinates) -> list[int]:
 
 def test_coupled_ids_are_those_of_the_public_code():
     """``0183+2119`` there: 5 4 3 2, 1, 5 4 3 2, then 1 for ``=`` and 2 3 4 5 6 for ``20320``."""
-    scheme, at = scheme_of_ids("coupled"), standing("183+2119")
+    scheme, at = scheme_of_ids("coupled"), of_source("183+2119")
     operands = [5, 4, 3, 2, 1, 5, 4, 3, 2]
     assert ids(scheme, at) == [0, *operands, 1]
     assert ids(scheme, written(6)) == [1, 2, 3, 4, 5, 6]
@@ -73,7 +71,7 @@ def test_coupled_ids_are_those_of_the_public_code():
 
 def test_coupled_ids_start_anywhere_but_within_the_table():
     """The public code draws from 1 to ``max_position`` less the answer's digits, all alike."""
-    scheme, at = scheme_of_ids("coupled:size=12", training=True), standing("183+2119")
+    scheme, at = scheme_of_ids("coupled:size=12", training=True), of_source("183+2119")
     drawn = {int(scheme.starts(at)) for _ in range(400)}
     assert drawn == set(range(7))  # ids 1 to 6 become at most 7 to 12
     assert scheme.eval().starts(at) is None
@@ -83,15 +81,15 @@ def test_coupled_ids_start_anywhere_but_within_the_table():
 
 
 def test_coupled_samples_start_each_for_itself():
-    scheme, at = scheme_of_ids("coupled:size=99", training=True), standing("183+2119")
-    many = Coordinates(*(x.expand(50, -1) for x in (at.part, at.column, at.row)))
+    scheme, at = scheme_of_ids("coupled:size=99", training=True), of_source("183+2119")
+    many = at.samples(torch.zeros(50).long())
     assert len(set(scheme.starts(many)[:, 0].tolist())) > 10
 
 
 def test_words_are_coupled_in_the_order_of_reading():
     """In the public code of copying, word k and output k + 1 share an id."""
     source = torch.tensor([[8, 1, 2, 3, 9]])
-    at = coordinates(source, delimiter_positions(source, (8, 9)), words=True)
+    at = coords(source, (8, 9), words=True)
     scheme = scheme_of_ids("coupled")
     assert ids(scheme, at) == [0, 2, 3, 4, 1]
     assert ids(scheme, written(4)) == [1, 2, 3, 4]
@@ -99,7 +97,7 @@ def test_words_are_coupled_in_the_order_of_reading():
 
 def test_abacus_places_are_those_of_the_public_code():
     """``305+720=035`` there, numbers backwards: 1 2 3, 0, 1 2 3, 0, 1 2 3; moved on by 3: 4 5 6."""
-    scheme, at = scheme_of_ids("abacus:size=32,offset=9"), standing("503+27")
+    scheme, at = scheme_of_ids("abacus:size=32,offset=9"), of_source("503+27")
     assert ids(scheme, at) == [0, 3, 2, 1, 0, 3, 2, 1, 0]
     assert ids(scheme, written(4)) == [0, 1, 2, 3]
     moved = replace(at, start=torch.tensor([[3]]))
@@ -108,8 +106,8 @@ def test_abacus_places_are_those_of_the_public_code():
 
 
 def test_abacus_moves_a_batch_by_one_number():
-    scheme, at = scheme_of_ids("abacus:size=32,offset=9", training=True), standing("503+27")
-    many = Coordinates(*(x.expand(7, -1) for x in (at.part, at.column, at.row)))
+    scheme, at = scheme_of_ids("abacus:size=32,offset=9", training=True), of_source("503+27")
+    many = at.samples(torch.zeros(7).long())
     draws = [scheme.starts(many) for _ in range(200)]
     assert all(len(draw) == 7 and len(draw.unique()) == 1 for draw in draws)
     assert {int(draw[0]) for draw in draws} == set(range(10))
@@ -137,9 +135,9 @@ def test_fire_biases_are_those_of_the_public_code():
         scheme.into[:] = torch.tensor([[1.0, -2.0, 0.5], [0.1, 0.7, -0.2]])
         scheme.out[:] = torch.tensor([[1.0, -1.0, 2.0], [0.3, 0.4, -0.5]])
         scheme.out_bias[:] = torch.tensor([0.05, -0.1])
-        at, q = torch.arange(7), torch.zeros(1, 2, 7, 2)
-        found = scheme.score_bias(q, q, Places("self", at, at, torch.tensor([7])))
-        across = scheme.score_bias(q, q, Places("cross", at, at, torch.tensor([7])))
+        q = torch.zeros(1, 2, 7, 2)
+        found = scheme.score_bias(q, q, view_of("self", range(7), 7, [7]))
+        across = scheme.score_bias(q, q, view_of("cross", range(7), 7, [7]))
     torch.testing.assert_close(found[0, 0], torch.tensor(FIRE), rtol=0, atol=2e-6)
     second = [0.08, 0.073134, 0.065795, 0.057911, 0.046374, 0.108607, 0.21]
     torch.testing.assert_close(found[0, 1, 6], torch.tensor(second), rtol=0, atol=2e-6)
@@ -156,7 +154,7 @@ def test_fire_follows_the_formula_anywhere(row, key, threshold):
         scheme.out.fill_(1.0)
         scheme.out_bias.zero_()
         one = torch.zeros(1, 1, 1, 2, dtype=torch.float64)
-        at = Places("self", torch.tensor([row]), torch.tensor([key]), torch.tensor([1]))
+        at = View("self", standing([row]), standing([key]))
         found = float(scheme.score_bias(one, one, at)) - 1.5
     most = max(row, round(threshold, 3))
     c, high = torch.tensor([0.1 * abs(row - key), 0.1 * most], dtype=torch.float64).log1p()
@@ -193,8 +191,6 @@ def test_what_is_drawn_for_a_source_holds_for_its_output(model_for, own):
     assert (drawn is None) == ("decoder_scheme" in own)
     if drawn is not None:
         assert len(drawn) == 30 and len(drawn.unique()) > 1
-        face = hub.wrapped(model)
-        assert len(face.get_encoder()(source).drawn.unique()) > 1
         assert model.eval().encode(source).drawn is None
     target = data.training(0, 30).target
     assert torch.isfinite(hub.wrapped(model)(source, labels=target).loss)
@@ -244,7 +240,7 @@ def test_coordinates_are_those_of_the_layout(widths, padding):
     problems = get_task("multiplication").parse(problem)
     layout, source = data.layout(problems), data.lay_out(problems).source
     source = torch.nn.functional.pad(source, (0, padding), value=data.vocabulary.pad)
-    at = coordinates(source, delimiter_positions(source, data.vocabulary.delimiters))
+    at = coords(source, data.vocabulary.delimiters)
     for position in range(layout.keys):
         part, _, column = layout.coordinate(position)
         assert (int(at.part[0, position]), int(at.column[0, position])) == (part, column)

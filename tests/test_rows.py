@@ -37,9 +37,9 @@ from abc_calib.evaluation import evaluate
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
-from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.transformer import base as transformer
+from abc_calib.nn.lines import Lines
+from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.runs import Run
@@ -221,8 +221,8 @@ def test_keys_of_lines_on_a_grid(site, draw):
         line = replace(line, segment=1)
     model = model_of(data, None)
     batch = data.lay_out(data.task.sample(np.random.default_rng(1), 3, (3, 3), exact=True))
-    frame = model.frames(batch.source, batch.target)[site]
-    keys = LayerBias(((line,),), site).positions(frame)[0]
+    frame = model.views(batch.source, batch.target)[site]
+    keys = Lines({site: ((line,),)}).positions(frame)[0]
     keys = keys[:, 0, :, 0].expand(len(batch), -1)
     bar, eos = data.vocabulary.ids[ROW], data.vocabulary.eos
     signs = {data.vocabulary.sos, data.vocabulary.ids["+"], eos}

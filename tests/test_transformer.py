@@ -16,9 +16,8 @@ from torch import Tensor
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.geometry.window import window_bias
-from abc_calib.nn.biases import MASKED
+from abc_calib.nn.attend import MANY, MASKED, SHORT, attend
 from abc_calib.nn.positions import SCHEMES
-from abc_calib.nn.transformer.attention import MANY, SHORT, attend
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.model import Transformer
 
@@ -106,23 +105,6 @@ def outputs() -> Tensor:
 def logits_of(model: Transformer, source: Tensor, read: Tensor) -> Tensor:
     """In one pass, without a cache."""
     return model.run(model.encode(source), read).logits
-
-
-def same_step(model: Any) -> None:
-    """Loss and gradients without rows of padding are those of all rows, in training too."""
-    model.double().train()
-    for format in ("free", "fixed:8"):  # without padding there is nothing to leave out
-        batch = digit_data(format=format).training(0, 9)
-        assert bool((batch.source == 14).any()) == (format == "free")
-        found = []
-        for loss_of in (model.loss, lambda *given: model.cross_entropy(model(*given), given[1])):
-            torch.manual_seed(0)  # positions that are drawn
-            loss = loss_of(batch.source, batch.target)
-            weights = list(model.parameters())
-            gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
-            found.append((loss, *gradients))
-        for ours, all_rows in zip(*found, strict=True):
-            torch.testing.assert_close(ours, all_rows, rtol=1e-9, atol=1e-12)
 
 
 # Decoding
@@ -256,9 +238,9 @@ def test_attention_is_that_of_writing_a_target_with_where_its_rows_stand(build, 
         assert len(found.weights[site]) == len(layers) > 0
         for one, other in zip(found.weights[site], layers, strict=True):
             assert torch.equal(one, other)
-        frame, rows = found.frames[site], found.rows[site]
-        assert frame.site == site and (7, len(frame.rows)) == rows.shape
-        assert (len(frame.rows), frame.keys) == layers[0].shape[2:]
+        view, rows = found.views[site], found.rows[site]
+        assert view.site == site and (7, view.queries.size) == rows.shape
+        assert (view.queries.size, view.keys.size) == layers[0].shape[2:]
     assert torch.equal(found.rows["encoder"], sources != 14)
     assert torch.equal(found.rows["cross"], target != 14)
 
@@ -417,11 +399,6 @@ def test_the_loss_is_cross_entropy_without_padding(build):
     ignored = batch.target.masked_fill(~counted, -100)
     torch.testing.assert_close(model.loss(batch.source, ignored), loss)
     assert torch.equal(model.shifted(ignored), shifted)
-
-
-@pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_a_step_without_rows_of_padding_is_that_of_all_rows(build, shape, biased):
-    same_step(build(shape, biased, seed=12))
 
 
 def test_lines_hold_no_weights(build):

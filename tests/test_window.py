@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import digit_data
+from conftest import digit_data, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +14,8 @@ from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.geometry.window import window_bias, window_lines
-from abc_calib.nn.biases import LayerBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
@@ -36,15 +35,15 @@ def seen(task: str, problem: str, window: int = 1, format: str = "aligned") -> l
     problems = data.task.parse(problem)
     batch = data.lay_out(problems)
     tokens = [data.vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    frame = Frame(
+    frame = view_of(
         "cross",
         torch.arange(batch.target.shape[1]),
         len(tokens),
         torch.tensor([len(tokens)]),
         torch.tensor([data.layout(problems).closes]),
     )
-    heads = window_of(data, window).heads("cross", 0)
-    matrix = LayerBias(heads, "cross").dense(frame)[0, 0]  # type: ignore[arg-type]
+    heads = window_of(data, window).sites["cross"][0]
+    matrix = Lines({"cross": heads}).dense([frame])[0, 0]
     return ["".join(t for t, b in zip(tokens, row, strict=True) if b == 0) for row in matrix]
 
 
@@ -80,11 +79,11 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
     rows = digits + 2
     delimiters = [0, 1, last] if column > 1 else [0, last]
     keys = last + 1 + 3 * wide  # padding is never seen
-    frame = Frame(
+    frame = view_of(
         "cross", torch.arange(rows), keys, torch.tensor([last + 1]), torch.tensor([delimiters])
     )
     lines = window_lines("cross", window, len(delimiters) - 1, column)
-    matrix = LayerBias((lines,), "cross").dense(frame)[0, 0]
+    matrix = Lines({"cross": (lines,)}).dense([frame])[0, 0]
     for row in range(rows):
         first = last - column * (row + 1)  # of the row's own column
         line = first + 1 if column == 1 else first + (column - 1) / 2
@@ -96,11 +95,11 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
 
 
 def test_self_attention_looks_back_and_the_encoder_to_both_sides():
-    frame = Frame("self", torch.arange(5), 5, torch.tensor([5]))
-    own = LayerBias((window_lines("self", 2, 1, 1),), "self").dense(frame)[0, 0]
+    frame = view_of("self", torch.arange(5), 5, torch.tensor([5]))
+    own = Lines({"self": (window_lines("self", 2, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(own.eq(0), torch.ones(5, 5).tril().triu(-2).bool())
-    frame = Frame("encoder", torch.arange(5), 5, torch.tensor([5]), torch.tensor([[0, 4]]))
-    both = LayerBias((window_lines("encoder", 1, 1, 1),), "encoder").dense(frame)[0, 0]
+    frame = view_of("encoder", torch.arange(5), 5, torch.tensor([5]), torch.tensor([[0, 4]]))
+    both = Lines({"encoder": (window_lines("encoder", 1, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
 
 

@@ -11,7 +11,7 @@ are -100 where nothing counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -22,12 +22,13 @@ from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
 from abc_calib.config import build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
+from abc_calib.geometry.coords import View, stacked
+from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import MASKED, LayerBias
 from abc_calib.nn.foreign import inject as injected
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import find_sites
-from abc_calib.nn.frames import Frame, Grid
+from abc_calib.nn.lines import Lines
 
 Batch = Mapping[str, Tensor]
 
@@ -67,7 +68,7 @@ def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     mask = batch.get("attention_mask", torch.ones_like(ids))
     found = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
     state = State()
-    state.places = marks.places(ids, mask)
+    state.source = marks.of(ids, mask)
     if not model.config.is_encoder_decoder:
         return _of_stream(found.attentions, state, labels)
     layers: dict[Site, tuple[Tensor, ...]] = {
@@ -76,9 +77,9 @@ def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
         "cross": tuple(found.cross_attentions),
     }
     shapes = {site: x[0].shape for site, x in layers.items()}
-    frames = {site: state.frame(site, n[2], n[3], stream=False) for site, n in shapes.items()}
+    views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
-    return Attention(layers, frames, {"encoder": mask.bool(), "self": written, "cross": written})
+    return Attention(layers, views, {"encoder": mask.bool(), "self": written, "cross": written})
 
 
 def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:
@@ -87,25 +88,24 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
         raise UsageError("the model gives no attention weights with eager attention")
     size = layers[0].shape[2]
     sites: tuple[Site, ...] = ("cross", "self")
-    frames = {site: state.frame(site, size, size, stream=True) for site in sites}
-    grid = frames["self"].grid
-    assert grid is not None
-    written = F.pad(labels[:, 1:].ge(0), (0, 1)) & grid.column.ge(0)
-    before = (torch.arange(size) < grid.opens)[:, None, None]
+    views = {site: state.view(site, size, size, stream=True) for site in sites}
+    output = views["self"].queries
+    written = F.pad(labels[:, 1:].ge(0), (0, 1)) & output.column.ge(0)
+    before = (torch.arange(size) < output.marks)[:, None, None]
     crossed = tuple(layer * before for layer in layers)
     weights = {"encoder": (), "cross": crossed, "self": tuple(x * ~before for x in layers)}
-    return Attention(weights, frames, dict.fromkeys(sites, written))  # type: ignore[arg-type]
+    return Attention(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]
 
 
 def joined(parts: Sequence[Attention]) -> Attention:
     """All of it as one, rows and keys filled up at their ends."""
-    sites = list(parts[0].frames)
+    sites = list(parts[0].views)
     weights: dict[Site, tuple[Tensor, ...]] = dict.fromkeys(parts[0].weights, ())
-    frames: dict[Site, Frame] = {}
+    views: dict[Site, View] = {}
     rows: dict[Site, Tensor] = {}
     for site in sites:
         queries = max(part.rows[site].shape[1] for part in parts)
-        keys = max(part.frames[site].keys for part in parts)
+        keys = max(part.views[site].keys.size for part in parts)
         layers = zip(*(part.weights[site] for part in parts), strict=True)
         weights[site] = tuple(
             torch.cat([F.pad(x, (0, keys - x.shape[3], 0, queries - x.shape[2])) for x in layer])
@@ -114,22 +114,13 @@ def joined(parts: Sequence[Attention]) -> Attention:
         rows[site] = torch.cat(
             [F.pad(p.rows[site], (0, queries - p.rows[site].shape[1])) for p in parts]
         )
-        frames[site] = _frame([part.frames[site] for part in parts], queries, keys)
-    return Attention(weights, frames, rows)
-
-
-def _frame(frames: Sequence[Frame], queries: int, keys: int) -> Frame:
-    known = [frame.delimiters for frame in frames]
-    closes = None if known[0] is None else torch.cat([x for x in known if x is not None])
-    grids = [frame.grid for frame in frames if frame.grid is not None]
-    rows = torch.arange(queries)
-    grid = None
-    if grids:
-        opens = torch.cat([one.opens for one in grids])
-        grid = Grid(torch.zeros_like(rows - opens), rows - opens, opens)
-    return Frame(
-        frames[0].site, rows, keys, torch.cat([f.lengths for f in frames]), closes, grid=grid
-    )
+        samples = [len(part.rows[site]) for part in parts]
+        each = [part.views[site] for part in parts]
+        queries_at, keys_at = [v.queries for v in each], [v.keys for v in each]
+        views[site] = replace(
+            each[0], queries=stacked(queries_at, samples), keys=stacked(keys_at, samples)
+        )
+    return Attention(weights, views, rows)
 
 
 # The fit
@@ -146,9 +137,7 @@ class Given:
 
     @property
     def closes(self) -> Tensor:
-        closes = self.attention.frames["cross"].delimiters
-        assert closes is not None
-        return closes
+        return self.attention.views["cross"].keys.marks
 
     @property
     def parts(self) -> int:
@@ -171,7 +160,7 @@ class Given:
 
     @property
     def stream(self) -> bool:
-        return self.attention.frames["cross"].grid is not None
+        return not self.attention.weights.get("encoder")
 
     @property
     def heads(self) -> int:
@@ -206,7 +195,7 @@ def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
     The mean over all rows that count; a head of a stream has its lines at both sites.
     """
     given = Given(attention)
-    sites = [("cross", "self")] if given.stream else [(site,) for site in attention.frames]
+    sites = [("cross", "self")] if given.stream else [(site,) for site in attention.views]
     table = []
     for group in sites:
         for layer in range(len(attention.weights[group[0]])):  # type: ignore[index]
@@ -228,7 +217,8 @@ def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> T
     heads = bias.heads(site, layer)
     if heads is None or not any(heads):
         return weights.new_zeros(weights.shape[1])
-    key, lost = LayerBias(heads, site).keys(attention.frames[site])
+    found = Lines({site: heads}).gathered([attention.views[site]])
+    key, lost = found.index, found.bias
     index = key.expand(len(weights), -1, weights.shape[2], -1)
     nowhere = (lost.expand(index.shape) < MASKED / 2) | (index < 0)  # nothing opens the source
     on = weights.gather(3, index.clamp(min=0)).masked_fill(nowhere, 0)

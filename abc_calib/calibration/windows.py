@@ -15,24 +15,25 @@ from torch import Tensor
 
 from abc_calib.data import Batch
 from abc_calib.geometry import Heads, Line, LineBias, Site
-from abc_calib.nn.biases import MASKED, LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.geometry.coords import View
+from abc_calib.nn.attend import MASKED
+from abc_calib.nn.lines import Lines
 
 
 def seen(
     batch: Batch,
     read: Tensor,
-    frames: Mapping[Site, Frame],
+    views: Mapping[Site, View],
     lines: Sequence[tuple[Site, Line]],
     pad: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The tokens on each line in each row that is written, ``(n, lines)``, and what it writes.
 
-    ``read (b, t)``: the decoder's input. ``frames``: of ``batch``.
+    ``read (b, t)``: the decoder's input. ``views``: of ``batch``.
     """
     tokens = []
     for site, line in lines:
-        key, _ = LayerBias(((line,),), site).positions(frames[site])
+        key, _ = Lines({site: ((line,),)}).positions(views[site])
         ids = read if site == "self" else batch.source
         tokens.append(ids.gather(1, key[:, 0, :, 0].expand(len(ids), -1)))
     there = batch.target != pad
@@ -74,8 +75,8 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
     if positions or open_:
         return 0, len(written)
-    frames, read = model.frames(batch.source, batch.target), model.shifted(batch.target)
-    codes = _through(bias, batch.source, read, frames)[there].numpy()
+    views, read = model.views(batch.source, batch.target), model.shifted(batch.target)
+    codes = _through(bias, batch.source, read, views)[there].numpy()
     order = np.lexsort((written, codes))
     codes, written = codes[order], written[order]
     first = np.diff(codes, prepend=codes[:1] - 1) != 0
@@ -85,7 +86,7 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     return int(several[group].sum()), len(written)
 
 
-def _through(bias: LineBias, source: Tensor, read: Tensor, frames: Mapping[Site, Frame]) -> Tensor:
+def _through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, View]) -> Tensor:
     """A number for what each written row sees through all layers, ``(b, t)`` int64.
 
     In place of its state: the same for rows whose states have to be the same.
@@ -93,14 +94,14 @@ def _through(bias: LineBias, source: Tensor, read: Tensor, frames: Mapping[Site,
     memory, rows = _mixed(source), _mixed(read)
     if not bias.stream:  # where the rows of the source look at themselves alone
         for heads in bias.sites.get("encoder", ()):
-            memory = _layer(memory, [("encoder", heads, memory)], frames)
+            memory = _layer(memory, [("encoder", heads, memory)], views)
     for own, crossed in zip(bias.sites["self"], bias.sites["cross"], strict=True):
-        rows = _layer(rows, [("self", own, rows), ("cross", crossed, memory)], frames)
+        rows = _layer(rows, [("self", own, rows), ("cross", crossed, memory)], views)
     return rows
 
 
 def _layer(
-    rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], frames: Mapping[Site, Frame]
+    rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], views: Mapping[Site, View]
 ) -> Tensor:
     """The numbers of the rows after a layer that reads ``(b, j)`` numbers of keys at each site."""
     made = _mixed(rows)
@@ -108,8 +109,9 @@ def _layer(
         for number, head in enumerate(heads):
             if not head:
                 continue
-            key, value = LayerBias((head,), site).keys(frames[site])
-            key, value = (x[:, 0].expand(len(rows), -1, -1) for x in (key, value))
+            found = Lines({site: (head,)}).gathered([views[site]])
+            both = (found.index, found.bias)
+            key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in both)
             read = keys.gather(1, key.flatten(1)).view(key.shape)
             who = [hash((len(site), number, line.value)) % 2**31 for line in head]
             made = made + _mixed(read + torch.tensor(who)).masked_fill(value == MASKED, 0).sum(2)

@@ -34,6 +34,7 @@ from abc_calib.certification.rounding import (
 )
 from abc_calib.certification.windows import Windows
 from abc_calib.geometry import Site
+from abc_calib.geometry.coords import coords
 from abc_calib.nn.positions import Scheme
 
 
@@ -112,7 +113,8 @@ class Exact:
         period = self.field.period
         scheme = self.model.scheme_of(site)
         tokens = self.model.embed.weight[:, None].expand(-1, period, -1)
-        value = scheme.embed(tokens, torch.arange(period, device=self.model.device)).flatten(0, 1)
+        places = torch.arange(period, device=self.model.device)[None]
+        value = scheme.embed(tokens, coords(places, output=True)).flatten(0, 1)
         if type(scheme).embed is Scheme.embed:
             return exactly(value)
         # an angle is wrong by its size, and the sum of two vectors once more

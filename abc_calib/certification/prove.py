@@ -124,8 +124,7 @@ def receptive_field(model: Any, data: Data) -> Field:
     absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
     if absolute and model.period is None:
         raise Unbounded(f"its positions ({options.scheme}) are absolute and grow with length")
-    every = [bias for site in ("self", "cross") for bias in model.biases[site]]
-    single = all(bias is not None and bias.single for bias in every)
+    single = all(lines is not None and lines.single for lines in model.line_sets)
     scores = [type(schemes[site]) for site in ("self", "cross")]
     if not single and any(s.rotate is not Scheme.rotate or s.has_score_bias for s in scores):
         raise Unbounded(

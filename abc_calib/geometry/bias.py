@@ -22,10 +22,12 @@ from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
 class LineBias:
     """A calibrated bias: for each site and layer, the lines of every head.
 
-    A site that is not named is unbiased. Dense matrices, gather indices and heatmaps are all
-    derived from this. ``off_line_bias``: what is added to scores off the lines; None masks them.
-    ``stream``: of a decoder-only model, where source and output are one stream. A head of ``self``
-    and the same head of ``cross`` are one there, which attends along the lines of both.
+    A site that is not named is unbiased. Values are those that a model adds: numbers of single
+    precision, to which they are rounded here, so that a certificate is about the same. Dense
+    matrices, gather indices and heatmaps are all derived from this. ``off_line_bias``: what is
+    added to scores off the lines; None masks them. ``stream``: of a decoder-only model, where
+    source and output are one stream. A head of ``self`` and the same head of ``cross`` are one
+    there, which attends along the lines of both.
     """
 
     sites: dict[Site, tuple[Heads, ...]]
@@ -36,11 +38,15 @@ class LineBias:
         off = self.off_line_bias
         if off is not None and not -math.inf < off < 0:
             raise UsageError(f"off_line_bias = {off}: give a finite number below 0, or none")
+        object.__setattr__(self, "sites", dict(self.sites))
         for site, layers in self.sites.items():
             if site not in SITES:
                 raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
             for line in (line for layer in layers for head in layer for line in head):
                 check_line(line, site)
+            self.sites[site] = tuple(
+                tuple(tuple(_as_added(line) for line in head) for head in layer) for layer in layers
+            )
 
     def heads(self, site: Site, layer: int) -> Heads | None:
         layers = self.sites.get(site)
@@ -162,6 +168,12 @@ class LineBias:
         return [
             line for layers in self.sites.values() for layer in layers for h in layer for line in h
         ]
+
+
+def _as_added(line: Line) -> Line:
+    """The line with the value that a model adds, in single precision."""
+    value = float(np.float32(line.value))
+    return line if value == line.value else replace(line, value=value)
 
 
 def _as_dict(line: Line) -> dict[str, Any]:

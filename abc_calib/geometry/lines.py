@@ -103,10 +103,11 @@ class Line:
         """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"
         stride = f" stride {self.stride}" if self.stride != 1 else ""
-        where = f" {place}" if site == "cross" else f" row -{self.segment}" * (self.segment > 0)
+        shown = site == "cross" or self.segment > 0
+        where = f" row -{self.segment}" if site == "self" else f" {place}"
         beta = f" beta {self.beta:+d}" if self.beta else ""
         part = f" part {self.part_step:+d}" if self.part_step else ""
-        return f"{self.direction} {self.offset:+d}{stride}{where}{beta}{part}"
+        return f"{self.direction} {self.offset:+d}{stride}{where * shown}{beta}{part}"
 
 
 ALONE = Line("diag", 0, 0)

@@ -21,8 +21,7 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.nn.frames import Frame
-from abc_calib.nn.optimizers import Optimizer
+from abc_calib.geometry.coords import View
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,12 @@ class Decoded:
 class Attention:
     """Attention of some samples: ``weights[site]`` has one ``(b, h, i, j)`` a layer.
 
-    ``frames[site]`` says where its rows and keys stand; ``rows[site]`` is ``(b, i)`` bool: the
-    rows that are not padding.
+    ``views[site]`` says where its queries and keys stand; ``rows[site]`` is ``(b, i)`` bool: the
+    queries that are not padding.
     """
 
     weights: dict[Site, tuple[Tensor, ...]]
-    frames: dict[Site, Frame]
+    views: dict[Site, View]
     rows: dict[Site, Tensor]
 
 
@@ -136,7 +135,7 @@ class Model(nn.Module):
         return None
 
     @abstractmethod
-    def optimizer(self) -> Optimizer | torch.optim.Optimizer:
+    def optimizer(self) -> torch.optim.Optimizer:
         """What it is trained with; the learning rate is set at each step."""
 
     @property

@@ -20,10 +20,10 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_text
 from abc_calib.geometry import SITES, Heads, Layout, Site
+from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.geometry.layout import read_labels, written_labels
-from abc_calib.nn.biases import MASKED, LayerBias
-from abc_calib.nn.frames import Frame, Grid
-from abc_calib.nn.transformer.rows import Opened
+from abc_calib.nn.attend import MASKED
+from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 from tasks.rows import ROW
 
@@ -74,21 +74,24 @@ class Problem:
                 keys[close + 1] = ROW
         return rows, keys
 
-    def frame(self, site: Site) -> Frame:
-        """Where the rows and keys of a site stand."""
-        rows, keys = (len(labels) for labels in self.labels(site))
-        places = None if site == "self" else torch.tensor([self.source.closes])
-        grid = self.grid if site != "encoder" else None
-        return Frame(site, torch.arange(rows), keys, torch.tensor([keys]), places, grid=grid)
+    def view(self, site: Site) -> View:
+        """Where the queries and keys of a site stand."""
+        source, output = self._at(self.source.keys, self.source.closes, output=False), self._output
+        if site == "cross":
+            return View(site, output, source)
+        at = output if site == "self" else source
+        return View(site, at, at, causal=site == "self")
 
     @property
-    def grid(self) -> Grid | None:
-        """Where the rows of an output stand, if it has several."""
-        if not self.closes:
-            return None
-        read = torch.zeros(1, self.steps, dtype=torch.long)
-        read[0, torch.tensor(self.closes) + 1] = 1
-        return Opened.none(1, read.device).read(read, 0, closes=1)
+    def _output(self) -> Coords:
+        """Where the tokens stand that are read: what closes a row opens the next one."""
+        return self._at(self.steps, tuple(close + 1 for close in self.closes), output=True)
+
+    @staticmethod
+    def _at(tokens: int, delimiters: tuple[int, ...], output: bool) -> Coords:
+        ids = torch.zeros(1, tokens, dtype=torch.long)
+        ids[0, torch.tensor(delimiters, dtype=torch.long)] = 1
+        return coords(ids, (1,), output=output)
 
 
 # Lines as matrices
@@ -96,21 +99,23 @@ class Problem:
 
 def dense(
     heads: Heads,
-    site: Site,
-    frame: Frame,
+    view: View,
     off: float | None = None,
     elsewhere: Heads | None = None,
 ) -> np.ndarray:
     """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    matrix = LayerBias(heads, site, off, elsewhere).dense(frame).masked_fill(~frame.mask(), MASKED)
+    every: dict[Site, Heads] = {view.site: heads}
+    if elsewhere is not None:
+        every["self" if view.site == "cross" else "cross"] = elsewhere
+    matrix = Lines(every, off).dense([view]).masked_fill(~view.mask, MASKED)
     values = matrix[0].double().numpy()
     return np.where(values <= MASKED / 2, -np.inf, values)
 
 
-def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], site: Site, frame: Frame) -> np.ndarray:
+def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], view: View) -> np.ndarray:
     """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
-    total = np.zeros((len(heads), len(frame.rows), frame.keys))
-    row = np.arange(len(frame.rows))
+    site, row = view.site, np.arange(view.queries.size)
+    total = np.zeros((len(heads), len(row), view.keys.size))
     for head, lines in enumerate(heads):
         weights = {entry.line: entry.weight for entry in kept[head]}
         for line in lines:
@@ -119,7 +124,7 @@ def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], site: Site, frame: Fr
                 raise AbcError(
                     f"lines.csv has no weight for {name} of {site} head {head}: calibrate again"
                 )
-            key, outside = LayerBias(((line,),), site).positions(frame)
+            key, outside = Lines({site: ((line,),)}).positions(view)
             inside = ~outside[0, 0, :, 0].expand(len(row)).numpy()
             columns = key[0, 0, :, 0].expand(len(row)).numpy()
             total[head, row[inside], columns[inside]] += weights[name]

@@ -253,9 +253,9 @@ class View:
 
     def _fit_and_bias(self, lines: Lines, layer: int) -> tuple[np.ndarray, np.ndarray]:
         heads: Any = lines.bias.heads(self.site, layer) or ((),) * self.attention.shape[1]
-        fit = line_sum(heads, self._kept(lines, layer)[0], self.site, lines.near.frame(self.site))
+        fit = line_sum(heads, self._kept(lines, layer)[0], lines.near.view(self.site))
         off, elsewhere = lines.bias.off_line_bias, lines.bias.elsewhere(self.site, layer)
-        return fit, dense(heads, self.site, lines.far.frame(self.site), off, elsewhere)
+        return fit, dense(heads, lines.far.view(self.site), off, elsewhere)
 
     def _visible(self, matrices: np.ndarray) -> np.ndarray:
         """``matrices (h, i, j)`` with -inf on keys that their row cannot see."""

@@ -14,32 +14,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from abc_calib.nn.optimizers import Optimizer
-
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
 """Of the polynomial that takes singular values between 0 and 1 to about 1 (Jordan et al.)."""
 TIMES = 5
 
 
-class Muon(Optimizer):
+class Muon(torch.optim.Optimizer):
     """For matrices alone, with Nesterov's momentum and decoupled weight decay.
 
     The rate of a matrix with more rows than columns is higher by the root of their ratio.
     """
 
-    names = ("momentum_buffer",)
-
     def __init__(
         self, matrices: Iterable[Tensor], momentum: float, weight_decay: float, **group: float
     ):
-        super().__init__(matrices, momentum=momentum, weight_decay=weight_decay, **group)
+        usual = {"lr": 1e-3, "momentum": momentum, "weight_decay": weight_decay, **group}
+        super().__init__(list(matrices), usual)
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
-        for number, weight, group in self.weights():
-            update = wide(self.update(number, weight, group["momentum"]))
-            by_shape.setdefault(update.shape, []).append((weight, update, group))
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    update = wide(self.update(weight, group["momentum"]))
+                    by_shape.setdefault(update.shape, []).append((weight, update, group))
         for some in by_shape.values():
             weights, updates, groups = zip(*some, strict=True)
             made = orthogonal(torch.stack(updates))
@@ -48,11 +47,14 @@ class Muon(Optimizer):
                 weight.mul_(1 - group["lr"] * group["weight_decay"])
                 wide(weight).add_(change, alpha=-group["lr"] * math.sqrt(tall))
 
-    def update(self, number: int, weight: Tensor, momentum: float) -> Tensor:
+    def update(self, weight: Tensor, momentum: float) -> Tensor:
         """What the momentum and the gradient of a matrix say together."""
-        state = self.state.setdefault(number, {"momentum_buffer": torch.zeros_like(weight)})
-        mean = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)  # type: ignore[arg-type]
-        return weight.grad.lerp(mean, momentum)  # type: ignore[union-attr]
+        state, gradient = self.state[weight], weight.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(mean, momentum)
 
 
 def wide(matrix: Tensor) -> Tensor:

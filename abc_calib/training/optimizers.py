@@ -10,7 +10,6 @@ import torch
 from abc_calib.config import TrainOptions
 from abc_calib.errors import OptionError
 from abc_calib.nn.base import Model
-from abc_calib.nn.optimizers import Optimizer
 from abc_calib.training.muon import Muon
 
 FACTOR = 8.0
@@ -43,7 +42,7 @@ def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
 class Together:
     """Several optimisers as one; the state of each is numbered on from that of the one before."""
 
-    def __init__(self, *parts: Optimizer | torch.optim.Optimizer):
+    def __init__(self, *parts: torch.optim.Optimizer):
         self.parts = parts
         self.param_groups = [group for part in parts for group in part.param_groups]
 
@@ -83,7 +82,7 @@ class Together:
             first += _weights(part.param_groups)
 
 
-AnyOptimizer = Optimizer | torch.optim.Optimizer | Together
+AnyOptimizer = torch.optim.Optimizer | Together
 
 
 def _weights(groups: Iterable[dict[str, Any]]) -> int:

@@ -14,8 +14,8 @@ from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
+from abc_calib.geometry.coords import View
 from abc_calib.nn.base import Attention, Model
-from abc_calib.nn.frames import Frame
 
 LAST = -1
 """In the table, the layer of lines that were found in the last one and serve all."""
@@ -44,9 +44,9 @@ class Evidence:
         return average_attention(self.model, self.longest)
 
     @cached_property
-    def frames(self) -> dict[Site, Frame]:
-        """Where the rows and keys of ``longest`` stand."""
-        return next(capture(self.model, self.longest)).frames
+    def views(self) -> dict[Site, View]:
+        """Where the queries and keys of ``longest`` stand."""
+        return next(capture(self.model, self.longest)).views
 
     @property
     def parts(self) -> int:

@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import torch
 
 from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Layout, Line, LineBias, Site
+from abc_calib.geometry.coords import View
 from abc_calib.geometry.lines import Direction, formula
-from abc_calib.nn.biases import LayerBias
-from abc_calib.nn.frames import Frame
+from abc_calib.nn.lines import Lines
 
 
 class MeanOptions(CalibrationOptions):
@@ -79,14 +80,8 @@ class Mean(Fit):
             return ((),) * len(matrices), [{} for _ in matrices]
         if self.options.anchors == "segment":
             evidence = self.evidence
-            frame = evidence.frames[site]
-            closes = frame.delimiters
-            one = replace(
-                frame,
-                lengths=frame.lengths[:1].cpu(),
-                rows=frame.rows.cpu(),
-                delimiters=None if closes is None else closes[:1].cpu(),
-            )
+            view, first = evidence.views[site], torch.tensor([0])
+            one = View(site, view.queries.samples(first), view.keys.samples(first))
             lines = candidates(site, dirs, evidence.parts, evidence.data.length)
             return segment_mean_lines(matrices, lines, one, threshold)
         return mean_lines(matrices, dirs, threshold), [corner_means(x, dirs) for x in matrices]
@@ -210,17 +205,15 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
 
 
 def segment_mean_lines(
-    matrices: np.ndarray, lines: Sequence[Line], frame: Frame, threshold: float
+    matrices: np.ndarray, lines: Sequence[Line], view: View, threshold: float
 ) -> tuple[Heads, Means]:
     """``mean_lines`` among given lines of any anchor, and the mean along each for every head.
 
-    ``matrices (h, m, n)`` are of one sample's shape, which ``frame`` describes. As there, a
+    ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes. As there, a
     line has to stand out among those of its direction.
     """
     all_means = []
-    key, outside = (
-        x[0, 0].numpy() for x in LayerBias((tuple(lines),), frame.site).positions(frame)
-    )
+    key, outside = (x[0, 0].numpy() for x in Lines({view.site: (tuple(lines),)}).positions(view))
     row = np.arange(matrices.shape[1])[:, None]
     inside = ~np.broadcast_to(outside, (len(row), len(lines)))
     key = np.broadcast_to(key, inside.shape)

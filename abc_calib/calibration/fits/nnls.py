@@ -24,7 +24,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, CORNER, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
 from abc_calib.nn.base import Attention
-from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.lines import Lines
 
 
 class NnlsOptions(CalibrationOptions):
@@ -165,8 +165,8 @@ def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> d
         for site, wanted in lines.items():
             if not wanted or not part.weights[site]:
                 continue
-            frame, rows = part.frames[site], part.rows[site]
-            key, outside = LayerBias((wanted,), site).positions(frame)
+            rows = part.rows[site]
+            key, outside = Lines({site: (wanted,)}).positions(part.views[site])
             key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
             there = rows[:, None, :, None] & ~outside.expand(key.shape)
             both = there[:, 0, :, :, None] & there[:, 0, :, None, :]

@@ -72,10 +72,9 @@ class Rows(Fit):
         """The captured attention, of the queries of one kind alone."""
         data, model = self.evidence.data, self.evidence.model
         for batch, part in zip(parts(self.evidence.correct), self.evidence.captured(), strict=True):
-            grid = part.frames["cross"].grid
-            assert grid is not None
+            column = part.views["cross"].queries.column
             ends = (batch.target == model.tokens.row) | (batch.target == data.vocabulary.eos)
-            first = (grid.column == 0) & ~ends
+            first = (column == 0) & ~ends
             chosen = {"inside": ~ends & ~first, "first": first, "end": ends}[kind]
             rows = {site: part.rows[site] & chosen for site in self.lines}
             yield replace(part, rows=rows)
@@ -152,8 +151,8 @@ class Rows(Fit):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The tokens on lines, and last the row's own, ``(n, lines + 1)``; and what is written."""
         model: Any = self.evidence.model
-        frames = model.frames(batch.source, batch.target)
-        return seen(batch, model.shifted(batch.target), frames, [*lines, ("self", OWN)], model.pad)
+        views = model.views(batch.source, batch.target)
+        return seen(batch, model.shifted(batch.target), views, [*lines, ("self", OWN)], model.pad)
 
     def table(self, bias: LineBias) -> list[LineRow]:
         table = []

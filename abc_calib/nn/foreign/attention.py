@@ -1,7 +1,7 @@
 """The attention function that foreign models call: theirs, with lines.
 
 It is registered under ``NAME``, and a mask function with it, without which the causal mask would be
-lost in silence. Each attention module that follows lines holds its ``Lines``.
+lost in silence. Each attention module that follows lines holds its ``ModuleLines``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, Site
-from abc_calib.nn.biases import MASKED, LayerBias, met, side_by_side
+from abc_calib.geometry.coords import View
+from abc_calib.nn.attend import MASKED, Gathered, attend
 from abc_calib.nn.foreign.places import State
+from abc_calib.nn.lines import Lines, met
 
 NAME = "abc_lines"
 """What it is called among the attention functions of ``transformers``."""
@@ -25,57 +27,51 @@ RECORD = "abc_calib"
 """The entry of a model's configuration that says what was put into it."""
 
 
-class Lines:
-    """The lines of one attention module: of one site, or in a stream of two."""
+class ModuleLines(Lines):
+    """The lines of one attention module: of one site, or in a stream of two.
+
+    ``opened``: does a token open the source?
+    """
 
     def __init__(
         self, state: State, heads: dict[Site, Heads], off: float | None = None, opened: bool = True
     ):
-        self.state, self.stream = state, len(heads) > 1
-        self.opened = opened
-        self.biases = {site: LayerBias(one, site, off) for site, one in heads.items() if any(one)}
-        #: every head follows lines, and sees nothing else
-        self.restricted = off is None and all(map(any, zip(*heads.values(), strict=True)))
-        self.off = MASKED if off is None else off
-        self.open = [not any(lines) for lines in zip(*heads.values(), strict=True)]
+        super().__init__(heads, off)
+        self.state, self.stream, self.opened = state, len(heads) > 1, opened
 
-    def keys(self, batch: int, queries: int, keys: int) -> tuple[Tensor, Tensor] | None:
-        """The key of each line in each row, and the bias on it: ``(b|1, h, i, k)`` each."""
-        if not self.biases:
-            return None
-        if self.state.places is not None:
-            self.state.places = self.state.places.for_rows(batch)
-        frames = {s: self.state.frame(s, queries, keys, self.stream) for s in self.biases}
-        found = [bias.keys(frames[site]) for site, bias in self.biases.items()]
-        key, bias = (side_by_side(part) for part in zip(*found, strict=True))
-        places = self.state.places
-        assert places is not None
-        reads_source = self.stream or "self" not in self.biases
-        if reads_source and not self.opened:  # nothing opens it: then what ends its first part
-            first = places.closes[:, 1][:, None, None, None]
-            key = torch.where(key < places.start[:, None, None, None], first, key)
-        key, bias = torch.broadcast_tensors(key, bias)
-        key, bias = key.contiguous(), met(key, bias.clone())
-        if self.stream:  # rows of the source see themselves alone
-            rows = frames[next(iter(frames))].rows[:, None]
-            source = (places.closes[:, -1:] > rows.T)[:, None, :, None]
-            alone = torch.full_like(bias[:1, :1, :1], MASKED)
-            alone[..., 0] = 0.0
-            key, bias = torch.where(source, rows, key), torch.where(source, alone, bias)
-        return key, bias
+    def views(self, batch: int, queries: int, keys: int) -> list[View]:
+        """What a call sees at each site at which a head has lines."""
+        there = [site for site, heads in self.heads.items() if any(heads)]
+        return [self.state.view(site, queries, keys, self.stream, batch) for site in there]
 
-    def dense(self, key: Tensor, bias: Tensor, keys: int) -> Tensor:
+    def gathered(self, views: Any) -> Gathered:
+        """As of our own layers; in a stream the tokens of the source see themselves alone."""
+        key, bias = self._beside(views)
+        source = self.state.read()
+        if not self.opened and any(view.site != "self" for view in views):
+            assert source.start is not None  # nothing opens it: then what ends its first part
+            first = source.marks[:, 1][:, None, None, None]
+            key = torch.where(key < source.start[..., None, None], first, key)
+        key, bias = (x.contiguous() for x in torch.broadcast_tensors(key, bias))
+        found = met(key, bias)
+        if not self.stream:
+            return found
+        own = views[0].queries.position
+        inside = (source.marks[:, -1:] > own)[:, None, :, None]
+        alone = torch.full_like(bias[:1, :1, :1], MASKED)
+        alone[..., 0] = 0.0
+        key = torch.where(inside, own[:, None, :, None], found.index)
+        return Gathered(key, torch.where(inside, alone, found.bias))
+
+    def matrix(self, views: Any, keys: int) -> Tensor:
         """The same as a matrix ``(b|1, h, i, j)``; 0 for heads without lines."""
-        matrix = bias.new_full((*key.shape[:3], keys), self.off)
-        matrix.scatter_reduce_(3, key, bias, "amax")
-        transparent = torch.tensor(self.open, device=bias.device)[:, None, None]
+        found = self.gathered(views)
+        matrix = self.scattered(found.index, found.bias, keys)
+        transparent = self.transparent(matrix.device)
         if self.stream:
-            assert self.state.places is not None
-            past = keys - key.shape[2]
-            rows = torch.arange(past, keys, device=bias.device)
-            output = rows >= self.state.places.closes[:, -1:]
-            transparent = transparent & output[:, None, :, None]
-        return matrix.masked_fill(transparent, 0.0)
+            own, marks = views[0].queries.position, self.state.read().marks
+            transparent = transparent & (own >= marks[:, -1:])[:, None, :, None]
+        return matrix.masked_fill_(transparent, 0.0)
 
 
 def along_lines(
@@ -90,8 +86,8 @@ def along_lines(
     **_: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The output ``(b, i, h, e)`` and, if asked for, the weights ``(b, h, i, j)``."""
-    held: Lines | None = module.__dict__.get(HELD)
-    if held is None:
+    lines: ModuleLines | None = module.__dict__.get(HELD)
+    if lines is None:
         raise UsageError(
             f"{type(module).__name__} attends along lines that nobody gave it: load the model with "
             "the class that saved it"
@@ -100,46 +96,25 @@ def along_lines(
     if (groups := query.shape[1] // key.shape[1]) > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     dropout = dropout if module.training else 0.0
-    lines = held.keys(len(query), query.shape[2], key.shape[2])
-    if lines is not None and held.restricted and not held.state.weights:
-        mixed = gathered(query, key, value, *lines, scaling, dropout, position_bias)
+    (b, h, i, _e), j = query.shape, key.shape[2]
+    views = lines.views(b, i, j)
+    if lines.restricted and not lines.state.weights:
+        bias = lines.gathered(views)
+        if position_bias is not None:
+            index = bias.index.expand(b, h, i, -1)
+            bias = Gathered(index, bias.bias + position_bias.expand(b, h, i, j).gather(3, index))
+        mixed = attend(query, key, value, bias, dropout, scaling)
         return mixed.transpose(1, 2).contiguous(), None
     scores = query @ key.transpose(-1, -2) * scaling
     for more in (position_bias, attention_mask):
         if more is not None:
             scores = scores + more
-    if lines is not None:
-        scores = scores + held.dense(*lines, key.shape[2]).to(scores.dtype)
+    if views:
+        scores = scores + lines.matrix(views, j).to(scores.dtype)
     weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     weights = weights.to(query.dtype)
     mixed = F.dropout(weights, dropout) @ value
     return mixed.transpose(1, 2).contiguous(), weights
-
-
-def gathered(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    index: Tensor,
-    bias: Tensor,
-    scaling: float,
-    dropout: float,
-    position_bias: Tensor | None,
-) -> Tensor:
-    """Attention over the keys on lines alone, ``(b, h, i, e)``: its cost is linear in ``i``."""
-    b, h, i, e = query.shape
-    k = index.shape[3]
-    flat = index.expand(b, h, i, k).reshape(b, h, i * k, 1).expand(-1, -1, -1, e)
-    picked = value.gather(2, flat)
-    if k == 1:
-        return picked * F.dropout(picked.new_ones(b, h, i, 1), dropout) if dropout else picked
-    compared = key.gather(2, flat).view(b, h, i, k, e)
-    scores = torch.einsum("bhie,bhike->bhik", query, compared) * scaling
-    if position_bias is not None:
-        full = position_bias.expand(b, h, i, key.shape[2])
-        scores = scores + full.gather(3, index.expand(b, h, i, k))
-    weights = F.dropout((scores + bias.to(scores.dtype)).softmax(-1), dropout)
-    return torch.einsum("bhik,bhike->bhie", weights, picked.view(b, h, i, k, e))
 
 
 def masked(*args: Any, config: Any = None, **how: Any) -> Any:

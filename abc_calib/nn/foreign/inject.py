@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
-from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, Lines, register
+from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.kept import cache_of
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import Sites, find_sites
@@ -132,7 +132,7 @@ def attach(model: Any) -> None:
     try:
         for site, names in sites.modules.items():
             for name, heads in zip(names, of_module(lines, sites, site), strict=True):
-                held = Lines(state, heads, lines.off_line_bias, marks.prefix > 0)
+                held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
                 known[name].__dict__[HELD] = held
         kept = [*listen(model, marks, state)]
         if record["neutral"]:
@@ -172,29 +172,29 @@ class Listener:
         self.state.weights = bool(given.get("output_attentions"))
         output = given.get("encoder_outputs")
         if (known := getattr(output, PLACES, None)) is not None:
-            self.state.places = known
+            self.state.source = known
 
     def reads(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before what reads the source."""
         ids, cache = first(args, given, "input_ids"), cache_of(given)
         past = 0 if cache is None else int(cache.get_seq_length())
         if past and (known := getattr(cache, PLACES, None)) is not None:
-            self.state.places = known
+            self.state.source = known
         elif past or ids is None:
             raise UsageError("lines need input_ids from the first token on: give whole sources")
         else:
-            self.state.places = self.marks.places(ids, given.get("attention_mask"))
+            self.state.source = self.marks.of(ids, given.get("attention_mask"))
 
     def has_read(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
         """After it: what is kept of the source knows where it stands."""
         for kept in (cache_of(output), cache_of(given)):
             if kept is not None:
-                setattr(kept, PLACES, self.state.places)
+                setattr(kept, PLACES, self.state.source)
 
     def has_encoded(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
         """The same of an encoder."""
         if not isinstance(output, tuple):
-            setattr(output, PLACES, self.state.places)
+            setattr(output, PLACES, self.state.source)
 
     def writes(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before a decoder that has an encoder."""

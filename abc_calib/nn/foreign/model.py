@@ -21,13 +21,13 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
+from abc_calib.geometry.coords import View, coords
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.kept import cache_in
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, cut
-from abc_calib.nn.frames import Frame
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer beside a model."""
@@ -145,8 +145,8 @@ class Foreign(Model):
         there, written = source != self.pad, target != self.pad
         rows: dict[Site, Tensor] = {"encoder": there, "self": written, "cross": written}
         weights = self._split(found, there, target.shape[1])
-        frames = self.frames(source, target)
-        return Attention(weights, frames, {site: rows[site] for site in weights})
+        views = self.views(source, target)
+        return Attention(weights, views, {site: rows[site] for site in weights})
 
     def _split(self, found: Any, there: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
         """The weights of each site, with the rows and keys of our sources and targets."""
@@ -162,20 +162,15 @@ class Foreign(Model):
         own = found.decoder_attentions
         return {"encoder": tuple(inner), "self": tuple(own), "cross": tuple(cross)}
 
-    def frames(self, source: Tensor, target: Tensor) -> dict[Site, Frame]:
-        """Where the rows and keys of each site stand while ``target`` is written."""
-        there = source != self.pad
-        lengths = there.sum(1)
-        closes = Marks(self.marks.delimiters, 1).places(source, there).closes
-        keys = torch.arange(source.shape[1], device=source.device)
-        steps = torch.arange(target.shape[1], device=source.device)
-        found: dict[Site, Frame] = {
-            "self": Frame("self", steps, len(steps), lengths),
-            "cross": Frame("cross", steps, len(keys), lengths, closes),
+    def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
+        """Where the queries and keys of each site stand while ``target`` is written."""
+        at = Marks(self.marks.delimiters, 1).of(source, source != self.pad)
+        output = coords(target, output=True)
+        found: dict[Site, View] = {
+            "self": View("self", output, output, True),
+            "cross": View("cross", output, at),
         }
-        if not self.sites.stream:
-            found["encoder"] = Frame("encoder", keys, len(keys), lengths, closes)
-        return found
+        return found if self.sites.stream else {**found, "encoder": View("encoder", at, at)}
 
     def exact(self) -> Self:
         """A copy in float64, but for what its class computes in float32 whatever it is given."""

@@ -9,7 +9,7 @@ lines of cross-attention name tokens of the source, lines of self-attention thos
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.nn.frames import Frame, Grid
+from abc_calib.geometry.coords import Coords, View, coords
 
 
 @dataclass(frozen=True)
@@ -30,72 +30,40 @@ class Marks:
     delimiters: tuple[int, ...]
     prefix: int = 0
 
-    def places(self, ids: Tensor, mask: Tensor | None) -> Places:
-        """Where the delimiters of each source ``(b, s)`` are; ``UsageError`` if some are missing.
+    def of(self, ids: Tensor, mask: Tensor | None) -> Coords:
+        """Where the tokens of each source ``(b, s)`` stand, what opens it as its first mark.
 
-        ``mask (b, s)``: 0 on padding.
+        ``mask (b, s)``: 0 on padding. Without a prefix the first mark is before the source, and in
+        a stream the source ends with its last delimiter. ``UsageError`` if delimiters are missing.
         """
         there = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         there = there[:, -ids.shape[1] :]
-        known = torch.tensor(self.delimiters, device=ids.device)
-        found = torch.isin(ids, known) & there
-        start = there.int().argmax(1)
-        found[torch.arange(ids.shape[1], device=ids.device) < (start + self.prefix)[:, None]] = (
-            False
-        )
+        start = there.int().argmax(1, keepdim=True)
+        place = torch.arange(ids.shape[1], device=ids.device)
+        at = coords(ids, self.delimiters, there=there & (place >= start + self.prefix))
         wanted = len(self.delimiters)
-        if len(ids) and int(found.sum(1).min()) < wanted:
-            row = int(found.sum(1).argmin())
+        found = torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & there
+        count = (found & (place >= start + self.prefix)).sum(1)
+        if len(ids) and int(count.min()) < wanted:
+            row = int(count.argmin())
             raise UsageError(
-                f"source {row} of the batch has {int(found[row].sum())} of the {wanted} delimiters "
+                f"source {row} of the batch has {int(count[row])} of the {wanted} delimiters "
                 "that the lines count from: give whole sources"
             )
-        number = found.int().cumsum(1)
-        closes = [(found & (number == k + 1)).int().argmax(1) for k in range(wanted)]
-        opens = start + self.prefix - 1
-        return Places(torch.stack([opens, *closes], 1), start, there.sum(1) + start)
-
-
-@dataclass(frozen=True)
-class Places:
-    """``closes (b, c)``: what opens each source and its delimiters. ``start``, ``end (b,)``.
-
-    Without a token that opens it, ``closes[:, 0]`` is before ``start``.
-    """
-
-    closes: Tensor
-    start: Tensor
-    end: Tensor
-
-    def for_rows(self, rows: int) -> Places:
-        """The same for a batch in which each source stands several times, as for beams."""
-        if rows == len(self.closes):
-            return self.alike
-        if rows % len(self.closes):
-            raise UsageError(
-                f"{rows} outputs of {len(self.closes)} sources: read the sources of this batch"
-            )
-        times = rows // len(self.closes)
-        parts = (self.closes, self.start, self.end)
-        return Places(*(part.repeat_interleave(times, 0) for part in parts)).alike
-
-    @property
-    def alike(self) -> Places:
-        """One row, if all are alike."""
-        if len(self.closes) > 1 and all(
-            bool((part == part[:1]).all()) for part in (self.closes, self.start, self.end)
-        ):
-            return Places(self.closes[:1], self.start[:1], self.end[:1])
-        return self
+        marks = torch.cat([start + self.prefix - 1, at.marks[:, :wanted]], 1)
+        end = there.sum(1, keepdim=True) + start
+        at = replace(at, part=at.part + 1, marks=marks, length=end).alike
+        return replace(at, start=start[: len(at.marks)])
 
 
 class State(threading.local):
-    """What a call of the model has told so far: its ``places``, of each thread its own.
+    """What a call of the model has told so far, of each thread its own.
 
-    ``past``: how many output tokens the decoder has read before. ``weights``: are they asked for?
+    ``source``: where its tokens stand. ``past``: how many output tokens the decoder has read
+    before. ``weights``: are they asked for?
     """
 
-    places: Places | None = None
+    source: Coords | None = None
     past: int = 0
     weights: bool = False
 
@@ -106,16 +74,35 @@ class State(threading.local):
     def __reduce__(self) -> Any:
         return State, ()
 
-    def frame(self, site: Site, queries: int, keys: int, stream: bool) -> Frame:
-        """Where the last ``queries`` of all rows, and the ``keys``, stand."""
-        if self.places is None:
+    def read(self, rows: int | None = None) -> Coords:
+        """Where the sources stand, in a batch of so many rows: each several times, as for beams."""
+        if self.source is None:
             raise UsageError("the model has read no source yet: call it with input_ids")
-        closes, device = self.places.closes, self.places.closes.device
+        known = len(self.source.marks)
+        if rows is None or known in (1, rows):
+            return self.source
+        if rows % known:
+            raise UsageError(f"{rows} outputs of {known} sources: read the sources of this batch")
+        index = torch.arange(known, device=self.source.marks.device)
+        self.source = self.source.samples(index.repeat_interleave(rows // known))
+        return self.source
+
+    def view(
+        self, site: Site, queries: int, keys: int, stream: bool, rows: int | None = None
+    ) -> View:
+        """What the last ``queries`` of a call see of its ``keys``."""
+        source = self.read(rows)
+        if site == "encoder":
+            return View(site, source, source)
         past = self.past if site == "cross" and not stream else keys - queries
-        rows = torch.arange(past, past + queries, device=device)
-        if not stream:
-            known = closes if site != "self" else None
-            return Frame(site, rows, keys, self.places.end, known)
-        column = rows - closes[:, -1:]
-        grid = Grid(torch.zeros_like(column), column, closes[:, -1:])
-        return Frame(site, rows, keys, closes[:, -1] + 1, closes, grid=grid)
+        number = torch.arange(past, past + queries, device=source.marks.device)[None]
+        output = coords(number, output=True)
+        output = replace(output, column=number, position=number, place=number)
+        if stream:  # counted from what closes the source, whose place is the output's column 0
+            opened = source.marks[:, -1:]
+            output = replace(output, column=number - opened, marks=opened)
+            source = replace(source, length=opened + 1)
+        if site == "cross":
+            return View(site, output, source)
+        every = torch.arange(keys, device=number.device)[None]
+        return View(site, output, replace(output, position=every, place=every), causal=True)

@@ -13,11 +13,9 @@ from abc_calib.errors import AbcError
 from abc_calib.nn.base import Model
 from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig
 from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel
-from abc_calib.nn.hub.generation import GenerationCache
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import read_folder
-from abc_calib.nn.transformer.decoder_only import DecoderOnly
-from abc_calib.nn.transformer.model import Transformer
+from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
 __all__ = [
     "FACES",
@@ -27,7 +25,6 @@ __all__ = [
     "AbcRecurrent",
     "AbcRecurrentConfig",
     "AbcTransformer",
-    "GenerationCache",
     "load",
     "wrapped",
 ]

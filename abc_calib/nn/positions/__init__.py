@@ -19,7 +19,7 @@ from abc_calib.geometry.lines import SITES, Site
 from abc_calib.nn.positions.abacus import Abacus
 from abc_calib.nn.positions.absolute import Learned, Sinusoidal
 from abc_calib.nn.positions.alibi import Alibi
-from abc_calib.nn.positions.base import Coordinates, Places, Scheme, Shape
+from abc_calib.nn.positions.base import Scheme, Shape
 from abc_calib.nn.positions.coupled import Coupled
 from abc_calib.nn.positions.fire import Fire
 from abc_calib.nn.positions.randomized import Randomized
@@ -31,8 +31,6 @@ from abc_calib.nn.undrawn import undrawn
 
 __all__ = [
     "SCHEMES",
-    "Coordinates",
-    "Places",
     "Scheme",
     "Shape",
     "build_scheme",
@@ -97,6 +95,9 @@ def check_positions(
             "it acts in the encoder's attention, and there is no encoder layer; give 1 or more "
             "encoder layers, or a scheme of embeddings",
         )
+    if isinstance(options, DecoderOptions) and getattr(found["self"], "cross", "") == "end":
+        rule = "a decoder-only model has no cross-attention; choose alibi without cross=end"
+        raise OptionError("scheme", options.scheme, rule)
     if options.cyclic is None:
         return
     if all(type(scheme) is Scheme for scheme in found.values()):

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
-from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
+from abc_calib.geometry.coords import Coords
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class AbacusOptions(Options):
@@ -45,16 +46,13 @@ class Abacus(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def starts(self, at: Coordinates) -> Tensor | None:
+    def starts(self, at: Coords) -> Tensor | None:
         if not self.training:
             return None
         drawn = torch.randint(self.offset + 1, (1, 1), device=at.column.device)
         return drawn.expand(len(at.column), 1)
 
-    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
-        if at is None:  # one part, as an output has
-            column = torch.atleast_2d(positions)
-            at = Coordinates(torch.zeros_like(column), column, torch.zeros_like(column))
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
         place = at.column + (at.part > 0)
         moved = place if at.start is None else place + at.start[:, :1]
         return x + self.table[torch.where(place > 0, moved, 0).clamp(max=len(self.table) - 1)]

@@ -9,7 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
-from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
+from abc_calib.geometry.coords import Coords
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 def angles(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -30,8 +31,8 @@ class Sinusoidal(Scheme):
 
     absolute = True
 
-    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
-        return x + waves(positions, self.shape.width, x.dtype)
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
+        return x + waves(at.place, self.shape.width, x.dtype)
 
 
 class LearnedOptions(Options):
@@ -59,5 +60,5 @@ class Learned(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
-        return x + self.table[positions.clamp(max=len(self.table) - 1)]
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
+        return x + self.table[at.place.clamp(max=len(self.table) - 1)]

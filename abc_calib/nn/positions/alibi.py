@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from abc_calib.config import Options
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.geometry.coords import View
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 def slopes(heads: int) -> list[float]:
@@ -47,11 +48,11 @@ class Alibi(Scheme):
         super().__init__(shape, options)
         self.cross = options.cross
 
-    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
-        if places.site == "cross" and self.cross == "end":
-            place = places.lengths[:, None] - 1 - places.keys  # (b, j)
-            distance = (place[:, None] - places.rows[:, None])[:, None]  # (b, 1, i, j)
+    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+        if view.site == "cross" and self.cross == "end":
+            place = view.keys.length - 1 - view.keys.place  # (b, j)
+            distance = (place[:, None] - view.queries.place[..., None])[:, None]  # (b, 1, i, j)
         else:
-            distance = places.offsets()
+            distance = view.offsets()
         slope = torch.tensor(slopes(self.shape.heads), device=queries.device)
         return -slope[:, None, None] * distance.abs()

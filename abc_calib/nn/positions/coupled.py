@@ -9,7 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
-from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
+from abc_calib.geometry.coords import Coords
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class CoupledOptions(Options):
@@ -49,7 +50,7 @@ class Coupled(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table)
 
-    def starts(self, at: Coordinates) -> Tensor | None:
+    def starts(self, at: Coords) -> Tensor | None:
         """By how much ids are moved on, ``(b, levels)``; an answer may have one digit more."""
         if not self.training:
             return None
@@ -60,10 +61,7 @@ class Coupled(Scheme):
             room = (most - 3 - at.column.amax(1, keepdim=True)).clamp(min=0) + 1
         return (torch.rand(samples, levels, device=room.device) * room).long()
 
-    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
-        if at is None:  # one part, as an output has
-            column = torch.atleast_2d(positions)
-            at = Coordinates(torch.zeros_like(column), column, torch.zeros_like(column))
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
         for level, (table, number) in enumerate(zip(self.table, self._levels(at), strict=False)):
             most = len(table) - 1
             ids = 1 + number
@@ -73,7 +71,7 @@ class Coupled(Scheme):
             x = x + table[ids]
         return x
 
-    def _levels(self, at: Coordinates) -> tuple[Tensor, Tensor]:
+    def _levels(self, at: Coords) -> tuple[Tensor, Tensor]:
         """The column and the row of each token, -1 where it has none."""
         none = torch.full_like(at.column, -1)
         if self.rows == "operands":

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
+from abc_calib.geometry.coords import View
 from abc_calib.geometry.lines import Site
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class FireOptions(Options):
@@ -53,12 +54,11 @@ class Fire(Scheme):
         nn.init.uniform_(self.out, -bound, bound)
         nn.init.uniform_(self.out_bias, -bound, bound)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
         """Where positions differ from sample to sample, each pair of them is computed once."""
-        rows, row = places.rows.unique(return_inverse=True)
-        columns, column = places.keys.unique(return_inverse=True)
-        table = self._table(rows.to(queries.dtype), columns.to(queries.dtype), places.site)
-        row, column = torch.atleast_2d(row), torch.atleast_2d(column)
+        rows, row = view.queries.place.unique(return_inverse=True)
+        columns, column = view.keys.place.unique(return_inverse=True)
+        table = self._table(rows.to(queries.dtype), columns.to(queries.dtype), view.site)
         index = row[:, :, None] * len(columns) + column[:, None]  # (b|1, i, j)
         return F.embedding(index, table.flatten(0, 1)).permute(0, 3, 1, 2)
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
+from abc_calib.geometry.coords import Coords
 from abc_calib.nn.positions.absolute import Learned, LearnedOptions, Sinusoidal
-from abc_calib.nn.positions.base import Coordinates, Scheme, Shape
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class RandomizedOptions(Options):
@@ -47,17 +48,17 @@ class Randomized(Scheme):
     def reset_parameters(self) -> None:
         self.base.reset_parameters()
 
-    def renumber(self, positions: Tensor, lengths: Tensor) -> Tensor:
-        """The drawn position of each position: ``(b, i)``. Past a subset they go on by one."""
+    def renumber(self, places: Tensor, lengths: Tensor) -> Tensor:
+        """The drawn position of each place: ``(b, i)``. Past a subset they go on by one."""
         longest = int(lengths.max())
         if longest > self.max:
             raise UsageError(
                 f"scheme randomized: a source of {longest} tokens, and max = {self.max}: train "
                 "with a larger max"
             )
-        drawn = self.drawn(lengths.tolist(), longest, positions.device)  # (b, longest)
-        wanted = torch.atleast_2d(positions).expand(len(drawn), -1)
-        last = lengths[:, None] - 1
+        drawn = self.drawn(lengths[:, 0].tolist(), longest, places.device)  # (b, longest)
+        wanted = places.expand(len(drawn), -1)
+        last = lengths - 1
         beyond = (wanted - last).clamp(min=0)
         return drawn.gather(1, wanted.minimum(last).clamp(min=0)) + beyond
 
@@ -71,8 +72,8 @@ class Randomized(Scheme):
         sizes = torch.tensor(lengths, device=device)[:, None]
         return order.masked_fill(column >= sizes, self.max).sort(1).values
 
-    def embed(self, x: Tensor, positions: Tensor, at: Coordinates | None = None) -> Tensor:
-        return self.base.embed(x, positions)
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
+        return self.base.embed(x, at)
 
 
 def _fixed(length: int, size: int) -> Tensor:

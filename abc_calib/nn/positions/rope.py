@@ -7,6 +7,7 @@ from torch import Tensor
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
+from abc_calib.geometry.coords import Coords
 from abc_calib.nn.positions.base import Scheme, Shape
 
 
@@ -27,13 +28,11 @@ class Rope(Scheme):
                 "an even quotient"
             )
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, at: Coords) -> Tensor:
         e = x.shape[-1]
         pair = torch.arange(0, e, 2, device=x.device, dtype=torch.float32)
-        angle = positions[..., None].float() * 10000.0 ** (-pair / e)  # (i, e/2)
-        if positions.dim() == 2:
-            angle = angle[:, None]  # (b, 1, i, e/2)
-        return turned(x, angle)
+        angle = at.place[..., None].float() * 10000.0 ** (-pair / e)  # (b, i, e/2)
+        return turned(x, angle[:, None])
 
 
 def turned(x: Tensor, angle: Tensor) -> Tensor:

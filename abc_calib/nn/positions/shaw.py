@@ -9,7 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.geometry.coords import View
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class RpeOptions(Options):
@@ -49,18 +50,18 @@ class Rpe(Scheme):
         for table in self.parameters():
             nn.init.normal_(table, std=math.sqrt(2 / sum(table.shape[-2:])))
 
-    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
-        table = self.table[self.shape.sites.index(places.site)]
-        clipped = self.clipped(places)
+    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+        table = self.table[self.shape.sites.index(view.site)]
+        clipped = self.clipped(view)
         scores = torch.einsum("bhie,hre->bhir", queries, table) / math.sqrt(queries.shape[-1])
         return scores.gather(-1, clipped.expand(*scores.shape[:2], -1, -1))
 
-    def value_term(self, weights: Tensor, places: Places) -> Tensor:
-        table = self.value_table[self.shape.sites.index(places.site)]
-        clipped = self.clipped(places).expand(weights.shape)
+    def value_term(self, weights: Tensor, view: View) -> Tensor:
+        table = self.value_table[self.shape.sites.index(view.site)]
+        clipped = self.clipped(view).expand(weights.shape)
         sums = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         return torch.einsum("bhir,hre->bhie", sums.scatter_add(-1, clipped, weights), table)
 
-    def clipped(self, places: Places) -> Tensor:
+    def clipped(self, view: View) -> Tensor:
         """The row of the table for each row and key: ``(b|1, 1, i, j)``."""
-        return places.offsets().clamp(-self.clip, self.clip) + self.clip
+        return view.offsets().clamp(-self.clip, self.clip) + self.clip

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.geometry.coords import View
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 def bucket(offsets: Tensor, both_sides: bool, buckets: int, distance: int) -> Tensor:
@@ -72,7 +73,7 @@ class T5(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table, std=self.shape.width**-0.5)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
-        table = self.table[self.shape.sites.index(places.site)]
-        index = bucket(places.offsets(), places.site != "self", self.buckets, self.distance)
+    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+        table = self.table[self.shape.sites.index(view.site)]
+        index = bucket(view.offsets(), view.site != "self", self.buckets, self.distance)
         return rearrange(table[index], "b 1 i j h -> b h i j")

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.config import Options
+from abc_calib.geometry.coords import View
 from abc_calib.nn.positions.absolute import waves
-from abc_calib.nn.positions.base import Places, Scheme, Shape
+from abc_calib.nn.positions.base import Scheme, Shape
 
 
 class TransformerXL(Scheme):
@@ -38,9 +39,9 @@ class TransformerXL(Scheme):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.distance_bias, std=0.02)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, places: Places) -> Tensor:
-        site = self.shape.sites.index(places.site)
-        distance = -places.offsets()  # (b|1, 1, i, j)
+    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+        site = self.shape.sites.index(view.site)
+        distance = -view.offsets()  # (b|1, 1, i, j)
         low, high = int(distance.min()), int(distance.max())
         each = torch.arange(low, high + 1, device=queries.device)
         sinusoids = waves(each, self.shape.width).to(queries.dtype)  # (r, d)

@@ -18,7 +18,6 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Attention, Decoded, Model
-from abc_calib.nn.optimizers import Adam, Optimizer
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
 from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury, looked_up
 from abc_calib.nn.recurrent.deferred import CellSteps, GruSteps
@@ -134,8 +133,8 @@ class Recurrent(Model):
 
     # What it takes
 
-    def optimizer(self) -> Optimizer:
-        return Adam(self.parameters())
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), weight_decay=0.0, fused=True)
 
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         return 4 * batch * (12 * self.options.width * (keys + steps) + 2 * keys * steps)

@@ -1,28 +1,42 @@
-"""What the decoder keeps between steps: keys and values of the source and of its own rows.
+"""What is kept between steps: the source, and keys and values of it and of the output so far.
 
-Where every head follows lines, only of the rows that lines can reach.
+Where every head follows lines, only of the tokens that lines can reach.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from abc_calib.geometry.lines import formula
-from abc_calib.nn.biases import LayerBias
-from abc_calib.nn.frames import Grid
-from abc_calib.nn.transformer.rows import Opened
+from abc_calib.geometry.coords import Coords, View
+from abc_calib.nn.lines import Lines
 
-FAR = 10**6
-"""A row far from the first: what a line reads from there, it reads from every later row."""
+
+@dataclass(frozen=True)
+class Encoded:
+    """A source that was read.
+
+    ``memory``: what each block reads of it, ``(b, s, d)``; of a stream, its states before the
+    block. ``at``: where its tokens stand. ``phase``: from where cyclic positions count. ``drawn``:
+    what a scheme drew for the output. ``numbers (b, n)``: of a stream, what a scheme calls its
+    positions. ``attention``: of each layer, if asked for.
+    """
+
+    memory: tuple[Tensor, ...]
+    at: Coords
+    phase: int = 0
+    drawn: Tensor | None = None
+    numbers: Tensor | None = None
+    attention: tuple[Tensor, ...] = ()
 
 
 class KeptRows(NamedTuple):
-    """The rows that later rows still read: the first ``pinned`` ones and the last ``recent``.
+    """Tokens of an output that later ones still read: the first ``pinned``, the last ``recent``.
 
-    Where an output has several rows of tokens: the row that is written, and ``above`` it.
+    Where an output has several rows: those of the row that is written, and of ``above`` it.
     """
 
     pinned: int
@@ -30,99 +44,83 @@ class KeptRows(NamedTuple):
     above: int | None = None
 
 
-def kept_rows(biases: list[LayerBias | None], several: bool = False) -> KeptRows | None:
-    """What the self-attention of all layers together reads; None where a head may read any row.
+def kept_rows(every: list[Lines | None], several: bool = False) -> KeptRows | None:
+    """What the self-attention of all layers together reads; None where a head may read any token.
 
-    ``several``: the output has several rows of tokens.
+    ``several``: the output has several rows.
     """
-    pinned, recent = 0, 0
-    if several:
-        every = [bias for bias in biases if bias is not None and bias.restricted]
-        lines = [line for bias in every for head in bias.heads for line in head]
-        bounded = len(every) == len(biases) and all(line.segment >= 0 for line in lines)
-        above = max([0, *(line.segment for line in lines)])
-        return KeptRows(0, 0, above) if bounded else None
-    for bias in biases:
-        if bias is None or not bias.restricted or bias.may_mask_rows:
+    pinned, recent, above = 0, 0, 0
+    for lines in every:
+        if lines is None or not lines.restricted or lines.may_mask_rows:
             return None
-        for line in {line for head in bias.heads for line in head}:
-            named = formula(line, "self")
-            if named.slope not in (0, 1):  # against the rows: from some row on the first one
+        for line in {line for head in lines.heads["self"] for line in head}:
+            above = max(above, line.segment)
+            if several:
+                continue
+            if line.segment == 0 and line.direction == "diag":
+                recent = max(recent, -line.offset)
+            elif line.segment == 0 and line.direction == "anti":  # against the rows
                 return None
-            for row in (*range(abs(line.offset) + 2), FAR):
-                key, _ = named.key((0, row), row)
-                if row - key > FAR // 2:  # a fixed row
-                    pinned = max(pinned, key + 1)
-                elif named.slope:
-                    recent = max(recent, row - key)
-    return KeptRows(pinned, recent)
+            else:
+                pinned = max(pinned, 1, line.offset + 1 if line.segment == 0 else 0)
+    return KeptRows(0, 0, above) if several else KeptRows(pinned, recent)
 
 
 class Cache:
-    """Keys and values of each layer, of the source and of the rows so far.
+    """Keys and values of each block, of the source and of the output so far.
 
-    ``kept``: which rows later ones read; None keeps all. ``seen``: rows so far. ``opened``: where
-    rows of tokens opened, and ``grid``, where the newest tokens stand in them; None in outputs
-    of one row.
+    ``kept``: which tokens later ones read; None keeps all. ``held``: where the tokens stand whose
+    keys and values are there, ``newest`` the last of them that were written.
     """
 
     def __init__(self, kept: KeptRows | None = None):
         self.kept = kept
-        self.seen = 0
-        self.opened: Opened | None = None
-        self.grid: Grid | None = None
-        self.rows: dict[int, tuple[Tensor, Tensor]] = {}
-        self.source: dict[int, tuple[Tensor, Tensor]] = {}
+        self.held: Coords | None = None
+        self.newest: Coords | None = None
+        self.first = 0  # the first token that is held behind the pinned ones
+        self.output: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self.source: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     @property
-    def left_out(self) -> tuple[int, int]:
-        """From which row on, and how many, rows are not held."""
-        if self.kept is None:
-            return 0, 0
-        if self.kept.above is not None:
-            return 0, self._above(self.kept.above)
-        return self.kept.pinned, self.seen - min(self.seen, self.kept.pinned + self.kept.recent)
+    def seen(self) -> int:
+        """Tokens so far."""
+        return 0 if self.newest is None else int(self.newest.position[0, -1]) + 1
 
-    def _above(self, above: int) -> int:
-        """Where the earliest row opened that later ones may still read."""
-        if self.opened is None or not self.seen:
-            return 0
-        number = (self.opened.count - 1 - above).clamp(min=0)[:, None]
-        return int(self.opened.opens.gather(1, number).min())
+    def view(self, queries: Coords) -> View:
+        """How new tokens see themselves and those that are held."""
+        self.held = queries if self.held is None else self.held.before(queries)
+        pinned = self.kept.pinned if self.kept else 0
+        evicted = pinned, max(0, self.first - pinned)
+        return View("self", queries, self.held, causal=True, evicted=evicted)
 
-    def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that were kept and the new ones ``(b, h, t, e)``, held until they settle."""
-        if layer in self.rows:
-            before = self.rows[layer]
+    def extended(self, block: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """What was kept and the new ``(b, h, t, e)``, held until they settle."""
+        if block in self.output:
+            before = self.output[block]
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        self.rows[layer] = keys, values
+        self.output[block] = keys, values
         return keys, values
 
     def settle(self, final: int, drafted: int) -> None:
-        """Of the ``drafted`` newest rows the first ``final`` ones are so; keep what is needed."""
-        before = self.left_out[1]
-        self.seen += final
-        if self.opened is not None and self.grid is not None:
-            self.opened = self.opened.until(self.grid, final)
-        for layer, (keys, values) in self.rows.items():
-            held = keys.shape[2] - drafted + final
-            index: Any = slice(held)
-            if self.kept is not None and self.kept.above is not None:
-                first = self.left_out[1] - before
-                if final == drafted and not first:
-                    continue
-                index = slice(first, held)
-            elif self.kept is not None and held > self.kept.pinned + self.kept.recent:
-                places = torch.arange(held, device=keys.device)
-                index = torch.cat([places[: self.kept.pinned], places[held - self.kept.recent :]])
-            elif final == drafted:
-                continue
-            self.rows[layer] = keys[:, :, index], values[:, :, index]
+        """Of the ``drafted`` newest tokens the first ``final`` stay; keep what later ones read."""
+        assert self.held is not None
+        end = self.held.size - drafted + final
+        self.newest = self.held.only(slice(end - 1, end))
+        kept, position = self.kept, self.held.position[0]
+        index = torch.arange(end, device=position.device)
+        if kept is not None:
+            self.first = self._first(kept, self.newest)
+            known = position[:end]
+            index = index[(known < kept.pinned) | (known >= self.first)]
+        if len(index) == len(position):
+            return
+        self.held = self.held.only(index)
+        for block, (keys, values) in self.output.items():
+            self.output[block] = keys[:, :, index], values[:, :, index]
 
-    def reordered(self, samples: Tensor) -> None:
-        """Take these samples of the batch, as a beam search does."""
-        for held in (self.rows, self.source):
-            for layer, (keys, values) in held.items():
-                held[layer] = keys[samples], values[samples]
-        if self.opened is not None:
-            self.opened = Opened(self.opened.opens[samples], self.opened.count[samples])
+    @staticmethod
+    def _first(kept: KeptRows, newest: Coords) -> int:
+        """The first token that later ones may read, but for the pinned ones."""
+        if kept.above is None:
+            return int(newest.position[0, -1]) + 1 - kept.recent
+        return int(newest.opened(kept.above)[:, -1, -1].min())

@@ -14,16 +14,12 @@ what earlier ones have saved.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.encoder import Encoded
-
-if TYPE_CHECKING:
-    from abc_calib.nn.transformer.base import Autoregressive
+from abc_calib.nn.transformer.cache import Cache, Encoded
 
 ROWS_AT_ONCE = 320
 """Rows of one pass, of all samples together: their states stay in the processor's cache."""
@@ -37,10 +33,10 @@ PATIENCE = 16
 """Full passes that savings may last for."""
 
 
-def token_by_token(model: Autoregressive, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+def token_by_token(model: Any, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
     """The greedy output ``(b, t)``, padding behind its end."""
-    device = encoded.memory.device
-    tokens = torch.full((len(encoded.memory),), model.sos, device=device)
+    device = encoded.at.position.device
+    tokens = torch.full((len(encoded.memory[0]),), model.sos, device=device)
     ids = torch.full((len(tokens), steps), model.pad, device=device)
     ended = torch.zeros_like(tokens, dtype=torch.bool)
     for step in range(steps):
@@ -53,9 +49,9 @@ def token_by_token(model: Autoregressive, encoded: Encoded, steps: int, cache: C
     return ids
 
 
-def in_passes(model: Autoregressive, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+def in_passes(model: Any, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
     """The same output. Rows start from the last fixed token: a chain of carries repeats it."""
-    device, samples = encoded.memory.device, len(encoded.memory)
+    device, samples = encoded.at.position.device, len(encoded.memory[0])
     ids = torch.full((samples, 1 + steps), model.sos, device=device)  # what the decoder reads
     ended = torch.zeros(samples, 1, dtype=torch.bool, device=device)
     budget = Budget(model, samples)
@@ -92,7 +88,7 @@ class Budget:
     single step ``overhead + b``. The first pass may cost a step more, later ones what is saved.
     """
 
-    def __init__(self, model: Autoregressive, samples: int):
+    def __init__(self, model: Any, samples: int):
         weights = sum(weight.numel() for weight in model.layers.parameters())
         self.overhead = STEP_WEIGHTS * len(model.layers) // weights
         self.samples = samples

@@ -1,4 +1,8 @@
-"""A Transformer whose heads may attend along lines: which lines, and what follows from them."""
+"""What lines do in a Transformer: which attention follows which, and what follows from them.
+
+Lines keep the names that they have with an encoder in a stream too: those of ``cross`` lead to the
+source, those of ``self`` to the output, and a head may have either.
+"""
 
 from __future__ import annotations
 
@@ -11,84 +15,157 @@ from torch import nn
 
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.geometry import LineBias, Site
+from abc_calib.geometry import ALONE, SITES, LineBias, Site
 from abc_calib.nn.base import Model
-from abc_calib.nn.biases import LayerBias
+from abc_calib.nn.lines import Lines
 from abc_calib.nn.positions import Scheme
+from abc_calib.nn.transformer.attention import Attention
 from abc_calib.nn.transformer.cache import KeptRows, kept_rows
 
 
 class AlongLines(Model):
-    """Base of both kinds. ``path`` is that of ``set_path``."""
+    """Base of the Transformer. ``path`` is that of ``set_path``."""
 
     options: Any
     embed: nn.Embedding
+    layers: nn.ModuleList
+    encoder: Any
 
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
         self.path = "auto"
-
-    @property
-    @abstractmethod
-    def attention_layers(self) -> dict[Site, int]:
-        """How many layers of attention each site has."""
+        self._lines: LineBias | None = None
 
     @abstractmethod
     def scheme_of(self, site: Site) -> Scheme:
         """The positions of a site: ``encoder`` and ``self`` also embed what they read."""
 
     @property
-    @abstractmethod
-    def mixed_source(self) -> str:
-        """Why states of the source's tokens depend on other tokens; empty where they do not."""
+    def attention_layers(self) -> dict[Site, int]:
+        """How many layers of attention each site has; a stream's last block reads no source."""
+        layers = self.options.decoder_layers
+        inner = layers - 1 if self.stream else self.options.encoder_layers
+        return {"encoder": inner, "self": layers, "cross": layers}
+
+    def _attending(self, site: Site) -> list[Attention]:
+        """The modules that attend at a site, layer by layer."""
+        inner = site == "encoder" and not self.stream
+        name = "attention" if inner or self.stream else f"{site}_attention"
+        blocks = self.encoder.layers if inner else self.layers
+        return [getattr(block, name) for block in blocks][: self.attention_layers[site]]
 
     @property
     def lines(self) -> LineBias | None:
         return self._lines
 
     def set_lines(self, lines: LineBias | None) -> None:
-        layers = self.attention_layers
         if lines is not None:
             if lines.stream != self.stream:
                 kinds = ["a model with an encoder", "a decoder-only model"]
                 ours, theirs = kinds[self.stream], kinds[lines.stream]
                 raise UsageError(f"the bias is of {theirs}, and this is {ours}: calibrate it")
-            lines.check(layers, self.options.heads)
+            lines.check(self.attention_layers, self.options.heads)
+            if self.stream:
+                _check_causal(lines)
         self._lines = lines
+        for site in SITES:
+            for layer, module in enumerate(self._attending(site)):
+                module.lines.pop(site, None)
+                if (found := self._lines_of(site, layer)) is not None:
+                    module.lines[site] = found
 
-        def built(site: Site, layer: int) -> LayerBias | None:
-            heads = lines.heads(site, layer) if lines else None
-            if lines is None or heads is None:
-                return None
-            return LayerBias(heads, site, lines.off_line_bias, lines.elsewhere(site, layer))
+    def _lines_of(self, site: Site, layer: int) -> Lines | None:
+        """The lines of an attention, by the site of its last view."""
+        together: tuple[Site, ...] = ("cross", "self") if self.stream else ("self",)
+        sites = together if site == "self" else (site,)
+        if self._lines is None or (self.stream and site == "cross"):
+            return None
+        heads = {one: self._lines.heads(one, layer) for one in sites}
+        if any(one is None for one in heads.values()):
+            return None
+        return Lines({s: one for s, one in heads.items() if one}, self._lines.off_line_bias)
 
-        self.biases = {site: [built(site, i) for i in range(n)] for site, n in layers.items()}
+    @property
+    def line_sets(self) -> list[Lines | None]:
+        """The lines of every attention that writes; None for one without."""
+        sites: tuple[Site, ...] = ("self",) if self.stream else ("self", "cross")
+        return [module.lines.get(site) for site in sites for module in self._attending(site)]
+
+    @property
+    def mixed_source(self) -> str:
+        """Why states of the source's tokens depend on other tokens; empty where they do not."""
+        if not self.stream:
+            layers = self.options.encoder_layers
+            return f"its encoder has {layers} layers that see the whole source" if layers else ""
+        for layer in range(self.attention_layers["encoder"]):
+            heads = None if self._lines is None else self._lines.heads("encoder", layer)
+            if heads is None or any(head != (ALONE,) for head in heads):
+                return "tokens of its source look at others"
+        return ""
 
     def set_path(self, path: str) -> None:
         """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
         self.path = path
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.path = path
 
     @property
     def kept_rows(self) -> KeptRows | None:
-        """The output rows that later ones still read, or None where any may be read."""
-        biases = self.biases["self"]
-        single = all(bias is not None and bias.single for bias in biases)
+        """The output tokens that later ones still read, or None where any may be read."""
+        every = [module.lines.get("self") for module in self._attending("self")]
+        single = all(lines is not None and lines.single for lines in every)
         scheme = self.scheme_of("self")
         if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
             return None
-        return kept_rows(biases, self.tokens.row is not None)
+        return kept_rows(every, self.tokens.row is not None)
 
     @property
     def on_lines(self) -> bool:
         """Does every head of the decoder attend along lines and nowhere else?"""
-        biases = self.biases["self"] + self.biases["cross"]
-        return all(bias is not None and bias.restricted for bias in biases)
+        return all(lines is not None and lines.restricted for lines in self.line_sets)
 
     def exact(self) -> Self:
         """The model that decodes: on lines, a copy in float64, which certificates are about.
 
-        Its few keys a row are quick in any precision, and its errors can be bounded.
+        Its few keys a token are quick in any precision, and its errors can be bounded.
         """
         if not self.on_lines or self.embed.weight.dtype == torch.float64:
             return self
         return copy.deepcopy(self).double().eval()
+
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        options = self.options
+        layers = self.attention_layers
+        # what a token leaves: keys and values of each layer, and its states (a stream has each's)
+        kept = (3 * len(self.layers) + 4) * options.width * (keys + steps)
+        passed = steps + (keys if layers["encoder"] else 0)  # four were measured of a whole source
+        activations = kept + 8 * passed * (options.width + options.feedforward)
+        return 4 * batch * activations + self._scores(batch, keys, steps)
+
+    def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
+        options = self.options
+        layers = 1 + self.attention_layers["encoder"] + len(self.layers)
+        kept = 20 * batch * (keys + steps) * (options.width + options.feedforward)
+        return self.memory_of_weights + layers * (kept + self._scores(batch, keys, steps) // 8)
+
+    def _scores(self, batch: int, keys: int, steps: int) -> int:
+        """Bytes of the scores of dense attention."""
+        inner = [module.lines.get("encoder") for module in self._attending("encoder")]
+        if all(lines is not None and lines.restricted for lines in (*inner, *self.line_sets)):
+            return 0
+        most = keys + steps if self.stream else max(keys, steps)
+        pairs = steps * most + (keys * keys if self.attention_layers["encoder"] else 0)
+        return 12 * self.options.heads * batch * pairs
+
+
+def _check_causal(lines: LineBias) -> None:
+    """``UsageError`` for a line of a stream's source that leads to later tokens."""
+    layers = lines.sites.get("encoder", ())
+    for line in (line for heads in layers for head in heads for line in head):
+        first = line.direction == "vert" and line.segment == line.offset == 0
+        if not first and (line.direction != "diag" or line.segment or line.offset > 0):
+            raise UsageError(
+                f"{line.label('encoder')} of the source of a decoder-only model leads to later "
+                "tokens: give diagonals with an offset of 0 or less, or vert +0"
+            )

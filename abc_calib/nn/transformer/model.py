@@ -1,149 +1,364 @@
-"""A small encoder-decoder Transformer with pluggable positions and calibrated lines.
+"""A small Transformer with pluggable positions and calibrated lines.
 
-Pre-norm layers; an encoder of 0 layers passes the embeddings straight to cross-attention, as the
-public code of Duan & Shi does.
+Pre-norm blocks. A source is read once (``encode``), then the output is written (``run``) on what
+was read and on the output so far. An encoder of 0 layers passes the embeddings straight to
+cross-attention, as the public code of Duan & Shi does. In a *stream* (a decoder-only model) source
+and output are one sequence: a token of the source sees those before it, one of the output all of
+the source and the output so far, each head with one softmax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
-from abc_calib.config import TransformerOptions
+from abc_calib import plugins
+from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, LineBias, Site
+from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.geometry.window import window_bias
-from abc_calib.nn.frames import Frame
-from abc_calib.nn.padding import EVERY, Unpadded
-from abc_calib.nn.positions import Scheme, build_scheme
-from abc_calib.nn.transformer.base import Autoregressive, draw
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.encoder import Encoded, Encoder
-from abc_calib.nn.transformer.layers import DecoderLayer
+from abc_calib.nn.base import Attention, Decoded
+from abc_calib.nn.positions import Scheme, build_scheme, check_positions
+from abc_calib.nn.transformer.attention import Block
+from abc_calib.nn.transformer.cache import Cache, Encoded
+from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.nn.transformer.lines import AlongLines
+
+ROWS_AT_ONCE = 4096
+"""Tokens of one output scored at once, where lines bound what a token reads."""
 
 
-class Transformer(Autoregressive):
-    """The model."""
+@dataclass(frozen=True)
+class Outputs:
+    """Logits ``(b, t, v)`` and, if asked for, the weights ``(b, h, i, j)`` of each layer."""
 
-    options_type = TransformerOptions
+    logits: Tensor
+    own: tuple[Tensor, ...] = ()
+    crossed: tuple[Tensor, ...] = ()
+
+
+class Encoder(nn.Module):
+    """The encoder's blocks, if there are any, and the positions of the source."""
+
+    def __init__(self, options: TransformerOptions, scheme: Scheme):
+        super().__init__()
+        self.scheme = scheme
+        self.layers = nn.ModuleList(Block(options) for _ in range(options.encoder_layers))
+        self.norm = nn.LayerNorm(options.width) if options.encoder_layers else nn.Identity()
+
+
+class Transformer(AlongLines):
+    """The model; ``DecoderOnly`` is its other kind."""
+
+    options_type: ClassVar[Any] = TransformerOptions
     hub_names = ("abc_transformer", "AbcTransformer")
-    same_names = ("encoder_layers", "cyclic", *Autoregressive.same_names)
-    options: TransformerOptions
+    optimizers: ClassVar[tuple[str, ...]] = ("adam", "muon")
+    #: options that have the same name in ``hub_config``
+    same_names: ClassVar[tuple[str, ...]] = (
+        *("encoder_layers", "cyclic", "decoder_layers", "heads", "feedforward", "dropout"),
+        "scheme",
+    )
 
-    def __init__(self, options: TransformerOptions, tokens: TokenIds):
+    def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
-        self.period = options.cyclic
         self.embed = nn.Embedding(tokens.size, options.width)
-        sites = SITES if options.encoder_layers else SITES[1:]
-        own = options.own_schemes
-        names = {site: own.get(site, options.scheme) for site in SITES}
-        same = tuple(site for site in sites if names[site] == names["encoder"])
-        scheme = build_scheme(names["encoder"], options.width, options.heads, same)
-        self.encoder = Encoder(options, tokens, scheme)
-        self.own_schemes = nn.ModuleDict(
-            {
-                site: build_scheme(names[site], options.width, options.heads, (site,))
-                for site in sites
-                if names[site] != names["encoder"]
-            }
-        )
-        self.layers = nn.ModuleList(DecoderLayer(options, i) for i in range(options.decoder_layers))
+        self._schemes()
+        crossed = not self.stream
+        self.layers = nn.ModuleList(Block(options, crossed) for _ in range(options.decoder_layers))
         self.norm = nn.LayerNorm(options.width)
         self.dropout = nn.Dropout(options.dropout)
         self.head = nn.Linear(options.width, tokens.size)
         self.apply(draw)
         self.set_lines(None)
 
+    def _schemes(self) -> None:
+        """Make the schemes, each for the sites that have it, and the encoder with its own."""
+        options = self.options
+        if self.stream:
+            self.scheme = build_scheme(options.scheme, options.width, options.heads, ("self",))
+            return
+        sites = SITES if options.encoder_layers else SITES[1:]
+        names = {site: options.own_schemes.get(site, options.scheme) for site in SITES}
+
+        def build(name: str, *mine: Site) -> Scheme:
+            return build_scheme(name, options.width, options.heads, mine)
+
+        shared = [site for site in sites if names[site] == names["encoder"]]
+        self.encoder = Encoder(options, build(names["encoder"], *shared))
+        own: dict[str, nn.Module] = {
+            site: build(names[site], site) for site in sites if site not in shared
+        }
+        self.own_schemes = nn.ModuleDict(own)
+
     @classmethod
     def settled(cls, options: Any, data: Data | None = None) -> Any:
-        options = super().settled(options, data)
-        if options.attention_window and data is not None:
-            data.check_window(options.attention_window)
+        if options.width % options.heads:
+            raise UsageError(
+                f"width {options.width} is not divisible by {options.heads} heads: "
+                "choose a width that is a multiple of the heads"
+            )
+        if data is not None and options.scheme == "coupled" and data.coupling != "none":
+            scheme = f"coupled:rows={data.coupling}"
+            options = options.model_copy(update={"scheme": scheme})
+        check_positions(options, data.layout_at(1) if data is not None else None)
+        if data is not None and (window := getattr(options, "attention_window", None)):
+            data.check_window(window)
         return options
 
-    # Lines
-
-    @property
-    def attention_layers(self) -> dict[Site, int]:
-        """How many layers of attention each site has."""
-        decoder = self.options.decoder_layers
-        return {"encoder": self.options.encoder_layers, "self": decoder, "cross": decoder}
-
     def own_lines(self, data: Data) -> LineBias | None:
-        window = self.options.attention_window
+        window = getattr(self.options, "attention_window", None)
         if window is None:
             return None
-        layout = data.layout_at(1)
-        layers = self.attention_layers
+        layout, layers = data.layout_at(1), self.attention_layers
         return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
-
-    @property
-    def mixed_source(self) -> str:
-        layers = self.options.encoder_layers
-        return f"its encoder has {layers} layers that see the whole source" if layers else ""
 
     # Positions
 
     @property
-    def scheme(self) -> Scheme:
-        """The encoder's positions, and those of every site that has no scheme of its own."""
-        return self.encoder.scheme
+    def period(self) -> int | None:
+        """Cyclic positions: what a scheme is told of positions, modulo this."""
+        return self.options.cyclic
 
     def scheme_of(self, site: Site) -> Scheme:
-        """The scheme of a site: ``encoder`` and ``self`` also embed what they read."""
+        if self.stream:
+            return self.scheme
         own: Any = self.own_schemes
-        return own[site] if site in own else self.scheme  # noqa: SIM401 (a ModuleDict)
+        return own[site] if site in own else self.encoder.scheme  # noqa: SIM401 (a ModuleDict)
+
+    def _of_source(self, source: Tensor, there: Tensor) -> Coords:
+        delimiters, words = self.tokens.delimiters, self.tokens.words
+        return coords(source, delimiters, there=there, words=words)
+
+    def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
+        """Where the tokens stand that the decoder reads ``after`` others."""
+        rows = () if self.tokens.row is None else (self.tokens.row,)
+        return coords(read, rows, output=True, after=after)
+
+    def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
+        """The same, with what positions schemes are told."""
+        at = self._of_output(read, None if cache is None else cache.newest)
+        at = at if self._lines is None else at.alike
+        place, length = at.position, encoded.at.length
+        if self.period:
+            place = (place + encoded.phase) % self.period
+        if self.stream:
+            place = length + place
+        return replace(at, place=place, length=length, start=encoded.drawn)
 
     # The pass
 
-    def encode(
-        self,
-        source: Tensor,
-        mask: Tensor | None = None,
-        weights: bool = False,
-        kept: Unpadded = EVERY,
-    ) -> Encoded:
-        mask = source.ne(self.pad) if mask is None else mask
-        how = self.embed, self.biases["encoder"], self.path, weights, self.scheme_of("self")
-        return self.encoder(source, mask, *how, kept)
+    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
+        """The source ``(b, s)``, read; ``mask``: what is not padding.
 
-    def read(self, encoded: Encoded, read: Tensor, frame: Frame) -> Tensor:
-        scheme = self.scheme_of("self")
-        positions = scheme.renumber(frame.row_positions, frame.lengths)
-        at = self._written_at(frame, encoded.drawn)
-        return scheme.embed(self.embed(read), positions, at)
+        Cyclic positions of a source are counted from its last token, as answers are written from
+        the last digit on. They are all alike, but short problems do not show it: the fifth digit of
+        six is the only one far from both ends, and would be seen in one phase alone. So in every
+        step of training they start in a random phase, the same for source and output; else in 0.
+        """
+        at = self._of_source(source, source.ne(self.pad) if mask is None else mask)
+        scheme, phase, numbers = self.scheme_of("encoder"), 0, None
+        if self.period:
+            phase = int(torch.randint(self.period, ())) if self.training else 0
+            at = replace(at, place=(at.length - 1 - at.position + phase) % self.period)
+        if self.stream:  # numbered once: so many places behind the source as it has, then on by one
+            double = torch.arange(2 * at.size, device=source.device)[None]
+            numbers = scheme.renumber(double, 2 * at.length)
+        embedded = scheme.renumber(at.place, at.length) if numbers is None else numbers
+        at = replace(at, start=scheme.starts(at))
+        output = self.scheme_of("self")
+        drawn = at.start if output is scheme else output.starts(at)
+        given = replace(at, place=embedded[:, : at.size])
+        at = at if self._lines is None else at.alike
+        if self._by_token and not weights:
+            states, seen = self._each_token(source), list[Tensor]()
+        else:
+            x = self.dropout(scheme.embed(self.embed(source), given))
+            states, seen = self._through(x, View("encoder", at, at, causal=self.stream), weights)
+        if not self.stream:
+            states = [self.encoder.norm(states[-1])] * len(self.layers)
+        attention = tuple(seen) if weights else ()
+        return Encoded(tuple(states), at, phase, drawn, numbers, attention)
 
-    def layer(
-        self,
-        number: int,
-        x: Tensor,
-        encoded: Encoded,
-        frames: dict[Site, Frame],
-        cache: Cache | None,
-        weights: bool,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        schemes = {site: self.scheme_of(site) for site in ("self", "cross")}
-        biases = {site: self.biases[site][number] for site in ("self", "cross")}
-        given = x, encoded.memory, frames, schemes, biases, cache
-        found: tuple[Tensor, Tensor | None, Tensor | None]
-        found = self.layers[number](*given, path=self.path, weights=weights)
-        return found
+    def _through(self, x: Tensor, view: View, weights: bool) -> tuple[list[Tensor], list[Any]]:
+        """The source before and after each block that reads it, and what its tokens saw."""
+        blocks = self.layers[:-1] if self.stream else self.encoder.layers
+        states, seen = [x], list[Any]()
+        schemes: dict[Site, Scheme] = {"encoder": self.scheme_of("encoder")}
+        for block in blocks:
+            x, (one,) = block(x, [(view,)], schemes, weights=weights)
+            states.append(x)
+            seen.append(one)
+        return states, seen
+
+    @property
+    def _by_token(self) -> bool:
+        """Of a stream: do states of the source depend on the token alone, each made once?"""
+        plain = self.stream and type(self.scheme).embed is Scheme.embed
+        dropped = self.training and self.options.dropout
+        return plain and not dropped and not self.mixed_source and self.path != "dense"
+
+    def _each_token(self, source: Tensor) -> list[Tensor]:
+        every = torch.arange(self.tokens.size, device=source.device)[:, None]
+        alone = coords(every[:1])
+        states, _ = self._through(
+            self.embed(every), View("encoder", alone, alone, causal=True), False
+        )
+        return [state[:, 0][source] for state in states]
+
+    def run(
+        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+    ) -> Outputs:
+        """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
+        outputs = self.draft(encoded, read, cache, weights)
+        if cache is not None:
+            cache.settle(read.shape[1], read.shape[1])
+        return outputs
+
+    def draft(
+        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+    ) -> Outputs:
+        """The same, the new tokens of the cache still to be settled."""
+        queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
+        given = replace(queries, place=self._numbered(queries, encoded))
+        x = self.dropout(scheme.embed(self.embed(read), given))
+        own = View("self", queries, queries, True) if cache is None else cache.view(queries)
+        crossed = View("cross", queries, encoded.at)
+        calls: Sequence[Sequence[View]] = [(own,), (crossed,)]
+        if self.stream:
+            calls = [(crossed, replace(own, first=encoded.at.size))]
+        schemes = {site: self.scheme_of(site) for site in SITES}
+        seen: list[list[Any]] = []
+        for block, memory in zip(self.layers, encoded.memory, strict=True):
+            x, found = block(x, calls, schemes, memory, cache, weights)
+            seen.append(found)
+        logits = self.head(self.norm(x))
+        if not weights:
+            return Outputs(logits)
+        if self.stream:
+            s = encoded.at.size
+            seen = [[one[..., s:], one[..., :s]] for (one,) in seen]
+        return Outputs(logits, *map(tuple, zip(*seen, strict=True)))
+
+    def _numbered(self, queries: Coords, encoded: Encoded) -> Tensor:
+        """What a scheme calls the places of an output."""
+        if encoded.numbers is None:
+            return self.scheme_of("self").renumber(queries.place, queries.length)
+        last = encoded.numbers.shape[1] - 1
+        b = max(len(encoded.numbers), len(queries.place))
+        numbers, place = encoded.numbers.expand(b, -1), queries.place.expand(b, -1)
+        return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        encoded, read = self.encode(source), self.shifted(target)
+        kept = self.kept_rows if not self.training and read.shape[1] > ROWS_AT_ONCE else None
+        if kept is None:
+            return self.run(encoded, read).logits
+        # in parts, so that the states of a very long output stay in the processor's cache
+        cache = Cache(kept)
+        parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
+        return torch.cat(parts, dim=1)
+
+    @torch.inference_mode()
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        exact, kept = self.exact(), self.kept_rows
+        write = in_passes if self.on_lines and kept is not None else token_by_token
+        return Decoded(write(exact, exact.encode(source), steps, Cache(kept)))
+
+    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        mask, written = source != self.pad, target != self.pad
+        encoded = self.encode(source, mask, weights=True)
+        outputs = self.run(encoded, self.shifted(target), weights=True)
+        return Attention(
+            weights={
+                "encoder": encoded.attention,
+                "self": outputs.own,
+                "cross": outputs.crossed,
+            },
+            views=self.views(source, target),
+            rows={"encoder": mask, "self": written, "cross": written},
+        )
+
+    def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
+        """Where the queries and keys of each site stand while ``target`` is written."""
+        at = self._of_source(source, source != self.pad)
+        output = self._of_output(self.shifted(target))
+        return {
+            "encoder": View("encoder", at, at, self.stream),
+            "self": View("self", output, output, True),
+            "cross": View("cross", output, at),
+        }
+
+    # What it takes
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            self.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+
+    @property
+    def matrices(self) -> list[Tensor]:
+        """Those of its attentions and feed-forward parts."""
+        parts = self.named_modules()
+        return [p.weight for name, p in parts if isinstance(p, nn.Linear) and "layers." in name]
 
     # Beside the weights
 
     def hub_config(self) -> dict[str, Any]:
-        return {**super().hub_config(), "own_schemes": self.options.own_schemes or None}
+        options, tokens = self.options, self.tokens
+        own = {} if self.stream else {"own_schemes": options.own_schemes or None}
+        return {
+            "vocab_size": tokens.size,
+            "d_model": options.width,
+            **{name: getattr(options, name) for name in self.same_names},
+            "delimiter_ids": list(tokens.delimiters),
+            **({} if tokens.row is None else {"row_id": tokens.row}),
+            "line_bias": self.lines.to_dict() if self.lines else None,
+            **plugins.of_model(options.schemes),
+            **own,
+        }
 
     @classmethod
-    def options_of(cls, config: Mapping[str, Any], **more: Any) -> Any:
-        own = config["own_schemes"] or {}
-        return super().options_of(
-            config,
-            encoder_scheme=own.get("encoder"),
-            decoder_scheme=own.get("self"),
-            cross_scheme=own.get("cross"),
-            **more,
-        )
+    def from_hub_config(cls, config: Mapping[str, Any]) -> Self:
+        plugins.check_model(config)
+        named = {name: config[name] for name in cls.same_names}
+        sites = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
+        for site, name in (config.get("own_schemes") or {}).items():
+            named[f"{sites[site]}_scheme"] = name
+        options = cls.options_type(width=config["d_model"], **named)
+        pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
+        delimiters = tuple(config["delimiter_ids"] or ())
+        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
+        model = cls(options, ids)
+        if config["line_bias"]:
+            model.set_lines(LineBias.from_dict(config["line_bias"]))
+        return model
+
+
+class DecoderOnly(Transformer):
+    """The same as one stream, in which tokens of the output stand behind their own source."""
+
+    options_type = DecoderOptions
+    hub_names = ("abc_decoder", "AbcDecoder")
+    same_names = ("decoder_layers", "heads", "feedforward", "dropout", "scheme")
+    stream = True
+
+
+def draw(module: nn.Module) -> None:
+    """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight)
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, Scheme):
+        module.reset_parameters()

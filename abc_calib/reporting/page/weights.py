@@ -10,7 +10,6 @@ import numpy as np
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Heads, LineBias, Site
 from abc_calib.nn.base import Model
-from abc_calib.nn.biases import LayerBias
 
 RUNS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
@@ -74,4 +73,5 @@ def _unused(lines: LineBias | None) -> list[str]:
 
 def _every(lines: LineBias, site: Site, layer: int) -> Heads:
     """The lines of each head, at a stream's other site too."""
-    return LayerBias(lines.heads(site, layer) or (), site, None, lines.elsewhere(site, layer)).every
+    heads, other = lines.heads(site, layer) or (), lines.elsewhere(site, layer)
+    return heads if other is None else tuple(map(tuple.__add__, heads, other))

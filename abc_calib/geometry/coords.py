@@ -1,0 +1,215 @@
+"""Where the tokens of a batch stand, as tensors: what lines, masks and position schemes count by.
+
+``Coords`` is made from ids and delimiters by ``coords`` alone, of a source at once and of an output
+as it is written. A ``View`` is what one attention sees: where its queries and its keys stand.
+``abc_calib.geometry.layout`` is the counterpart for one source, on plain integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from abc_calib.geometry.lines import Site
+
+TENSORS = ("part", "column", "row", "position", "place")
+"""The fields of ``Coords`` that have one number for every token."""
+
+
+@dataclass(frozen=True)
+class Coords:
+    """Where tokens stand, ``(b|1, n)`` each: 1 where all samples are alike.
+
+    ``part``: of a source from 1 on, a delimiter belonging to what it closes; of an output 0.
+    ``column``: of a source counted from the last token of its part (of words from the first), -1
+    for a delimiter; of an output the column of its row that is written next. ``row``: of the
+    output, 0 in a source. ``position``: in the sequence. ``place``: the position that a scheme is
+    told, where it is another one. ``marks (b, c)``: positions of the delimiters of a source, or of
+    what opened each row of an output. ``length (b, 1)``: tokens without padding. ``start``: what
+    ``Scheme.starts`` drew.
+    """
+
+    part: Tensor
+    column: Tensor
+    row: Tensor
+    position: Tensor
+    place: Tensor
+    marks: Tensor
+    length: Tensor
+    start: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """How many tokens the longest sequence has."""
+        return self.position.shape[1]
+
+    @property
+    def alike(self) -> Coords:
+        """The same for one sample, where all stand alike."""
+        named = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
+        if all(len(x) == 1 or bool((x == x[:1]).all()) for x in named.values()):
+            return replace(self, **{name: x[:1] for name, x in named.items()})
+        return self
+
+    def samples(self, index: Tensor) -> Coords:
+        """These samples of the batch, each as often as it is named in ``index (m,)``."""
+        given: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        known = {name: x for name, x in given.items() if x is not None}
+        b = len(index)
+        one = {name: x[index] if len(x) > 1 else x.expand(b, -1) for name, x in known.items()}
+        return replace(self, **one)
+
+    def only(self, index: Any) -> Coords:
+        """These tokens alone, by a slice or by their numbers ``(m,)``."""
+        return replace(self, **{name: getattr(self, name)[:, index] for name in TENSORS})
+
+    def before(self, other: Coords) -> Coords:
+        """These tokens, then those of ``other``, in which marks and lengths are."""
+        joined = {}
+        for name in TENSORS:
+            parts = getattr(self, name), getattr(other, name)
+            b = max(map(len, parts))
+            joined[name] = torch.cat([part.expand(b, -1) for part in parts], 1)
+        return replace(other, **joined)
+
+    def opened(self, above: int) -> Tensor:
+        """Where the row of each token opened, and so many rows above it: ``(b, n, 1 + above)``.
+
+        Above the first row is nothing but what opens it.
+        """
+        number = self.row[..., None] - torch.arange(above + 1, device=self.row.device)
+        b = max(len(number), len(self.marks))
+        number, marks = number.clamp(min=0).expand(b, -1, -1), self.marks.expand(b, -1)
+        return marks.gather(1, number.flatten(1)).view(number.shape)
+
+
+def coords(
+    ids: Tensor,
+    delimiters: Sequence[int] = (),
+    *,
+    there: Tensor | None = None,
+    words: bool = False,
+    output: bool = False,
+    after: Coords | None = None,
+) -> Coords:
+    """Where the tokens ``ids (b, n)`` stand.
+
+    Of a source, whose ``delimiters`` close its parts: columns are counted from the last token of
+    each part, or of ``words`` from the first. ``there (b, n)``: what is not padding. Of an
+    ``output``, whose first token and delimiters open its rows: columns are counted from there.
+    ``after``: the tokens before these, in decoding.
+    """
+    past = 0 if after is None else int(after.position[0, -1]) + 1
+    position = torch.arange(past, past + ids.shape[1], device=ids.device)[None]
+    zeros = torch.zeros_like(position)
+    length = ids.new_full((1, 1), past + ids.shape[1])
+    if output and not delimiters:  # one row: all samples are alike
+        return Coords(zeros, position, zeros, position, position, zeros[:, :1], length)
+    found = torch.isin(ids, torch.tensor(delimiters, device=ids.device))
+    if output:
+        found = found | (position == 0)
+    elif there is not None:
+        found, length = found & there, there.sum(1, keepdim=True)
+    count = found.cumsum(1)
+    if after is not None:
+        count = count + after.row[:, -1:] + 1
+    marks = _marks(found, count, position, after)
+    zeros = zeros.expand(ids.shape)
+    if output:
+        row = count - 1
+        column = position - marks.gather(1, row)
+        return Coords(zeros, column, row, position, position, marks, length)
+    part = (count - found.long()).clamp(max=max(marks.shape[1] - 1, 0))
+    column = zeros - 1 if not marks.shape[1] else marks.gather(1, part) - 1 - position
+    if words:
+        column = torch.where(column < 0, column, position - 1)
+    return Coords(part, column.clamp(min=-1), zeros, position, position, marks, length)
+
+
+def stacked(parts: Sequence[Coords], samples: Sequence[int]) -> Coords:
+    """Coordinates of several batches of so many ``samples`` as of one.
+
+    Filled up at their ends with each sample's last numbers.
+    """
+    joined: dict[str, Any] = {"start": None}
+    for name in (*TENSORS, "marks", "length"):
+        each = [getattr(part, name) for part in parts]
+        width = max(x.shape[1] for x in each)
+        index = torch.arange(width, device=each[0].device)
+        filled = [x[:, index.clamp(max=x.shape[1] - 1)] for x in each]
+        joined[name] = torch.cat([x.expand(b, -1) for x, b in zip(filled, samples, strict=True)])
+    return Coords(**joined)
+
+
+def _marks(found: Tensor, count: Tensor, position: Tensor, after: Coords | None) -> Tensor:
+    """Positions ``(b, c)`` of what is ``found (b, n)``, ascending, ``count`` so far.
+
+    A sample with fewer of them than others repeats its last one.
+    """
+    known = found.new_zeros(len(found), 0, dtype=torch.long) if after is None else after.marks
+    total = int(count.max()) if count.numel() else 0
+    known = F.pad(known.expand(len(found), -1), (0, max(total - known.shape[1], 0) + 1))
+    nowhere = known.shape[1] - 1
+    at = torch.where(found, count - 1, nowhere)
+    made = known.scatter(1, at, position.expand(at.shape))[:, :total]
+    return made.cummax(1).values if total else made
+
+
+@dataclass(frozen=True)
+class View:
+    """What an attention sees at a site: where its ``queries`` and its ``keys`` stand.
+
+    ``causal``: only keys up to the query's own position; else all of a source. ``first``: where the
+    keys begin among those of all views of an attention. ``evicted``: from which key on, and how
+    many, a cache does not hold.
+    """
+
+    site: Site
+    queries: Coords
+    keys: Coords
+    causal: bool = False
+    first: int = 0
+    evicted: tuple[int, int] = (0, 0)
+    _anchors: dict[int, Tensor] = field(init=False, default_factory=dict, compare=False)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Which keys exist for a query: ``(b, 1, i|1, j)`` bool (padding, causality)."""
+        keys = self.keys.position[:, None]
+        if self.causal:
+            return (keys <= self.queries.position[..., None])[:, None]
+        return (keys < self.keys.length[..., None])[:, None]
+
+    def index(self, key: Tensor) -> Tensor:
+        """Where keys, given by their positions, stand among all that are held."""
+        start, count = self.evicted
+        key = torch.where(key < start, key, key - count) if count else key
+        return key + self.first if self.first else key
+
+    def anchors(self, wanted: int) -> Tensor:
+        """What lines are counted from, ``(b, i|1, a)``: see ``geometry.lines``.
+
+        At an output as many rows above a query as make ``wanted`` anchors.
+        """
+        wanted = wanted if self.site == "self" else 0
+        if wanted not in self._anchors:
+            if self.site == "self":
+                opened, own = self.queries.opened(max(wanted - 3, 0)), self.queries.position
+                b = max(len(opened), len(own))
+                parts = [opened[..., :1], own[..., None], opened]
+                made = torch.cat([part.expand(b, -1, -1) for part in parts], 2)
+            else:
+                last = self.keys.length - 1
+                made = torch.cat([torch.zeros_like(last), last, self.keys.marks], 1)[:, None]
+            self._anchors[wanted] = made
+        return self._anchors[wanted]
+
+    def offsets(self) -> Tensor:
+        """How far each key's place is behind its query's: ``(b, 1, i, j)``."""
+        return (self.keys.place[:, None] - self.queries.place[..., None])[:, None]

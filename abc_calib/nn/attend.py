@@ -1,0 +1,104 @@
+"""Attention as our layers and models of ``transformers`` compute it: over all keys, or a few.
+
+Everything that restricts or shifts attention (padding, causality, lines, the schemes' own terms) is
+added to the scores before softmax, as a matrix, or as the list of the keys that each query looks
+at. Shapes: ``b`` batch, ``h`` head, ``i`` query, ``j`` key, ``k`` lines a head, ``e`` head width.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor
+
+MASKED = -1e9
+"""Added where a query may not look. Finite: one that is masked everywhere stays a number."""
+LANES = 16
+"""Single-precision numbers that a processor takes at once; torch's softmax of fewer is 13 times
+slower."""
+SHORT, MANY = 64, 4096
+"""Up to so many keys, with so many scores or more, products apart are faster on a processor."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The keys that each query looks at: ``index (b|1, h, i, k)`` and the bias on them, alike."""
+
+    index: Tensor
+    bias: Tensor
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor | Gathered,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+) -> Tensor:
+    """Mixed values ``(b, h, i, e)`` of ``queries (b, h, i, e)``, keys and values ``(b, h, j, e)``.
+
+    ``bias (b|1, h|1, i|1, j)`` is added to the scores, which are multiplied by ``scaling``, by
+    default one over the root of ``e``.
+    """
+    scaling = 1 / math.sqrt(queries.shape[-1]) if scaling is None else scaling
+    if isinstance(bias, Gathered):
+        return gathered(queries, keys, values, bias, dropout, scaling)
+    b, h, i, _ = queries.shape
+    j = keys.shape[2]
+    if queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
+        return F.scaled_dot_product_attention(queries, keys, values, bias, dropout, scale=scaling)
+    if (missing := LANES - j) > 0:
+        keys, values = (F.pad(one, (0, 0, 0, missing)) for one in (keys, values))
+        bias = F.pad(bias, (0, missing), value=-math.inf)
+    every = bias.expand(b, h, i, -1) if bias.shape[:2].numel() > 1 else bias
+    heads = [rearrange(one, "b h i e -> (b h) i e") for one in (every, queries, keys, values)]
+    scores = torch.baddbmm(heads[0], heads[1], heads[2].mT, alpha=scaling)
+    weights = F.dropout(scores.softmax(-1), dropout)
+    return rearrange(weights @ heads[3], "(b h) i e -> b h i e", h=h)
+
+
+def gathered(
+    queries: Tensor, keys: Tensor, values: Tensor, bias: Gathered, dropout: float, scaling: float
+) -> Tensor:
+    """Attention over the keys of ``bias`` alone: cost linear in ``i``."""
+    index, b = bias.index, len(keys)
+    weights = torch.ones_like(bias.bias, dtype=queries.dtype)
+    if index.shape[-1] > 1:
+        scores = torch.einsum("bhie,bhike->bhik", queries, picked(keys, index))
+        weights = (scores * scaling + bias.bias.to(queries.dtype)).softmax(-1)
+    weights = F.dropout(weights, dropout) * (bias.bias > MASKED / 2)
+    weights = weights.expand(b, -1, -1, -1)
+    return torch.einsum("bhik,bhike->bhie", weights, picked(values, index))
+
+
+def picked(x: Tensor, index: Tensor) -> Tensor:
+    """``x (b, h, j, e)`` at ``index (b|1, h, i, k)``: ``(b, h, i, k, e)``."""
+    b, h, j, e = x.shape
+    start = torch.arange(h, device=index.device)[:, None, None] * j
+    groups = b
+    if len(index) > 1:
+        groups = 1
+        start = start + torch.arange(b, device=index.device)[:, None, None, None] * (h * j)
+    flat = (index + start).flatten()
+    return x.reshape(groups, -1, e).index_select(1, flat).view(b, *index.shape[1:], e)
+
+
+def one_key(values: Tensor, key: Tensor) -> Tensor:
+    """``values (b, h, j, e)`` where every head has one key, ``key (b|1, h, i)``: ``(b, i, h * e)``.
+
+    Softmax over one key is 1, so there is nothing to compare. Values that were never turned from
+    the shape ``(b, j, h, e)`` are not copied.
+    """
+    b, h, j, e = values.shape
+    index = key.transpose(1, 2) * h + torch.arange(h, device=key.device)
+    groups = b
+    if len(index) > 1:
+        groups = 1
+        index = index + torch.arange(b, device=key.device)[:, None, None] * (j * h)
+    flat = values.transpose(1, 2).reshape(groups, -1, e).index_select(1, index.flatten())
+    return flat.view(b, key.shape[2], h * e)

@@ -1,0 +1,198 @@
+"""The lines of one attention as keys and biases: for our layers and for models of ``transformers``.
+
+Shapes: ``b`` batch, ``h`` head, ``i`` query, ``j`` key, ``k`` lines a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from abc_calib.errors import UsageError
+from abc_calib.geometry.coords import View
+from abc_calib.geometry.lines import (
+    CORNER,
+    DELIMITERS,
+    LAST,
+    Formula,
+    Heads,
+    Line,
+    Site,
+    formula,
+    located,
+)
+from abc_calib.nn.attend import MASKED, Gathered
+
+NOWHERE = Formula(LAST, 0, 0, LAST, LAST, False)
+"""Stands where a head has no line at a site, masked; it names a key that every cache holds."""
+
+
+class Lines:
+    """The lines of one attention's heads: at one site, or in a stream at two, with one softmax.
+
+    The tensors are made when first used, on the device of the call: they follow from the lines,
+    which the model's configuration holds, and are never saved or loaded. ``off_line_bias``: what is
+    added to the scores of keys off the lines; None masks them.
+    """
+
+    def __init__(self, heads: dict[Site, Heads], off_line_bias: float | None = None):
+        self.heads = heads
+        #: all lines of each head, of every site
+        self.every = tuple(tuple(chain(*each)) for each in zip(*heads.values(), strict=True))
+        self.off_line_bias = MASKED if off_line_bias is None else off_line_bias
+        corners = any(line.segment == CORNER for head in self.every for line in head)
+        #: every head has a line, so that each query reads a few keys only
+        self.restricted = all(self.every) and off_line_bias is None
+        #: a corner line may leave the matrix, and its query without a key
+        self.may_mask_rows = corners and off_line_bias is None
+        #: every head has exactly one key for every query
+        self.single = self.restricted and not corners and all(len(x) == 1 for x in self.every)
+        self._tensors: dict[tuple[Site, torch.device], _Tensors] = {}
+
+    def at(self, site: Site, device: torch.device) -> _Tensors:
+        """The formulas of the lines at a site."""
+        if (site, device) not in self._tensors:
+            self._tensors[site, device] = _build(self.heads[site], site, device)
+        return self._tensors[site, device]
+
+    def positions(self, view: View) -> tuple[Tensor, Tensor]:
+        """The key of each line for each query, and whether the line has left the matrix there.
+
+        Both ``(b, h, i, k)``; where it has left, the key is the nearest one inside.
+        """
+        lines, queries = self.at(view.site, view.queries.position.device), view.queries
+        anchors = view.anchors(lines.anchors)  # (b, i|1, a)
+        if lines.anchors > anchors.shape[2]:
+            raise UsageError(
+                f"the bias counts from segment {lines.anchors - DELIMITERS - 1} of the source, "
+                f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task"
+            )
+        column = queries.position if view.site == "encoder" else queries.column
+        shift, row = lines.shift[:, None], queries.row[:, None, :, None]
+        if lines.moves:
+            shift = shift + lines.down[:, None] * row
+
+        def anchor(number: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
+            if not lines.steps:
+                return anchors[:, :, number].permute(0, 2, 1, 3)
+            low = number[:, None].clamp(max=DELIMITERS)
+            stepped = (number[:, None] + lines.step[:, None] * row).maximum(low)
+            stepped = stepped.clamp(max=anchors.shape[2] - 1)
+            b = max(len(stepped), len(anchors))
+            every = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
+            return every.gather(3, stepped.expand(b, -1, -1, -1))
+
+        ends = anchor(lines.low), anchor(lines.high)
+        origin, slope, leaves = anchor(lines.origin), lines.slope[:, None], lines.leaves[:, None]
+        return located(origin, slope, shift, *ends, leaves, column[:, None, :, None])
+
+    def biased(self, view: View) -> tuple[Tensor, Tensor]:
+        """The key of each line at one site and the bias on it, ``(b, h, i, k)`` each.
+
+        Without a key its bias is ``MASKED``.
+        """
+        key, outside = self.positions(view)
+        value = self.at(view.site, key.device).value
+        return key, value[:, None].expand(key.shape).masked_fill(outside, MASKED)
+
+    def _beside(self, views: Sequence[View]) -> tuple[Tensor, Tensor]:
+        found = [self.biased(view) for view in views]
+        keys = [view.index(key) for view, (key, _) in zip(views, found, strict=True)]
+        return side_by_side(keys), side_by_side([bias for _, bias in found])
+
+    def gathered(self, views: Sequence[View]) -> Gathered:
+        """The keys that each query looks at; only if every head is restricted.
+
+        All but the highest of several lines that meet on one key are ``MASKED``.
+        """
+        return met(*self._beside(views))
+
+    def dense(self, views: Sequence[View]) -> Tensor:
+        """The bias as a matrix over all keys, ``(b, h, i, j)``; transparent heads are 0."""
+        keys = sum(view.keys.size for view in views)
+        matrix = self.scattered(*self._beside(views), keys)
+        return matrix.masked_fill_(self.transparent(matrix.device), 0.0)
+
+    def scattered(self, key: Tensor, bias: Tensor, keys: int) -> Tensor:
+        """A bias on some keys ``(b, h, i, k)`` as a matrix over all."""
+        matrix = bias.new_full((*key.shape[:3], keys), self.off_line_bias)
+        return matrix.scatter_reduce_(3, key, bias, "amax")
+
+    def transparent(self, device: torch.device) -> Tensor:
+        """Which heads have no line, ``(h, 1, 1)``."""
+        return torch.tensor([not head for head in self.every], device=device)[:, None, None]
+
+
+def met(key: Tensor, bias: Tensor) -> Gathered:
+    """``bias (b, h, i, k)``, in place: of lines that meet on one key the highest counts, once."""
+    for k in range(1, key.shape[-1]):
+        for other in range(k):
+            same = key[..., k] == key[..., other]
+            lower = bias[..., k] <= bias[..., other]
+            bias[..., k].masked_fill_(same & lower, MASKED)
+            bias[..., other].masked_fill_(same & ~lower, MASKED)
+    return Gathered(key, bias)
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """``(b|1, h, i|1, k)`` each, as one; those of one query stand for all."""
+    if len(parts) == 1:
+        return parts[0]
+    b, i = (max(part.shape[at] for part in parts) for at in (0, 2))
+    return torch.cat([part.expand(b, -1, i, -1) for part in parts], 3)
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """The formulas of the lines at a site, ``(h, k)`` each.
+
+    A head with fewer lines than others is filled up with its last one again, which meets itself and
+    counts once; one without any with ``NOWHERE``, masked. ``there (h,)``: which heads have a line.
+    ``anchors``: how many the lines count from. ``moves``, ``steps``: does any line go on from row
+    to row of an output, by columns or by parts?
+    """
+
+    origin: Tensor
+    slope: Tensor
+    shift: Tensor
+    low: Tensor
+    high: Tensor
+    leaves: Tensor
+    down: Tensor
+    step: Tensor
+    value: Tensor
+    there: Tensor
+    anchors: int
+    moves: bool
+    steps: bool
+
+
+def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
+    most = max(1, *(len(head) for head in heads))
+    filled = [_filled(head, site, most) for head in heads]
+    numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device)
+    origin, slope, shift, low, high, leaves, down, step = numbers.long().unbind(-1)
+    value = torch.tensor([[value for _, value in head] for head in filled], device=device)
+    return _Tensors(
+        *(origin, slope, shift, low, high),
+        leaves=leaves.bool(),
+        down=down,
+        step=step,
+        value=value.float(),
+        there=torch.tensor([bool(head) for head in heads], device=device),
+        anchors=1 + int(torch.stack([origin, low, high]).max()),
+        moves=bool(down.any()),
+        steps=bool(step.any()),
+    )
+
+
+def _filled(head: Sequence[Line], site: Site, most: int) -> list[tuple[Formula, float]]:
+    """The formulas of a head's lines and their values, as many as the head with ``most`` has."""
+    if not head:
+        return [(NOWHERE, MASKED)] * most
+    filled = [*head, *[head[-1]] * (most - len(head))]
+    return [(formula(line, site), line.value) for line in filled]
