@@ -231,12 +231,11 @@ def _load_plugins(files: list[str]) -> None:
 
 
 def _set_threads(threads: int) -> None:
-    """How many threads torch may use; for work in parts those that are free."""
+    """How many threads torch may use; 0: as many as it takes by itself."""
     import torch
 
-    from abc_calib.evaluation.parts import free_processors
-
-    torch.set_num_threads(threads or free_processors())
+    if threads:
+        torch.set_num_threads(threads)
 
 
 # What goes wrong

@@ -32,7 +32,6 @@ from abc_calib.config import (
     named,
 )
 from abc_calib.errors import Interrupted, UsageError
-from abc_calib.evaluation import parts
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
@@ -414,15 +413,14 @@ def test_quiet_says_nothing(tiny, abc):
         assert "--json" in words or said.out == ""
 
 
-def test_commands_take_one_thread_unless_told_and_work_in_parts_what_is_free(abc, monkeypatch):
-    monkeypatch.setattr(parts, "free_processors", lambda: 3)
+def test_commands_take_one_thread_by_default_and_work_in_parts_all_of_torch(abc):
     before = torch.get_num_threads()
     evaluate = ("eval", "--lengths", 1, "--samples", 5)
     stress = ("stress", "--lengths", 1, "--samples", 5, "--search", 0)
     try:
         for words, default in (
             *((QUICK, 1), (("predict", "1"), 1), (("heatmap",), 1)),
-            *((evaluate, 3), (stress, 3)),
+            *((evaluate, 4), (stress, 4)),
         ):
             torch.set_num_threads(4)
             said = abc(*words)

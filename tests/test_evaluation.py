@@ -47,7 +47,7 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
         assert right[row] == (source.vocabulary.text(decoded[row].tolist()) == wanted)
 
 
-def test_only_outputs_that_are_wrong_are_decoded(half_trained, monkeypatch):
+def test_only_outputs_that_are_wrong_are_decoded_unless_greedy(half_trained, monkeypatch):
     source, model = half_trained
     batch = source.training(10**6, 400)
     decode, asked = model.decode, []
@@ -62,6 +62,9 @@ def test_only_outputs_that_are_wrong_are_decoded(half_trained, monkeypatch):
     assert torch.equal(ids, decode(batch.source, batch.target.shape[1]).ids)
     wrong = ~exact_matches(model, batch)
     assert torch.equal(torch.cat(asked), batch.source[wrong])
+    asked.clear()
+    assert torch.equal(written(model, batch, greedy=True)[0], ids)
+    assert torch.equal(torch.cat(asked), batch.source)
 
 
 @pytest.mark.parametrize("biased", ["", "lines", "single"])

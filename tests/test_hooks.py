@@ -69,10 +69,10 @@ def test_a_stream_has_the_source_before_the_output(runs_root):
 
 def test_what_patterns_cannot_be_of_is_refused(tiny, abc, runs_root, monkeypatch):
     assert "give --input, as in" in abc("export", "patterns").error(2)
-    said = abc("export", "rpe", CALIBRATED, "--input", "7").error(2)
+    said = abc("export", "certificate", CALIBRATED, "--input", "7").error(2)
     assert "--input 7: it is of patterns" in said
     words = ("export", "patterns", VANILLA, "--input", "77")
-    assert "--site, --skip and --figure are of rpe" in abc(*words, "--skip").error(2)
+    assert "unknown form 'rpe': choose patterns, certificate" in abc("export", "rpe").error(2)
     assert "goes into an .npz file" in abc(*words, "--out", "seen.json").error(2)
     assert "x" in abc("export", "patterns", VANILLA, "--input", "x").error(2)
     monkeypatch.setattr(hooks, "MOST", 5)

@@ -1,18 +1,16 @@
-"""Work in parts: the same numbers with any number of threads; processors of others left alone."""
+"""Work in parts: the same numbers with any number of threads."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from abc_calib.evaluation import parts
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.evaluation.failures import smallest_margins
-from abc_calib.evaluation.parts import free_processors, in_parts
+from abc_calib.evaluation.parts import in_parts
 
 
 @pytest.fixture(autouse=True)
@@ -65,25 +63,3 @@ def test_an_error_in_a_part_ends_the_work_and_is_raised(threads, error):
         in_parts(work, torch.arange(50))
     assert threads > 1 or done == [0, 1]
     assert torch.get_num_threads() == threads
-
-
-@pytest.mark.parametrize(
-    ("running", "threads", "free"),
-    [(1, 4, 4), (2, 4, 3), (4, 4, 1), (9, 4, 1), (1, 2, 2), (3, 2, 2)],
-)
-def test_processors_that_others_use_are_left_to_them(monkeypatch, tmp_path, running, threads, free):
-    said = tmp_path / "loadavg"
-    said.write_text(f"0.20 0.18 0.12 {running}/80 11206\n")
-    monkeypatch.setattr(parts, "RUNNING", said)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    torch.set_num_threads(threads)
-    assert free_processors() == free
-
-
-@pytest.mark.parametrize("content", [None, "", "0.1 0.2", "a b c d e"])
-def test_a_system_that_does_not_say_what_runs(monkeypatch, tmp_path, content):
-    if content is not None:
-        (tmp_path / "loadavg").write_text(content)
-    monkeypatch.setattr(parts, "RUNNING", tmp_path / "loadavg")
-    torch.set_num_threads(2)
-    assert free_processors() == 2

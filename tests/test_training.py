@@ -401,7 +401,9 @@ def test_the_history_has_a_line_for_every_validation(start):
     assert entries == run.history()
     assert [entry["step"] for entry in entries] == [3, 6, 7]
     for entry in entries:
-        assert set(entry) == {"step", "loss", "validation_accuracy", "seconds"}
+        assert set(entry) == {
+            *("step", "loss", "validation_accuracy", "validation_samples", "seconds")
+        }
         progress = seen[entry["step"] - 1]
         assert entry["loss"] == pytest.approx(progress.loss, abs=1e-6)
         assert entry["validation_accuracy"] == pytest.approx(100 * progress.accuracy, abs=1e-3)
@@ -447,11 +449,32 @@ def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start,
     mine.train()
     # two glances; one that is not enough, and so all; all at the end
     assert sizes == [200, 200, 200, 600, 600]
+    assert [one["validation_samples"] for one in mine.history] == [200, 200, 600, 600]
     sizes.clear()
     kept = trainer(start("b", steps=4, validate_every=2, keep_best=True))
     kept.validation = kept.data.test(3, 600)
     kept.train()
     assert set(sizes) == {600}
+
+
+def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(start, monkeypatch):
+    class Ended:
+        hard: list[str] = []
+
+        def look(self, model, step):
+            return True
+
+        def batch(self, usual, step):
+            return usual
+
+    monkeypatch.setattr(training, "accuracy_of", lambda _, batch: {200: 0.9, 600: 0.8}[len(batch)])
+    run = start("a", steps=8, validate_every=2)
+    mine = trainer(run)
+    mine.ending = Ended()
+    mine.validation = mine.data.test(3, 600)
+    result = mine.train()
+    assert result["steps"] == 2 and mine.history[-1]["validation_accuracy"] == 90.0
+    assert (result["validation_accuracy"], result["validation_samples"]) == (80.0, 600)
 
 
 def test_training_goes_on_until_it_is_right_at_all_training_lengths(start, monkeypatch):

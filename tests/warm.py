@@ -53,7 +53,6 @@ def serve() -> None:
 
     import abc_calib.certification.verify
     import abc_calib.evaluation.inspect
-    import abc_calib.reporting.relative
     import abc_calib.reproduction.demo
     import abc_calib.sweeps
     import cli.main

@@ -117,7 +117,7 @@ def evaluate(
         started = time.perf_counter()
         batch = data.test(length, n, kind, seed)
         if data.decoded:
-            row: Row = sequence_row(model, data, batch, length, kind, seed)
+            row: Row = sequence_row(model, data, batch, length, kind, seed, greedy)
         else:
             right = matches(model, data, batch, greedy)
             found = _counted(right, batch, length, kind, seed, started) | data.named(length)
@@ -148,11 +148,17 @@ def _counted(
 
 
 def sequence_row(
-    model: Model, data: Data, batch: Batch, length: int, kind: str, seed: int
+    model: Model,
+    data: Data,
+    batch: Batch,
+    length: int,
+    kind: str,
+    seed: int,
+    greedy: bool = False,
 ) -> SequenceRow:
     """One row, decoded greedily, at most the longest gold's steps."""
     started = time.perf_counter()
-    found, right = measured(model, data, batch)
+    found, right = measured(model, data, batch, greedy)
     more: dict[str, Any] = {
         name: None if value is None else round(value, 4)
         for name, value in vars(found).items()
@@ -161,9 +167,11 @@ def sequence_row(
     return SequenceRow(**_counted(right, batch, length, kind, seed, started), **more)
 
 
-def measured(model: Model, data: Data, batch: Batch) -> tuple[Sequences, Tensor]:
-    """All metrics of a batch, and which rows are right ``(b,)``."""
-    ids, looked = written(model, batch)
+def measured(
+    model: Model, data: Data, batch: Batch, greedy: bool = False
+) -> tuple[Sequences, Tensor]:
+    """All metrics of a batch, and which samples are right ``(b,)``."""
+    ids, looked = written(model, batch, greedy)
     eos = data.vocabulary.eos
     outputs, ended = [], []
     for row in ids.tolist():
@@ -178,15 +186,16 @@ def measured(model: Model, data: Data, batch: Batch) -> tuple[Sequences, Tensor]
 
 
 @torch.inference_mode()
-def written(model: Model, batch: Batch) -> tuple[Tensor, Tensor | None]:
+def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, Tensor | None]:
     """What a model writes, ``(b, t)``, and where it looks.
 
     Where each step has one row of attention, the mean place of it ``(b, t)``, counted in words of
-    the source from 0. Else an output that is right need not be decoded: it is the gold.
+    the source from 0. Else an output that is right is not decoded unless ``greedy``: it is the
+    gold.
     """
     model.eval()
     left = torch.arange(len(batch))
-    if not model.has_attender:
+    if not (model.has_attender or greedy):
         left = left[~exact_matches(model, batch)]
     ids, steps = batch.target.clone(), batch.target.shape[1]
     looked = []

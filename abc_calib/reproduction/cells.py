@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
-
-TITLES = {
-    "successor": "Successor",
-    "addition": "Addition",
-    "parity": "Parity",
-    "multiplication": "N × 1",
-    "copy": "Copy",
-    "reverse_copy": "Reverse copy",
-    "lookup": "Lookup",
-    "reverse_lookup": "Reverse lookup",
-    "noisy_lookup_single": "Noisy lookup",
-    "recopy": "ReCopy",
-    "reverse_recopy": "Reverse ReCopy",
-    "inv_recopy": "Inv ReCopy",
-    "inv_reverse_recopy": "Inv reverse ReCopy",
-    "scan": "SCAN (length)",
-    "mean": "Mean of the tasks",
-}
-"""The papers' names of tasks."""
 
 SUCCEEDS = 99.0
 """Percent from which on a model interpolates or extrapolates."""
@@ -61,18 +44,10 @@ class Measure:
         return shown(value) if self.percent else rounded(value)
 
 
-MEASURES = {
-    "accuracy": Measure("Exact match (%)"),
-    "before_end": Measure("Exact match before the end, seqAccBE (%)", axis="seqAccBE (%)"),
-    "edit_distance": Measure("Edit distance", 0.1, 0.1, lower_is_better=True, axis="edit distance"),
-    "attention_loss": Measure(
-        "Attention loss, attnLoss (squared words)",
-        0.5,
-        0.1,
-        lower_is_better=True,
-        axis="attnLoss (squared words)",
-    ),
-}
+NAMES = tomllib.loads((Path(__file__).parent / "papers" / "names.toml").read_text("utf-8"))
+TITLES: dict[str, str] = NAMES["tasks"]
+"""The papers' names of tasks."""
+MEASURES = {name: Measure(**about) for name, about in NAMES["measures"].items()}
 """By the column of an evaluation."""
 ACCURACY = MEASURES["accuracy"]
 

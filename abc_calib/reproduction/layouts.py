@@ -121,28 +121,18 @@ def training_seconds(study: Study) -> dict[tuple[str, str], str]:
 class Measured:
     """A row's results over seeds: a cell for each length, and how its first training ended.
 
-    ``measured``: seeds with a model to measure; ``failed``: those without, the reason of the first
-    in ``error``.
+    ``seeds``: all that were trained; ``failed``: those without a model to measure, the reason of
+    the first in ``error``. ``least``: exact match of the worst seed at the worst length, None where
+    a length is missing.
     """
 
-    name: str
     calibrated: bool
     held_out: float | None
-    measured: int
-    cells: Sequence[Cell]
+    seeds: int
     failed: int
     error: str
-
-    @property
-    def seeds(self) -> int:
-        """All seeds that were trained."""
-        return self.measured + self.failed
-
-    @property
-    def least(self) -> float | None:
-        """Of the worst seed at the worst length; None where a length is missing."""
-        found = [cell.min for cell in self.cells if cell.min is not None]
-        return min(found) if len(found) == len(self.cells) else None
+    cells: Sequence[Cell]
+    least: float | None
 
     @property
     def exact(self) -> bool:
@@ -153,21 +143,23 @@ class Measured:
     def answer(self) -> str:
         """One line about it, from the numbers alone."""
         if not self.failed:
-            return self._measured
-        if self.measured:
-            return f"{self.failed} of {self.seeds} seeds not calibrated; the rest {self._measured}"
+            return self._of_measured
+        if self.seeds > self.failed:
+            return (
+                f"{self.failed} of {self.seeds} seeds not calibrated; the rest {self._of_measured}"
+            )
         if (self.held_out or 0) < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out): not calibrated"
         return f"cannot be calibrated: {self.error}" if self.error else NOT_MEASURED
 
     @property
-    def _measured(self) -> str:
+    def _of_measured(self) -> str:
         """The answer of the seeds that were measured."""
-        last, least = self.cells[-1], self.least
-        if least is None or self.held_out is None:
+        last = self.cells[-1]
+        if self.least is None or self.held_out is None:
             return NOT_MEASURED
-        if least >= SUCCEEDS:
-            held = "100 %" if least == 100 else f"{shown(least)} % or more"
+        if self.least >= SUCCEEDS:
+            held = "100 %" if self.least == 100 else f"{shown(self.least)} % or more"
             return f"goes to {last.length} digits: {held} at every length"
         if not self.calibrated and self.held_out < SUCCEEDS:
             return f"does not interpolate ({shown(self.held_out)} % held out)"
@@ -189,14 +181,16 @@ def measure(study: Study, name: str) -> Measured:
     failed = set(errors.index)
     if row.calibrate is not None:  # also where that was found out in another run
         failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
+    cells = [one for one in study.cells if one.row == name]
+    worst = [one.min for one in cells if one.min is not None]
     return Measured(
-        name=name,
         calibrated=row.calibrate is not None,
         held_out=float(held_out.median()) if len(held_out) else None,
-        measured=int(tested["seed"].nunique()),
-        cells=[one for one in study.cells if one.row == name],
+        seeds=int(tested["seed"].nunique()) + len(failed),
         failed=len(failed),
         error=str(errors.iloc[0]) if len(errors) else "",
+        cells=cells,
+        least=min(worst) if len(worst) == len(cells) else None,
     )
 
 

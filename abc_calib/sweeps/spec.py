@@ -1,27 +1,8 @@
 """Sweep files: TOML to jobs, all of them checked.
 
-    [sweep]
-    tasks = ["successor", "addition"]
-    schemes = ["sinusoidal", "rpe:clip=8"]    # by default the preset's
-    seeds = 3                                 # 0, 1 and 2; or a list
-    calibrate = true                          # calibrate and retrain each as well
-    lengths = [6, 10, 20, 50]
-    samples = 1000                            # a length
-    sets = ["random", "carry"]                # or of a task on tokens, its papers' sets
-    task_options = {tables = 20}              # of every task; [[jobs]] may have their own
-
-    [options]                                 # the same for all
-    width = 64
-    calibrate.steps = 1500
-
-    [grid]                                    # every value with every other
-    decoder_layers = [1, 2, 3]
-    calibrate.threshold = [0.1, 0.2]
-
-    [[jobs]]                                  # further ones, by name
-    task = "parity"
-    scheme = "none"
-    calibrate = false
+``[sweep]`` names tasks, schemes, seeds and tests (``Section``), ``[options]`` what is the same for
+all, ``[grid]`` values of options, every one with every other, and each ``[[jobs]]`` one more job;
+``abc sweep --help`` shows a file.
 
 The number of jobs is tasks x schemes x grid x seeds and the further ones. An option is one of
 ``abc train`` (a field of ``TrainOptions``, of the model's options or of ``RecipeOptions``), by its
@@ -54,6 +35,7 @@ from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
 from abc_calib.config.signature import Named
 from abc_calib.errors import OptionError, UsageError, shortened
+from abc_calib.files import read_text
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
 from tasks import TaskError
 
@@ -105,16 +87,12 @@ def read_sweep(path: Path) -> list[Job]:
     possible, an empty product, and two jobs with one key.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device may have no end
-            raise UsageError(f"{path} is no regular file: name a TOML file")
-        if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} has more than {MOST_BYTES:,} bytes: split the sweep")
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(read_text(path, MOST_BYTES))
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply: tables of tables are enough") from None
-    except (tomllib.TOMLDecodeError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     try:
         return checked(expand(data))

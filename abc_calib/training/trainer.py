@@ -175,7 +175,7 @@ class Trainer:
 
     def validate(self, loss: float) -> float:
         """Exact match on the held-out problems; adds to the history and checkpoints."""
-        accuracy = self.held_out_accuracy()
+        accuracy, samples = self.held_out_accuracy()
         self.good = self.good + 1 if accuracy >= self.options.early_stop_at else 0
         if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
             self.cooling_from = self.step
@@ -183,6 +183,7 @@ class Trainer:
             "step": self.step,
             "loss": round(loss, 6),
             "validation_accuracy": round(100 * accuracy, 3),
+            "validation_samples": samples,
             "seconds": round(self.seconds, 2),
         }
         if self.options.monitor == "loss":
@@ -200,8 +201,8 @@ class Trainer:
         self.write_history()
         return accuracy
 
-    def held_out_accuracy(self) -> float:
-        """Exact match on the held-out problems, 0 to 1.
+    def held_out_accuracy(self) -> tuple[float, int]:
+        """Exact match on the held-out problems, 0 to 1, and how many of them were looked at.
 
         A few of them stand for all until nearly all of those are right, unless validations are
         compared with each other, or it is the last one.
@@ -212,8 +213,8 @@ class Trainer:
             apart = -(-len(self.validation) // GLANCE)
             some = self.validation.take(torch.arange(0, len(self.validation), apart))
             if (few := accuracy_of(self.model, some)) < RIGHT:
-                return few
-        return accuracy_of(self.model, self.validation)
+                return few, len(some)
+        return accuracy_of(self.model, self.validation), len(self.validation)
 
     def right_throughout(self) -> bool:
         """Is the model right at all training lengths too? Held-out problems may be of one."""
@@ -228,17 +229,19 @@ class Trainer:
 
     def finish(self) -> dict[str, Any]:
         """Save the model, then the result, then drop the checkpoint."""
-        accuracy = self.history[-1]["validation_accuracy"] if self.history else 0.0
+        last = self.history[-1] if self.history else {"validation_accuracy": 0.0}
+        accuracy, size = last["validation_accuracy"], len(self.validation)
         if self.best:
             with torch.no_grad():
                 for name, value in self._weights().items():
                     value.copy_(self.best[name])
+        if self.best or last.get("validation_samples", size) < size:
             accuracy = round(100 * accuracy_of(self.model, self.validation), 3)
         result = {
             "steps": self.step,
             "seconds": round(self.seconds, 2),
             "validation_accuracy": accuracy,
-            "validation_samples": len(self.validation),
+            "validation_samples": size,
             "interpolated": accuracy >= 100 * INTERPOLATED,
         }
         self.model.eval()
