@@ -37,6 +37,8 @@ VALIDATION_SIZE, GLANCE, RIGHT = 2000, 256, 0.97
 """Held-out problems; and how many of them are enough until so many of those are right."""
 THROUGHOUT = 0.99
 """Exact match on problems of all training lengths, below which no training ends early."""
+ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
+"""Of each weight; torch takes a checkpoint without one of them, and fails at its next step."""
 UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
 """Those problems are drawn as the batch of a step that no training reaches."""
 
@@ -293,8 +295,9 @@ class Trainer:
                 if name.startswith("optimizer."):
                     _, index, key = name.split(".")
                     optimizer["state"].setdefault(int(index), {})[key] = value
-            kinds = {tuple(sorted(kept)) for kept in optimizer["state"].values()}
-            if len(kinds) > len(self.optimizer.param_groups):
+            kinds = {frozenset(kept) for kept in optimizer["state"].values()}
+            lacks = any(kind < ADAM_KEEPS for kind in kinds)
+            if lacks or len(kinds) > len(self.optimizer.param_groups):
                 raise KeyError("a part of the optimiser")
             self.optimizer.load_state_dict(optimizer)
             torch.set_rng_state(tensors["random"])
