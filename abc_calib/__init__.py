@@ -15,9 +15,6 @@ from __future__ import annotations
 from importlib import import_module
 
 from abc_calib.version import __version__
-from abc_calib.waiting import wait
-
-wait()  # models of transformers that hold lines get them, whenever those are imported
 
 _HOMES = {
     "AbcError": "errors",
@@ -38,6 +35,7 @@ _HOMES = {
     "fit_lines": "calibration.foreign",
     "heatmap": "reporting",
     "inject": "nn.foreign.inject",
+    "load": "nn.foreign.inject",
     "load_plugin": "stages",
     "heatmap_figures": "reporting",
     "patterns": "reporting",

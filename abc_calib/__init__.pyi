@@ -11,6 +11,7 @@ from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
 from abc_calib.nn.foreign.inject import inject as inject
+from abc_calib.nn.foreign.inject import load as load
 from abc_calib.runs import Run as Run
 from abc_calib.stages import adopt as adopt
 from abc_calib.stages import calibrate as calibrate

@@ -7,13 +7,11 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory, attender_type
 from abc_calib.nn.recurrent.attenders.location import leaky_clamp, softstair
-from abc_calib.nn.recurrent.deferred import GruSteps, Product
-from abc_calib.nn.recurrent.gru import draw_closed, run_gru
+from abc_calib.nn.recurrent.gru import draw_closed, gru_step, run_gru
 
 D, HEAD = 6, 10
 LENGTHS = (7, 3, 5)
@@ -184,7 +182,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", [*STEPS, "mono", "mono_released"])
+@pytest.mark.parametrize("name", [*STEPS, "mono"])
 def test_locations_as_the_specification_writes_them(name):
     made, source = attender(name), memory()
     queries = torch.randn(3, 5, D, dtype=torch.double)
@@ -198,7 +196,6 @@ def test_locations_as_the_specification_writes_them(name):
             width = (max(width, 0.0) + 0.27) / length
             if name.startswith("mono"):
                 g = sigmoid(float(made.gate.detach()[0]))
-                g = 1 - g if name == "mono_released" else g
                 step = (1 - g) * max(x, 0.0) + g * sigmoid(5 * x)
             else:
                 step = STEPS[name](x)
@@ -294,14 +291,6 @@ def test_far_beyond_the_end_only_the_released_code_wraps_around(legacy):
     assert legacy or weights[0, 0].argmax() == 6
 
 
-def test_released_mono_is_r_mono_in_single_precision():
-    torch.manual_seed(0)
-    released = ATTENDERS["mono_released"](AttenderShape(D, HEAD))
-    gate = torch.sigmoid(released.gate)
-    gate.sum().backward()
-    assert gate.item() == 1.0 and released.gate.grad.item() == 0.0
-
-
 def test_stairs_and_clamps():
     x = torch.tensor([-1.5, 0.2, 0.5, 0.9, 2.97])
     assert torch.allclose(softstair(x), torch.tensor([stair(v) for v in x.tolist()]), atol=1e-5)
@@ -326,21 +315,23 @@ def test_an_unknown_attender_is_named():
 def test_the_gru_is_pytorchs_on_packed_rows(both_ways, layers):
     torch.manual_seed(0)
     gru = nn.GRU(5, 7, layers, bidirectional=both_ways, batch_first=True).double()
-    x = torch.randn(4, 6, 5, dtype=torch.double, requires_grad=True)
-    lengths = torch.tensor([6, 3, 1, 5])
-    first = torch.randn((1 + both_ways) * layers, 4, 7, dtype=torch.double, requires_grad=True)
-    ids = torch.arange(24).view(4, 6)
-    states, final = run_gru(gru, x.flatten(0, 1), ids, lengths, first)
-    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-    wanted, wanted_final = gru(packed, first)
-    wanted = pad_packed_sequence(wanted, batch_first=True)[0]
-    states = states * (torch.arange(6) < lengths[:, None])[:, :, None]
-    assert torch.allclose(states, wanted) and torch.allclose(final, wanted_final)
-    a, b = torch.randn_like(wanted), torch.randn_like(final)
-    inputs = [x, first, *gru.parameters()]
-    mine = torch.autograd.grad((states * a).sum() + (final * b).sum(), inputs)
-    theirs = torch.autograd.grad((wanted * a).sum() + (wanted_final * b).sum(), inputs)
-    assert all(torch.allclose(i, j) for i, j in zip(mine, theirs, strict=True))
+    x, lengths = torch.randn(4, 6, 5, dtype=torch.double), [6, 3, 1, 5]
+    first = torch.randn((1 + both_ways) * layers, 4, 7, dtype=torch.double)
+    states, final = run_gru(gru, x, torch.tensor(lengths), first)
+    for row, length in enumerate(lengths):
+        one = slice(row, row + 1)
+        alone, last = gru(x[one, :length], first[:, one].contiguous())
+        assert torch.allclose(states[one, :length], alone) and torch.allclose(final[:, one], last)
+        assert not states[row, length:].any()
+
+
+def test_a_step_is_that_of_torch():
+    torch.manual_seed(0)
+    cell = nn.GRUCell(3, 5).double()
+    x, state = torch.randn(4, 3, dtype=torch.double), torch.randn(4, 5, dtype=torch.double)
+    given = nn.functional.linear(x, cell.weight_ih, cell.bias_ih)
+    found = gru_step(given, state, cell.weight_hh, cell.bias_hh)
+    assert torch.allclose(found, cell(x, state))
 
 
 def test_a_closed_gru_is_drawn_gate_by_gate():
@@ -356,38 +347,3 @@ def test_a_closed_gru_is_drawn_gate_by_gate():
         for half in ("ih", "hh"):
             bias = getattr(gru, f"bias_{half}_l{layer}")
             assert (bias[:30] == -1).all() and bias[30:].abs().max() < 1 / math.sqrt(30)
-
-
-def test_deferred_gradients_are_autograds():
-    torch.manual_seed(0)
-    cell = nn.GRUCell(3, 5).double()
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.double, requires_grad=True)
-
-    sizes = ((2, 7, 6), (15, 6), (2, 7, 5), (2, 4, 15), (2, 5), (2, 7))
-    values, maps, keys, read, state, constant = (draw(*size) for size in sizes)
-
-    def states(deferred: bool) -> Tensor:
-        product, gru = Product(keys), GruSteps(values, maps, cell.weight_hh, cell.bias_hh)
-        h, out = state, []
-        for t in range(4):
-            if deferred:
-                weights = product(h, constant).softmax(1)
-                h = gru(weights, read[:, t], h)
-            else:
-                weights = (torch.einsum("bsd,bd->bs", keys, h) + constant).softmax(1)
-                mixed = torch.einsum("bs,bse->be", weights, values)
-                given = (read[:, t] + mixed @ maps.T).chunk(3, 1)
-                kept = (h @ cell.weight_hh.T + cell.bias_hh).chunk(3, 1)
-                r, z = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
-                h = (1 - z) * torch.tanh(given[2] + r * kept[2]) + z * h
-            out.append(h)
-        return torch.stack(out)
-
-    inputs = [values, maps, keys, read, state, constant, cell.weight_hh, cell.bias_hh]
-    weigh = torch.randn(4, 2, 5, dtype=torch.double)
-    one, two = states(True), states(False)
-    assert torch.allclose(one, two)
-    mine, theirs = (torch.autograd.grad((x * weigh).sum(), inputs) for x in (one, two))
-    assert all(torch.allclose(i, j) for i, j in zip(mine, theirs, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ import torch
 from conftest import digit_data
 from hypothesis import given
 from hypothesis import strategies as st
+from others import reversals, tokenizer, write_pairs
 
-from abc_calib.data import Batch, DigitData
+from abc_calib.config import TrainOptions
+from abc_calib.data import Batch, DigitData, PairData
 from abc_calib.data.digits import Format, Split
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from tasks import ARITHMETIC, Digits, get_task
+from tasks.pairs import FilePairs
 
 
 def texts(ids: torch.Tensor, vocabulary: Vocabulary) -> list[str]:
@@ -275,3 +279,35 @@ def test_the_hash_sees_every_token():
     assert changed.hash() != batch.hash()
     swapped = Batch(batch.source.flip(0), batch.target.flip(0), batch.problems)
     assert swapped.hash() != batch.hash()
+    large = Batch(batch.source + 300, batch.target, batch.problems)
+    assert len({batch.hash(), large.hash(), large.take(torch.arange(5)).hash()}) == 2
+    moved = Batch(large.source.clone(), batch.target, batch.problems)
+    moved.source[0, 0] += 256  # ids of large vocabularies are told apart
+    assert moved.hash() != large.hash()
+
+
+# Files of pairs
+
+
+def pair_data(folder: Path, pairs: list[tuple[str, str]], words: Any) -> PairData:
+    words.save_pretrained(folder)
+    path = write_pairs(folder / "pairs.jsonl", pairs)
+    return PairData(FilePairs(str(path), str(folder), "=", eos=2), TrainOptions(length=4))
+
+
+def test_held_out_pairs_are_never_trained_on_though_a_source_stands_there_twice(tmp_path):
+    pairs = reversals(n=300)
+    data = pair_data(tmp_path, [*pairs, *pairs[::2]], tokenizer())
+    kept_back = {data.task.pairs.source[row] for row in np.flatnonzero(data.held_out)}
+    assert kept_back
+    for step in range(20):
+        assert not kept_back & {*data.training(step, 64).problems.source}
+
+
+def test_a_token_of_the_tokenizer_is_not_taken_for_padding(tmp_path):
+    words = tokenizer()
+    words.add_tokens(["@"])
+    data = pair_data(tmp_path, [("12=", "2@1"), ("3=", "@")], words)
+    ids = data.everything.target[0].tolist()
+    symbols = [data.vocabulary.symbols[i] for i in ids[: ids.index(2)]]
+    assert data.read(symbols) == "2@1"

@@ -11,6 +11,7 @@ import torch
 import transformers as tf
 from others import FAMILIES, IDS, tiny
 
+import abc_calib as abc
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.foreign.inject import detach, inject
@@ -200,37 +201,29 @@ def test_beams_keep_to_their_sources(model):
     assert torch.equal(both, torch.cat(alone))
 
 
-@pytest.mark.parametrize("face", ["own", "auto"])
-def test_a_saved_model_has_its_lines_when_it_is_loaded(model, face, tmp_path):
-    model.generation_config.eos_token_id = None
+def test_a_saved_model_has_its_lines_when_it_is_loaded(model, tmp_path):
+    model.generation_config.eos_token_id = 2
     inject(model, lines_for(model), MARKS, neutral=True)
     expected, before = generated(model, SOURCES), logits(model)
     model.save_pretrained(tmp_path)
-    auto = tf.AutoModelForCausalLM if stream(model) else tf.AutoModelForSeq2SeqLM
-    loaded = (type(model) if face == "own" else auto).from_pretrained(tmp_path).eval()
+    loaded = abc.load(tmp_path)
     assert type(loaded) is type(model)
     assert torch.equal(logits(loaded), before)
     assert torch.equal(generated(loaded, SOURCES), expected)
-
-
-def test_a_fresh_process_needs_import_abc_calib_alone(tmp_path):
-    """Whichever of the two is imported first."""
-    torch.manual_seed(0)
-    model = tiny("llama").eval()
-    inject(model, lines_for(model), MARKS, neutral=True)
+    detach(model)
+    model.config.abc_calib = None
     model.save_pretrained(tmp_path)
-    expected = generated(model, SOURCES).tolist()
-    for order in ("abc_calib, transformers", "transformers, abc_calib"):
-        code = (
-            f"import {order}, torch\n"
-            f"m = transformers.LlamaForCausalLM.from_pretrained({str(tmp_path)!r}).eval()\n"
-            f"s = torch.tensor({SOURCES.tolist()})\n"
-            "g = m.generate(s, attention_mask=torch.ones_like(s), do_sample=False,"
-            " min_new_tokens=6, max_new_tokens=6)\n"
-            "print(g[:, s.shape[1]:].tolist())"
-        )
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert ran.stdout.strip().endswith(str(expected)), ran.stderr
+    with pytest.raises(UsageError, match="has no lines: load it with from_pretrained"):
+        abc.load(tmp_path)
+
+
+def test_layers_that_see_a_window_alone_are_refused():
+    """Their cache counts keys from the window on, and has dropped what lines may name."""
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = tf.MistralConfig(**IDS, **shape, **heads, sliding_window=4)
+    with pytest.raises(UsageError, match="see the last 4 tokens alone, and its cache"):
+        find_sites(tf.MistralForCausalLM(config))
 
 
 def test_importing_abc_calib_does_not_import_transformers():

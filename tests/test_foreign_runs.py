@@ -13,7 +13,6 @@ import pytest
 import torch
 from conftest import run_command as invoke
 from others import (
-    WORDS,
     padded,
     reversals,
     saved,
@@ -82,8 +81,7 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
 
     words = tf.AutoTokenizer.from_pretrained(run.path / "model")
     seq2seq = "t5" in reversing.folder.parent.name
-    auto = tf.AutoModelForSeq2SeqLM if seq2seq else tf.AutoModelForCausalLM
-    model = auto.from_pretrained(run.path / "model").eval()
+    model = abc.load(run.path / "model")
     sources = ["98765432101234=", "120=", "1="]
     for source in sources:
         ids = words(source, return_tensors="pt").input_ids
@@ -123,32 +121,6 @@ def test_the_stock_run_stands_for_the_model_as_it_is(reversing):
     sums_of = mine[0].sum(-1) + own.sum(-1)
     there = (batch.target != model.pad)[:, None].expand_as(total)
     assert torch.allclose(sums_of[there], total[there], atol=1e-5)
-
-
-@pytest.mark.parametrize("reversing", ["llama"], indirect=True)
-def test_a_tokenizer_of_older_files_is_converted(reversing, tmp_path, runs_root):
-    """As GPT-2 has them; where nothing can be made of the files, the folder is refused."""
-    shutil.copytree(reversing.folder, folder := tmp_path / "model")
-    (folder / "tokenizer.json").unlink()
-    config, given = folder / "tokenizer_config.json", ("--data", reversing.pairs)
-    kinds = [{"tokenizer_class": f"{name}Tokenizer"} for name in ("GPT2", "T5", "ByT5", "No")]
-    for described in (*kinds, {"auto_map": {"AutoTokenizer": ["words.Words", None]}}):
-        config.write_text(json.dumps(described))
-        refused = invoke("calibrate", "--hf", folder, *given, "--delimiters", "=").error(2)
-        assert "has no tokenizer.json: save the model's fast tokenizer there" in refused
-        assert nothing_is_left(runs_root)
-    special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>"}
-    config.write_text(json.dumps({**kinds[0], **special}))
-    (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(WORDS)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    run, other = (abc.adopt(one, reversing.pairs, "=") for one in (folder, reversing.folder))
-    right = [one.result["validation_accuracy"] for one in (run, other) if one.result]
-    assert right[0] == right[1] > 90
-    assert torch.equal(run.data.training(0, 9).source, other.data.training(0, 9).source)
-    assert sorted(path.name for path in folder.glob("tokenizer*")) == ["tokenizer_config.json"]
-    words = tf.AutoTokenizer.from_pretrained(run.path / "model")
-    assert words("120=").input_ids == [WORDS.index(c) for c in "120="]
-    assert abc.adopt(folder, reversing.pairs, "=").config.task_options == run.config.task_options
 
 
 def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):

@@ -27,6 +27,8 @@ HELD_OUT = 8
 SHORTEST = 2
 """Pairs of sources up to this wide are always for training."""
 TESTED = 1000
+PAD = "<padding of abc>"
+"""No token of a tokenizer, as ``@`` may be one."""
 
 
 class Coder:
@@ -97,8 +99,9 @@ class PairVocabulary:
         #: does a token that the tokenizer puts behind a source close it?
         self.closed = last != named[-1]
         self.named = (*named, self.suffix[0]) if self.closed and self.suffix else named
-        self.symbols = [*map(coder.symbol, range(coder.size)), "@", ""]
-        self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        self.symbols = [*map(coder.symbol, range(coder.size)), PAD, ""]
+        ids = list(enumerate(self.symbols))
+        self.ids = {symbol: i for i, symbol in reversed(ids)}  # the tokenizer's own come first
 
     @property
     def delimiters(self) -> tuple[int, ...]:
@@ -160,7 +163,9 @@ class PairData(Data):
         """Which pairs are kept from training."""
         rng = np.random.default_rng([self.seed, 0])
         chosen = rng.random(len(self.widths)) < 1 / HELD_OUT
-        return chosen & (self.widths > min(SHORTEST, self.widths.max() - 1))
+        chosen &= self.widths > min(SHORTEST, self.widths.max() - 1)
+        sources = np.array(self.task.pairs.source)  # which may stand there several times
+        return np.isin(sources, sources[chosen])
 
     @cached_property
     def everything(self) -> Batch:

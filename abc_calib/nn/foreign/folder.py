@@ -11,7 +11,6 @@ from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD
-from abc_calib.nn.foreign.tokenizer import tokenizer_of
 
 NOT_SHAPE = (RECORD, "_name_or_path", "transformers_version", "dtype", "torch_dtype")
 """Entries of a configuration that do not shape a model."""
@@ -63,7 +62,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     record = getattr(network.config, RECORD, None)
     if record and not lined:
         raise UsageError(f"{path} has lines already: give the model that it was made from")
-    end, options = end_of(network, path), described_by(network, tokenizer_of(path))
+    end, options = end_of(network, path), described_by(network, path)
     if not record:
         return Found(network.float().eval(), options, end)
     if record["neutral"]:

@@ -1,14 +1,14 @@
 """Lines in a model of ``transformers``: put in, taken out, and found again when it is loaded.
 
 What was put in is an entry of the model's configuration, so that ``save_pretrained`` writes it and
-``from_pretrained`` reads it; once ``abc_calib`` is imported a model with such an entry gets its
-lines when it is made (``abc_calib.waiting``).
+``load`` finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
+from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.kept import cache_of
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import Sites, find_sites
@@ -44,6 +45,18 @@ def inject(
     sites = find_sites(model)
     put(model, bias or LineBias({}), marks, sites, neutral)
     return model
+
+
+def load(folder: Path | str) -> Any:
+    """The model of ``transformers`` in a folder, with the lines that it was saved with.
+
+    In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
+    """
+    found = read_model(folder, lined=True)
+    if found.lines is None:
+        raise UsageError(f"{folder} has no lines: load it with from_pretrained")
+    attach(found.network)
+    return found.network
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:

@@ -81,10 +81,13 @@ def probed(model: Any) -> list[tuple[nn.Module, int]]:
     from transformers.masking_utils import eager_mask
 
     seen: list[tuple[nn.Module, int]] = []
+    windows: list[int] = []
 
     def note(
-        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any
     ) -> Any:
+        if how.get("sliding_window"):
+            windows.append(how["sliding_window"])
         seen.append((module, key.shape[2]))
         module.__dict__["abc_heads"] = query.shape[1]
         groups = query.shape[1] // value.shape[1]
@@ -109,6 +112,11 @@ def probed(model: Any) -> list[tuple[nn.Module, int]]:
     finally:
         model.set_attn_implementation(before)
         model.train(training)
+    if windows:
+        raise UsageError(
+            f"{type(model).__name__} has layers that see the last {windows[0]} tokens alone, and "
+            "its cache drops the others, which lines may name: set its sliding_window to None"
+        )
     if not seen:
         raise no_backend(model, "none of its layers calls it")
     return seen

@@ -100,7 +100,7 @@ class RayChowdhury(nn.Module):
         ids = torch.where(places == lengths[:, None] - 1, words + 1, source)
         ids[:, 0] = words
         table = torch.cat([self.embed.weight, self.start[None], self.end[None]])
-        states, final = run_gru(self.encoder, table, ids, lengths)
+        states, final = run_gru(self.encoder, looked_up(table, ids), lengths)
         summary = torch.cat([final[-2], final[-1]], 1)
         states = self.dropout(states)
         memory = Memory(states, lengths, summary)
@@ -156,10 +156,11 @@ class Dubois(nn.Module):
         lengths = lengths - 2
         source = source[:, 1:-1]
         first = self.first.expand(-1, len(source), -1)
-        states, final = run_gru(self.encoder, self.embed.weight, source, lengths, first)
+        read = looked_up(self.embed.weight, source)
+        states, final = run_gru(self.encoder, read, lengths, first.contiguous())
         memory = Memory(states, lengths, final[-1])
         turned = attender.turned(states, memory)
-        values = self.value(turned) + attender.turned(looked_up(self.embed.weight, source), memory)
+        values = self.value(turned) + attender.turned(read, memory)
         maps = self.cell.weight_ih[:, : self.options.embedding]
         firsts = self.dropout(final).unbind()
         return Encoded(memory.with_states(turned), values, maps, firsts, final[-1])

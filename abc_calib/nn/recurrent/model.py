@@ -20,7 +20,7 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
 from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury, looked_up
-from abc_calib.nn.recurrent.deferred import CellSteps, GruSteps
+from abc_calib.nn.recurrent.gru import gru_step
 
 SAME_NAMES = ("backbone", "attender", "d_head", "layers", "dropout", "legacy_normalisation")
 """Options that have the same name in ``hub_config``."""
@@ -175,9 +175,8 @@ class Loop:
 
     def __init__(self, model: Recurrent, encoded: Encoded, steps: int):
         self.attender = model.attender
-        cell = model.backbone.cell
-        self.gru = GruSteps(encoded.values, encoded.maps, cell.weight_hh, cell.bias_hh)
-        self.further = [CellSteps(*cell.parameters()) for cell in model.backbone.further]
+        self.values, self.maps = encoded.values, encoded.maps
+        self.cell, self.further = model.backbone.cell, model.backbone.further
         self.prepared = self.attender.prepare(encoded.memory, steps)
         self.carry = self.attender.begin(encoded.memory)
         self.states, self.query = list(encoded.states), encoded.query
@@ -186,8 +185,11 @@ class Loop:
     def step(self, read: Tensor, t: int) -> Tensor:
         """The top layer's state ``(b, d)`` after step ``t``, in which ``read (b, 3d)`` was read."""
         self.weights, self.carry = self.attender.step(self.query, self.prepared, self.carry, t)
-        self.states[0] = self.gru(self.weights, read, self.states[0])
-        for i, steps in enumerate(self.further, start=1):
-            self.states[i] = steps(self.states[i - 1], self.states[i])
+        mixed = torch.bmm(self.weights[:, None], self.values)[:, 0]
+        given = torch.addmm(read, mixed, self.maps.T)
+        recurrent = self.cell.weight_hh, self.cell.bias_hh
+        self.states[0] = gru_step(given, self.states[0], *recurrent)
+        for i, cell in enumerate(self.further, start=1):
+            self.states[i] = cell(self.states[i - 1], self.states[i])
         self.query = self.states[-1]
         return self.query

@@ -32,7 +32,6 @@ ATTENDERS: dict[str, type[Attender]] = {
     "bi_rope": content.BiRope,
     "one_step": location.OneStep,
     "mono": location.Mono,
-    "mono_released": location.MonoReleased,
     "r_mono": location.RMono,
     "no_step2": location.NoStep2,
     "no_step3": location.NoStep3,

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from abc_calib.nn.positions.absolute import angles, waves
 from abc_calib.nn.positions.rope import turned
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
-from abc_calib.nn.recurrent.deferred import Product
 
 
 class Prepared:
@@ -26,11 +25,16 @@ class Prepared:
     """
 
     def __init__(self, keys: Tensor, *constant: Tensor):
-        self.product, self.constant = Product(keys), constant
+        self.keys, self.constant = keys, constant
 
     def scores(self, query: Tensor, t: int) -> Tensor:
         """``(b, s)``, minus infinity at padding."""
-        return self.product(query, self.constant[t if len(self.constant) > 1 else 0])
+        return compared(self.keys, query) + self.constant[t if len(self.constant) > 1 else 0]
+
+
+def compared(keys: Tensor, query: Tensor) -> Tensor:
+    """Products ``(b, s)`` of ``keys (b, s, d)`` and ``query (b, d)``."""
+    return (keys @ query[:, :, None])[:, :, 0]
 
 
 class Scored(Attender):
@@ -168,7 +172,7 @@ class Relative(Scored):
         distances = self.distance(positions) * scale  # (r, e)
         bias = self.content_bias if self.shared_bias else self.distance_bias
         return Distances(
-            Product(keys @ self.query.weight),
+            keys @ self.query.weight,
             constant,
             (distances @ self.query.weight).T,
             distances @ bias,
@@ -180,7 +184,7 @@ class Relative(Scored):
 class Distances:
     """Bilinear scores, and others by distance: a window of ``table (d, r)`` for each step."""
 
-    product: Product
+    keys: Tensor
     constant: Tensor
     table: Tensor
     bias: Tensor
@@ -190,7 +194,7 @@ class Distances:
         first = self.steps - 1 - t
         window = slice(first, first + self.constant.shape[1])
         near = torch.addmm(self.bias[window], query, self.table[:, window])
-        return self.product(query, self.constant + near)
+        return compared(self.keys, query) + self.constant + near
 
 
 class TransformerXL(Relative):
@@ -231,16 +235,16 @@ class BiRope(Scored):
         self.query = linear(shape.width, shape.head, bias=False)
         self.key = linear(shape.width, shape.head, bias=False)
 
-    def prepare(self, memory: Memory, steps: int) -> tuple[Product, Tensor, Tensor]:
+    def prepare(self, memory: Memory, steps: int) -> tuple[Tensor, Tensor, Tensor]:
         states = memory.states
         at = torch.arange(max(states.shape[1], steps), device=states.device)
         keys = rotated(self.key(states) / math.sqrt(self.shape.head), at[: states.shape[1]])
         maps = rotated(self.query.weight.T, at[:steps, None])  # one a step: (t, d, e)
-        return Product(keys), maps, memory.closed
+        return keys, maps, memory.closed
 
-    def scores(self, query: Tensor, prepared: tuple[Product, Tensor, Tensor], t: int) -> Tensor:
+    def scores(self, query: Tensor, prepared: tuple[Tensor, Tensor, Tensor], t: int) -> Tensor:
         keys, maps, closed = prepared
-        return keys(query @ maps[t], closed)
+        return compared(keys, query @ maps[t]) + closed
 
 
 def rotated(x: Tensor, positions: Tensor) -> Tensor:

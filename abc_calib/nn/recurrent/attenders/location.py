@@ -147,17 +147,6 @@ class Mono(OneStep):
         return (1 - gate) * x.relu() + gate * super().strides(x)
 
 
-class MonoReleased(Mono):
-    """As in the public code: the gate weighs the ReLU and starts at sigmoid(20), which is 1 in
-    single precision and has no gradient, so that this always equals ``r_mono``."""
-
-    start = 20.0
-
-    def strides(self, x: Tensor) -> Tensor:
-        gate = torch.sigmoid(self.gate)
-        return gate * x.relu() + (1 - gate) * OneStep.strides(self, x)
-
-
 class NoStep3(OneStep):
     """The ablation without the third step: a softstair in place of the sigmoid (RC, table 4)."""
 
