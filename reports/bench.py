@@ -246,10 +246,10 @@ def peak() -> float:
 def report(table: pd.DataFrame) -> str:
     """The page: a table for each bench."""
     parts = [
-        "# What things cost\n\nMade by `python reports/bench.py`: one thread, milliseconds of the "
-        "processor, medians of rounds by turns. *Ratio*: to the first row of its kind in the same "
-        "round, the median, least and most. *Products*: what all products of matrices would take "
-        "at this core's best rate.\n"
+        "# What things cost\n\nMade by `python reports/bench.py`: one thread of a shared machine, "
+        "milliseconds of the processor, medians of rounds by turns. *Ratio*: to the first row of "
+        "its kind in the same round, the median, least and most. *Products*: what all products of "
+        "matrices would take at this core's best rate.\n"
     ]
     for name, some in table.groupby("bench", sort=False):
         rows = []

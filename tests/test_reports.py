@@ -28,6 +28,7 @@ def script(name: str) -> ModuleType:
         ("figures", "report", "seeds"),
         ("certified", "report", "from_nothing"),
         ("foreign", "page", "foreign"),
+        ("bench", "report", "bench"),
     ],
 )
 def test_a_committed_page_is_made_of_its_rows(name: str, made: str, rows: str) -> None:
