@@ -106,43 +106,10 @@ def counted(name: str, by: str, what: str) -> str:
     return as_markdown(columns, rows, "l" + "r" * (len(columns) - 1))
 
 
-def brute_force() -> str:
-    table = pd.concat([pd.read_csv(HERE / f"brute_force-{k}.csv") for k in ("random", "trained")])
-    rows = []
-    for kind, some in [*table.groupby("kind", sort=False), ("all", table)]:
-        verdict = some.verdict.value_counts()
-        false = (some.verdict == "certified") & (some.failed > 0)
-        counts = [int(verdict.get(name, 0)) for name in ("certified", "refuted", "unknown")]
-        counts += [int(false.sum()), int((some.agrees.astype(str) == "False").sum())]
-        sizes = [f"{int(some[name].sum()):,}" for name in ("windows", "tried")]
-        rows.append([kind, len(some), *counts, *sizes])
-    columns = ["models", "tried", "certified", "refuted", "undecided", "false certificates"]
-    columns += ["disagreements", "windows", "sources run"]
-    undecided = table[table.verdict == "unknown"].reason.fillna("no source found")
-    reasons = undecided.str.split(":").str[0].value_counts()
-    told = "; ".join(f"{count} {reason}" for reason, count in reasons.items())
-    return as_markdown(columns, rows, "l" + "r" * 8) + f"\nUndecided: {told}.\n"
-
-
-def twelve() -> str:
-    rows = [
-        [
-            r.name, r.outcome, f"{r.windows:,}", f"{r.margin:.4g}", f"{r.rounding:.2g}",
-            f"{r.certify:.0f}", f"{r.verify:.0f}", r.checked, f"{r.check:.0f}",
-        ]
-        for r in pd.read_csv(HERE / "certificates.csv").itertuples(index=False)
-    ]  # fmt: skip
-    columns = ["run", "verdict", "windows", "smallest margin", "rounding, at most", "certify, s"]
-    columns += ["verify, s", "check.py", "check.py, s"]
-    return as_markdown(columns, rows, "llrrrrrlr")
-
-
 def page() -> str:
-    """The page; its texts stand between tables."""
+    """The page: its text, with the tables that are made here in place of their names."""
     text = (HERE / "page.md").read_text()
     tables = {
-        "brute_force": brute_force,
-        "twelve": twelve,
         "invocations": lambda: counted("invocations.csv", "kind", "outcome"),
         "damaged": lambda: counted("damaged.csv", "command", "outcome"),
         "kills": lambda: counted("kills.csv", "command", "fine"),
