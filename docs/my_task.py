@@ -69,5 +69,5 @@ class Nearby(Scheme):
     def reset_parameters(self):
         nn.init.zeros_(self.strength)
 
-    def score_bias(self, queries, keys, places):
-        return -self.strength.exp()[:, None, None] * places.offsets().abs()
+    def score_bias(self, queries, keys, view):
+        return -self.strength.exp()[:, None, None] * view.offsets().abs()

@@ -29,8 +29,8 @@ def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
     source, written = (
         [symbols.index(token) for token in seen[name]] for name in ("source", "output")
     )
-    read = torch.tensor([[run.data.vocabulary.tokens.sos, *written[:-1]]])
-    found = face(torch.tensor([source]), decoder_input_ids=read, output_attentions=True)
+    labels = torch.tensor([written])
+    found = face(torch.tensor([source]), labels=labels, output_attentions=True)
     expected = {
         **{
             f"encoder.{i}.attn.hook_pattern": x
