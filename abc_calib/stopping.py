@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+
+
+@contextmanager
+def _handled(wanted: list[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Handle these signals so meanwhile; only the main thread may."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in wanted if is_main}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -16,29 +29,17 @@ def like_interrupts() -> Iterator[None]:
 
     What is ignored, as by ``nohup``, stays so.
     """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        wanted = [n for n in STOPS[1:] if signal.getsignal(n) == signal.SIG_DFL]
-        before = {number: signal.signal(number, signal.default_int_handler) for number in wanted}
-    try:
+    wanted = [n for n in STOPS[1:] if signal.getsignal(n) == signal.SIG_DFL]
+    with _handled(wanted, signal.default_int_handler):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Put off what would raise ``KeyboardInterrupt`` to the end of the block."""
     asked: list[int] = []
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        wanted = [n for n in STOPS if callable(signal.getsignal(n))]  # & has it ignore Ctrl-C
-        before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in wanted}
-    try:
+    wanted = [n for n in STOPS if callable(signal.getsignal(n))]  # & has it ignore Ctrl-C
+    with _handled(wanted, lambda number, _: asked.append(number)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if asked:
         raise KeyboardInterrupt

@@ -17,7 +17,7 @@ def heatmap(
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
-    from abc_calib.reporting import draw_heatmaps
+    from abc_calib.reporting.views import draw_heatmaps
 
     found = opened(run, force)
     paths = draw_heatmaps(found, out or found.path / "figures", options=asked)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from abc_calib.reporting import write_page
+from abc_calib.reporting.page import write_page
 from abc_calib.runs import Run
 
 ROOT = Path(__file__).parents[1]

@@ -36,7 +36,7 @@ from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.recurrent.attenders import ATTENDERS
-from abc_calib.reporting import draw_heatmaps
+from abc_calib.reporting.views import draw_heatmaps
 from abc_calib.text import Markup, as_markdown
 from abc_calib.training.plan import plan_training
 from abc_calib.training.step import optimise

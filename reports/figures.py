@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from abc_calib.evaluation.metrics import wilson_interval
-from abc_calib.reporting import accuracy_curve, heatmap_figures
-from abc_calib.reporting.curves import looks
+from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
+from abc_calib.reporting.views import heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
 from abc_calib.text import as_markdown
 from tasks import get_task

@@ -25,16 +25,11 @@ from abc_calib.evaluation.exact import Row
 from abc_calib.files import write_atomically
 from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
-from abc_calib.reporting import (
-    accuracy_curve,
-    accuracy_table,
-    bias_report,
-    draw_heatmaps,
-    head_heatmaps,
-    heatmap_figures,
-    save_figure,
-)
-from abc_calib.reporting.style import font
+from abc_calib.reporting.curves import accuracy_curve
+from abc_calib.reporting.heatmaps import bias_report, head_heatmaps
+from abc_calib.reporting.style import font, save_figure
+from abc_calib.reporting.tables import accuracy_table
+from abc_calib.reporting.views import draw_heatmaps, heatmap_figures
 from abc_calib.runs import Run
 from cli.tables import Fitted
 

@@ -17,24 +17,3 @@ from abc_calib.plugins.origins import (
     origin,
     origins,
 )
-
-__all__ = [
-    "KINDS",
-    "Kind",
-    "blamed",
-    "by_name",
-    "check_model",
-    "check_same",
-    "check_there",
-    "find",
-    "in_one_line",
-    "load_content",
-    "load_plugin",
-    "loaded",
-    "make_task",
-    "of_model",
-    "options_by_name",
-    "origin",
-    "origins",
-    "said",
-]

@@ -14,12 +14,10 @@ from matplotlib.ticker import NullLocator
 from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
-    LABEL_SIZE,
     MARKERS,
     PALETTE,
     SMALL,
     TICK_SIZE,
-    TITLE_SIZE,
     new_figure,
     plain_axes,
     styled,
@@ -130,13 +128,13 @@ def accuracy_curve(
                markerfacecolor=one.colour if name in top else "white", linewidth=1.2)
         for name, one in look.items()
     ]  # fmt: skip
-    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
-    axes.set_xlabel(unit, fontsize=LABEL_SIZE)
-    axes.set_ylabel(measure, fontsize=LABEL_SIZE)
+    axes.set_title(title)
+    axes.set_xlabel(unit)
+    axes.set_ylabel(measure)
     _scale(axes, _spread(lengths, train_length, 18 * width), percent)
     figure.legend(
         [*handles, mark], [*look, f"training length {train_length}"], loc="outside lower center",
-        ncols=columns, fontsize=TICK_SIZE, frameon=False, handlelength=2.6, columnspacing=1.2,
+        ncols=columns, handlelength=2.6, columnspacing=1.2,
         labelspacing=0.25, borderpad=0.1,
     )  # fmt: skip
     return figure
@@ -225,9 +223,9 @@ def history_curve(history: Sequence[Mapping[str, float]], title: str = "") -> Fi
     steps = [entry["step"] for entry in history]
     accuracy = [entry["validation_accuracy"] for entry in history]
     axes.plot(steps, accuracy, color=PALETTE[0], marker="o", markersize=3, linewidth=1.2)
-    axes.set_title(title, fontsize=TITLE_SIZE, loc="left")
-    axes.set_xlabel("step", fontsize=LABEL_SIZE)
-    axes.set_ylabel("held out (%)", fontsize=LABEL_SIZE)
+    axes.set_title(title)
+    axes.set_xlabel("step")
+    axes.set_ylabel("held out (%)")
     axes.set_ylim(-4, 104)
     plain_axes(axes)
     return figure

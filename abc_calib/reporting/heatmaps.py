@@ -180,7 +180,7 @@ def _drawn(title: str, blocks: Sequence[Block], across: int, width: float) -> Fi
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.25 + 0.16 * (1 + titled.count("\n")))
     if title:
-        figure.suptitle(titled, x=0.01, ha="left", fontsize=TITLE_SIZE)
+        figure.suptitle(titled, x=0.01, ha="left")
     parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, block in zip(parts, blocks, strict=True):
         if block.heading:
@@ -200,7 +200,7 @@ def _drawn(title: str, blocks: Sequence[Block], across: int, width: float) -> Fi
                 axes.set_xticklabels([""] * len(axes.get_xticks()))
     figure.legend(
         handles=list(_legend(blocks)), loc="outside lower right", ncols=3 if width > 2.4 else 1,
-        fontsize=SMALL, frameon=False, handlelength=0.8, handleheight=0.8, columnspacing=1.0,
+        handlelength=0.8, handleheight=0.8, columnspacing=1.0,
     )  # fmt: skip
     return figure
 
@@ -241,7 +241,7 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
     axes.imshow(
         shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest"
     )
-    axes.set_title(block.title(head, width), fontsize=SMALL, loc="left", pad=2)
+    axes.set_title(block.title(head, width), fontsize=SMALL, pad=2)
     note = block.notes[head].partition("\n")[2] if block.notes else ""
     said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
     axes.text(

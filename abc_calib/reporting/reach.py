@@ -8,12 +8,8 @@ from matplotlib.figure import Figure
 
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
-    LABEL_SIZE,
     PALETTE,
-    SMALL,
     TEXT_WIDTH,
-    TICK_SIZE,
-    TITLE_SIZE,
     new_figure,
     styled,
 )
@@ -47,15 +43,15 @@ def reach_figure(
                 around = {"ms": 8, "mfc": "none"} if alone == calibrated else {"ms": 5, "mfc": "w"}
                 panel.plot(places[alone], y, "o", mec=PALETTE[0], mew=1.2, clip_on=False, **around)
         panel.axvline(1, color="0.75", lw=0.8, zorder=0)
-        panel.set_title(heading, fontsize=LABEL_SIZE)
-        panel.set_xticks(list(places.values()), ["none", *map(str, lengths)], fontsize=TICK_SIZE)
+        panel.set_title(heading)
+        panel.set_xticks(list(places.values()), ["none", *map(str, lengths)])
         panel.set_xlim(-0.3, len(lengths) + 0.3)
-        panel.set_yticks(range(len(names)), names, fontsize=TICK_SIZE)
+        panel.set_yticks(range(len(names)), names)
         panel.set_ylim(len(names) - 0.5, -0.5)
-        panel.set_xlabel(unit, fontsize=LABEL_SIZE)
+        panel.set_xlabel(unit)
         panel.spines[["top", "right"]].set_visible(False)
     axes[0].plot([], [], "o", ms=5, mfc="white", mec=PALETTE[0], mew=1.2, label="alone")
     axes[0].plot([], [], "o", ms=5, color=PALETTE[1], label="calibrated (ABC)")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False)
-    figure.suptitle(title, fontsize=TITLE_SIZE)
+    figure.legend(loc="outside lower center", ncols=2)
+    figure.suptitle(title)
     return figure

@@ -13,10 +13,7 @@ from abc_calib.files import make_folder
 from abc_calib.reporting.heatmaps import head_heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
-    LABEL_SIZE,
     PALETTE,
-    TICK_SIZE,
-    TITLE_SIZE,
     check_formats,
     new_figure,
     plain_axes,
@@ -76,10 +73,10 @@ def variables_figure(found: Inspection, title: str) -> Figure:
                 gold = found.gold[: len(steps)]
                 axis.plot(steps[: len(gold)], gold, "--", linewidth=1.1, color=green, label="gold")
             axis.plot(steps, found.looked, ":", linewidth=1.6, color=red, label="mean attention")
-            axis.legend(fontsize=TICK_SIZE, frameon=False, borderpad=0.1, labelspacing=0.25)
-        axis.set_ylabel(name, fontsize=LABEL_SIZE)
+            axis.legend(borderpad=0.1, labelspacing=0.25)
+        axis.set_ylabel(name)
         plain_axes(axis)
-    axes[-1].set_xticks(steps, found.output, fontsize=TICK_SIZE)
-    axes[-1].set_xlabel("written", fontsize=LABEL_SIZE)
-    axes[0].set_title(title, fontsize=TITLE_SIZE, loc="left")
+    axes[-1].set_xticks(steps, found.output)
+    axes[-1].set_xlabel("written")
+    axes[0].set_title(title)
     return figure

@@ -53,6 +53,15 @@ STYLE: Any = {
     "font.size": LABEL_SIZE,
     "text.parse_math": False,  # a lone $ is the token that opens a source
     "mathtext.fontset": "stix",
+    "axes.titlesize": TITLE_SIZE,
+    "axes.titlelocation": "left",
+    "axes.labelsize": LABEL_SIZE,
+    "xtick.labelsize": TICK_SIZE,
+    "ytick.labelsize": TICK_SIZE,
+    "legend.fontsize": TICK_SIZE,
+    "legend.frameon": False,
+    "figure.titlesize": TITLE_SIZE,
+    "axes.axisbelow": True,
     "axes.linewidth": 0.5,
     "xtick.major.width": 0.5,
     "ytick.major.width": 0.5,
@@ -123,9 +132,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def plain_axes(axes: Axes) -> None:
     """The look of axes with curves: horizontal grid lines, and no frame above and at the right."""
-    axes.tick_params(labelsize=TICK_SIZE)
     axes.grid(axis="y", color="0.9", linewidth=0.5)
-    axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -16,8 +16,10 @@ from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Row
 from abc_calib.files import make_folder, write_text
-from abc_calib.reporting import accuracy_curve, draw_heatmaps, write_page
+from abc_calib.reporting.curves import accuracy_curve
+from abc_calib.reporting.page import write_page
 from abc_calib.reporting.style import save_figures
+from abc_calib.reporting.views import draw_heatmaps
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
 

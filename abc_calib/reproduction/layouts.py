@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from abc_calib.reporting import accuracy_curve
+from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.reach import Reach, reach_figure
 from abc_calib.reproduction.cells import MARKS, MEASURES, SUCCEEDS, TITLES, Cell, shown, verdict
 from abc_calib.reproduction.report import Study, arranged

@@ -1,5 +1,3 @@
 """Run folders."""
 
 from abc_calib.runs.run import Run, list_runs
-
-__all__ = ["Run", "list_runs"]

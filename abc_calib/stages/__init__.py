@@ -20,24 +20,3 @@ from abc_calib.stages.judging import (
     stress,
 )
 from abc_calib.stages.making import calibrate, finished, resume, retrain, train
-
-__all__ = [
-    "adopt",
-    "calibrate",
-    "certified",
-    "certify",
-    "evaluate",
-    "export",
-    "finished",
-    "first_result",
-    "held_out_loss",
-    "load_plugin",
-    "opened",
-    "predict",
-    "repair",
-    "resume",
-    "retrain",
-    "stress",
-    "train",
-    "verify",
-]
