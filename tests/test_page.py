@@ -148,15 +148,16 @@ def test_runs_are_opened_and_tokens_chosen_by_keyboard(chromium, page):
 
 
 @needs_browser
-def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page):
+def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page, both):
     chromium.open(page)
     chromium.call("Emulation.setEmulatedMedia", media="print")
     chromium.ask("dispatchEvent(new Event('beforeprint'))")
-    for run in ("#run-0", "#run-1"):
+    for run, held in zip(("#run-0", "#run-1"), both, strict=True):
         said = chromium.ask(f"document.querySelector('{run}').innerText")
         assert said.startswith("successor-")
         assert "✓ Right" in said or "✗ Wrong" in said
-        assert "100.00" in said and "95" in said
+        for row in held["accuracy"]["rows"]:
+            assert f"{row['accuracy']:.2f}" in said and "95" in said
         assert chromium.ask(f"document.querySelectorAll('{run} .cell.written').length") > 1
     beside = "[...document.querySelectorAll('#run-0 .two > *')].map((s) => s.offsetTop)"
     assert len(set(chromium.ask(beside))) == 1
