@@ -18,7 +18,7 @@ from abc_calib.version import __version__
 
 _HOMES = {
     "AbcError": "errors",
-    "Certificate": "certification.certificate",
+    "Certificate": "proof.certificate",
     "Line": "geometry",
     "LineBias": "geometry",
     "Prediction": "evaluation",

@@ -4,7 +4,6 @@ from abc_calib.calibration import extend_bias as extend_bias
 from abc_calib.calibration.foreign import capture as capture
 from abc_calib.calibration.foreign import fit_lines as fit_lines
 from abc_calib.calibration.foreign import unexplained as unexplained
-from abc_calib.certification.certificate import Certificate as Certificate
 from abc_calib.errors import AbcError as AbcError
 from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
@@ -12,6 +11,7 @@ from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.nn.foreign.inject import load as load
+from abc_calib.proof.certificate import Certificate as Certificate
 from abc_calib.runs import Run as Run
 from abc_calib.stages import adopt as adopt
 from abc_calib.stages import calibrate as calibrate

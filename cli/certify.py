@@ -26,7 +26,7 @@ from cli.completion import of
 from cli.console import Result, Sentence, say, show_early, typed
 
 if TYPE_CHECKING:
-    from abc_calib.certification.certificate import Certificate
+    from abc_calib.proof.certificate import Certificate
     from abc_calib.runs import Run
 
 MOVED = {
@@ -93,7 +93,7 @@ def verify(asked: CertifyOptions, run: RunArgument = None) -> Result:
 def certified_first(name: str | None, asked: CertifyOptions) -> Run:
     """The run, which has a certificate: one is made where there is none."""
     from abc_calib import stages
-    from abc_calib.certification.certificate import FILE
+    from abc_calib.proof.certificate import FILE
 
     found = stages.opened(name)
     if not os.path.lexists(found.path / FILE):
@@ -109,7 +109,7 @@ def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> R
     Example: **abc repair RUN --out FOLDER**
     """
     from abc_calib import stages
-    from abc_calib.certification.certificate import Certificate
+    from abc_calib.proof.certificate import Certificate
 
     made = stages.repair(
         stages.opened(run),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from abc_calib.nn.positions import Scheme
-from tasks import Arithmetic, Digits, WordTask, columns
+from tasks import Arithmetic, Digits, WordTask, rules
 
 
 class Minus(Arithmetic):
@@ -17,16 +17,16 @@ class Minus(Arithmetic):
         super().__init__(base)
         self.symbols, self.delimiters = (*self.symbols[: self.base], "-"), ("-",)
 
-    def answer(self, first, second):
-        """As many digits as the wider operand has; what is borrowed beyond them is forgotten."""
-        width, lengths = max(first.width, second.width), np.maximum(first.lengths, second.lengths)
-        a, b = first.widened(width).astype(int), second.widened(width).astype(int)
-        digits, borrow = np.zeros(a.shape, np.uint8), 0
-        for column in reversed(range(width)):
-            rest = a[:, column] - b[:, column] - borrow
-            digits[:, column], borrow = rest % self.base, rest < 0
-        digits[np.arange(width) < width - lengths[:, None]] = 0
-        return Digits(digits, lengths)
+    def rule(self):
+        """One column after another; what is borrowed beyond the last one is forgotten."""
+        borrow, a, b = np.ogrid[:2, : self.base, : self.base]
+        rest = a - b - borrow
+        ends = np.full(2, rules.NOTHING)  # no digit more, whatever is borrowed
+        return rules.Rule(
+            rules.columns(
+                self.base, (rest < 0).astype(int), rest % self.base, ends, (0,), tapes=(0, 1)
+            )
+        )
 
     def _chains(self, rng, *counts):
         """Hard problems: digits that are equal hand on what the last column has borrowed."""
@@ -34,15 +34,6 @@ class Minus(Arithmetic):
         second = Digits(first.values.copy(), first.lengths)
         second.values[:, -1] = rng.integers(0, self.base, len(second))
         return first, second
-
-    def column_rule(self):
-        """The same, one column after another: what a certificate compares a model with."""
-        borrow, a, b = np.ogrid[:2, : self.base, : self.base]
-        rest = a - b - borrow
-        ends = np.full(2, columns.NOTHING)  # no digit more, whatever is borrowed
-        return columns.ColumnRule(
-            self.base, (0,), (rest < 0).astype(int), rest % self.base, ends, operands=(0, 1)
-        )
 
 
 class Twice(WordTask):

@@ -6,13 +6,15 @@ All of them work on arrays of digits, so an operand of 10,000 digits is as good 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from tasks import hard
 from tasks.base import Problems, Task, TaskError
-from tasks.digits import Digits, from_integers, stack, without_zeros
+from tasks.digits import Digits, columns_of, from_integers, stack, without_zeros
+from tasks.rules import Rule, Tape
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNIFORM_LIMIT = 2**20
@@ -41,9 +43,33 @@ class Arithmetic(Task):
 
     # The rule
 
-    @abstractmethod
+    @cached_property
+    def _rule(self) -> Rule:
+        rule = self.rule()
+        assert rule is not None, f"{self.name} has neither a rule nor an answer of its own"
+        return rule
+
     def answer(self, *operands: Digits) -> Digits:
-        """The digits that the model must write, as one number a row."""
+        """The digits that the model must write, as one number a row: what the rule writes."""
+        try:
+            ((values, widths),) = self._rule.rows(self.tapes(operands))
+        except ValueError as error:
+            plain = tuple(without_zeros(o.values) for o in operands)
+            if any((a.lengths != b.lengths).any() for a, b in zip(plain, operands, strict=True)):
+                return self.answer(*plain)
+            raise self._not_a_source(operands, int(error.args[0])) from None
+        return Digits(values[:, ::-1], widths)
+
+    def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:
+        """What the rule reads of operands: all but the digits of rows as wide as the widest."""
+        of_row = self._rule.of_row
+        width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
+        return [columns_of(o, o.lengths if k == of_row else width) for k, o in enumerate(operands)]
+
+    def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
+        """What to say of operands from which the rule writes nothing."""
+        source = (self.operator or "").join(self.digits_of(o, row) for o in operands)
+        return TaskError(f"{source} is not a source of {self.name}: write {self.usage}")
 
     def problems(self, *operands: Digits) -> Problems:
         """Operands that were drawn, with their answers; a rule may put them in order first."""
@@ -93,7 +119,11 @@ class Arithmetic(Task):
         if len(parts) != self.count or not all(parts):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         operands = tuple(self._number(part) for part in parts)
+        self._check(source, operands)
         return Problems(operands, self.answer(*operands))
+
+    def _check(self, source: str, operands: tuple[Digits, ...]) -> None:
+        """``TaskError`` for operands that the rule does not take; digits are checked before."""
 
     @property
     def usage(self) -> str:

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from tasks.columns import ColumnRule, RowRule
 from tasks.digits import Digits, nothing, stack
+from tasks.rules import Rule
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
@@ -139,12 +139,8 @@ class Task(ABC):
         """Problems that count as one pass of training, where they are drawn without end."""
         return 10_001
 
-    def column_rule(self) -> ColumnRule | None:
-        """The rule as an automaton on columns, or None for a rule that is not one."""
-        return None
-
-    def row_rule(self) -> RowRule | None:
-        """The rule of each row of an output as an automaton, where it has several rows."""
+    def rule(self) -> Rule | None:
+        """The rule as transducers, from which certificates follow; None where it is not one."""
         return None
 
     @property

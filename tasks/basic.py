@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks import columns
+from tasks import rules
 from tasks.arithmetic import Arithmetic
 from tasks.base import TaskError
-from tasks.digits import Digits, add
+from tasks.digits import Digits
 
 
 class Successor(Arithmetic):
@@ -15,13 +15,8 @@ class Successor(Arithmetic):
 
     name = "successor"
 
-    def column_rule(self) -> columns.ColumnRule:
-        return columns.successor(self.base)
-
-    def answer(self, *operands: Digits) -> Digits:
-        (number,) = operands
-        one = Digits(np.ones((len(number), 1), np.uint8), np.ones(len(number), int))
-        return add(number, one, self.base)
+    def rule(self) -> rules.Rule:
+        return rules.successor(self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         number = self._random(rng, counts[0])
@@ -38,12 +33,8 @@ class Addition(Arithmetic):
     operator = "+"
     count = 2
 
-    def column_rule(self) -> columns.ColumnRule:
-        return columns.addition(self.base)
-
-    def answer(self, *operands: Digits) -> Digits:
-        first, second = operands
-        return add(first, second, self.base)
+    def rule(self) -> rules.Rule:
+        return rules.addition(self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         first, second = (self._random(rng, count) for count in counts)
@@ -84,14 +75,8 @@ class Parity(Arithmetic):
         if self.base != 2:
             raise TaskError(f"parity is defined on bits: base {self.base} is not possible, only 2")
 
-    def column_rule(self) -> columns.ColumnRule:
-        return columns.running_xor()
-
-    def answer(self, *operands: Digits) -> Digits:
-        (bits,) = operands
-        running = np.bitwise_xor.accumulate(bits.values[:, ::-1], axis=1)[:, ::-1]
-        inside = np.arange(bits.width) >= bits.width - bits.lengths[:, None]
-        return Digits(np.where(inside, running, 0).astype(np.uint8), bits.lengths)
+    def rule(self) -> rules.Rule:
+        return rules.running_xor()
 
     def read(self, output: str) -> str:
         return output[:1]

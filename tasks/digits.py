@@ -74,18 +74,6 @@ def stack(*numbers: Digits) -> Digits:
     )
 
 
-def add(first: Digits, second: Digits, base: int) -> Digits:
-    """The sum, as wide as the longer operand and one more for a final carry."""
-    width = max(first.width, second.width)
-    a, b = (np.ascontiguousarray(x.widened(width).T) for x in (first, second))
-    total = np.zeros((width + 1, len(first)), np.uint8)
-    carry = np.zeros(len(first), np.uint8)
-    for column in range(width - 1, -1, -1):
-        column_sum = a[column] + b[column] + carry
-        carry = (column_sum >= base).astype(np.uint8)
-        total[column + 1] = column_sum - base * carry
-    total[0] = carry
-    total = np.ascontiguousarray(total.T)
-    length = np.maximum(first.lengths, second.lengths)
-    carried = total[np.arange(len(first)), width - length] != 0
-    return Digits(total, length + carried)
+def columns_of(number: Digits, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A number as a tape of a rule: its digits, last one first, zeros up to ``widths (n,)``."""
+    return number.widened(max(number.width, int(widths.max(initial=1))))[:, ::-1], widths

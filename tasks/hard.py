@@ -12,14 +12,14 @@ from typing import Protocol
 import numpy as np
 
 from tasks.base import Problems
-from tasks.columns import NOTHING, ColumnRule
 from tasks.digits import Digits, without_zeros
+from tasks.rules import Rule, Transducer
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
 
 
-class Rule(Protocol):
+class Task(Protocol):
     """What this room asks of a task of arithmetic."""
 
     base: int
@@ -30,7 +30,7 @@ class Rule(Protocol):
 
     def problems(self, *operands: Digits) -> Problems: ...
 
-    def column_rule(self) -> ColumnRule | None: ...
+    def rule(self) -> Rule | None: ...
 
 
 def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
@@ -96,10 +96,10 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(task: Rule, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+def families(task: Task, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
-    rule = task.column_rule()
+    rule = task.rule()
     if rule is not None:
         made["chains of each length and place"] = chains(task, rule, rng, n, length)
     for name, number in NUMBERS.items():
@@ -118,7 +118,7 @@ def families(task: Rule, rng: np.random.Generator, n: int, length: int) -> dict[
     return made
 
 
-def hard(task: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
+def hard(task: Task, rng: np.random.Generator, n: int, length: int) -> Problems:
     """``n`` hard problems of exactly ``length`` digits, of all families alike."""
     first, *others = families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values()
     problems = first.joined(*others)
@@ -133,7 +133,7 @@ def from_rows(rows: list[np.ndarray]) -> Digits:
     return without_zeros(values)
 
 
-def chains(task: Rule, rule: ColumnRule, rng: np.random.Generator, n: int, length: int) -> Problems:
+def chains(task: Task, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
     Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
@@ -146,59 +146,84 @@ def chains(task: Rule, rule: ColumnRule, rng: np.random.Generator, n: int, lengt
         ends = np.sort(rng.integers(0, length + 1, (n, 2)), 1)
     else:
         ends = np.resize(pairs, (n, 2))
-    carries = rule.last != NOTHING
-    if not carries.any():
-        carries = ~np.isin(np.arange(rule.states), rule.start)
-    choices, counts = _choices(rule, carries)
-    state = rng.choice(rule.start, n)
-    starts = state.copy()
+    by = rule.first
+    choices, counts = _choices(by)
+    begun = rng.integers(0, len(by.start), n)
+    state = np.array(by.start)[begun]
+    following = by.next.reshape(by.states, -1)
     index = np.zeros((length, n), int)
-    following = rule.next.reshape(rule.states, -1)
     for column in range(length):
         inside = ((column >= ends[:, 0]) & (column < ends[:, 1])).astype(int)
-        top = int(column == length - 1 and length > 1)
-        pick = rng.integers(0, 2**31, n) % counts[top, inside, state]
-        index[column] = choices[top, inside, state, pick]
+        last = int(column == length - 1)
+        pick = rng.integers(0, 2**31, n) % counts[last, inside, state]
+        index[column] = choices[last, inside, state, pick]
         state = following[state, index[column]]
-    digits = np.indices(rule.next.shape[1:]).reshape(rule.next.ndim - 1, -1)
-    operands: dict[int, Digits] = {
-        operand: without_zeros(np.ascontiguousarray(digits[k][index[::-1]].T).astype(np.uint8))
-        for k, operand in enumerate(rule.operands)
+    letters = _letters(by)
+    operands = {
+        tape: without_zeros(np.ascontiguousarray(letters[k][index[::-1]].T).astype(np.uint8))
+        for k, tape in enumerate(by.tapes)
     }
-    if rule.constant is not None and rule.constants is not None:
-        factor = rule.constants[starts].astype(np.uint8)[:, None]
-        operands[rule.constant] = Digits(factor, np.ones(n, int))
+    if rule.of_row is not None:
+        symbol = np.array(by.symbols, np.uint8)[begun]
+        operands[rule.of_row] = Digits(symbol[:, None], np.ones(n, int))
     return task.problems(*(operands[k] for k in sorted(operands)))
 
 
-def _choices(rule: ColumnRule, carries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Digits of a column by (is it the first, should it carry, state), and how many there are."""
-    following = rule.next.reshape(rule.states, -1)
-    digits = np.indices(rule.next.shape[1:]).reshape(rule.next.ndim - 1, -1)
-    options = following.shape[1]
-    choices = np.zeros((2, 2, rule.states, options), int)
-    counts = np.zeros((2, 2, rule.states), int)
-    for top in range(2):
-        possible = digits.any(0) if top else np.ones(options, bool)
-        for state in range(rule.states):
-            carrying = carries[following[state]]
-            passing = carrying & ~carries[following[_rest(rule, state)]]
-            for inside, wanted in enumerate(([~carrying], [passing, carrying])):
+def _letters(by: Transducer) -> np.ndarray:
+    """Every column of letters, ``(tapes, m)``."""
+    return np.indices(by.next.shape[1:]).reshape(len(by.tapes), -1)
+
+
+def _carries(by: Transducer) -> np.ndarray:
+    """Which states carry: a digit more is written where the columns end.
+
+    Where none does, those that write something else than the start does.
+    """
+    after, out = (x.reshape(by.states, -1) for x in (by.next, by.written))
+    carries = (after[:, -1] >= 0) & (out[:, -1] < by.base)
+    if carries.any():
+        return carries
+    inside = (_letters(by) < by.base).all(0)
+    written = np.where(after < 0, -1, out)[:, inside]
+    return (written != written[by.start[0]]).any(1) & (written >= 0).any(1)
+
+
+def _choices(by: Transducer) -> tuple[np.ndarray, np.ndarray]:
+    """Columns by (is it the first, should it carry, state), and how many of them there are."""
+    following = by.next.reshape(by.states, -1)
+    options, digits = following.shape[1], (_letters(by) < by.base).all(0)
+    carries, may_end = _carries(by), following[:, -1] >= 0
+    choices = np.zeros((2, 2, by.states, options), int)
+    counts = np.ones((2, 2, by.states), int)
+    for state in range(by.states):
+        after = following[state]
+        there = digits & (after >= 0)
+        carrying = there & carries[after]
+        passing = carrying & ~carries[following[_begin(by, state)]]
+        for last in range(2):
+            possible = there & may_end[after] if last else there
+            for inside, wanted in enumerate(([there & ~carrying], [passing, carrying])):
                 fits = next((w & possible for w in wanted if (w & possible).any()), possible)
                 found = np.flatnonzero(fits)
-                choices[top, inside, state, : len(found)] = found
-                counts[top, inside, state] = len(found)
+                choices[last, inside, state, : len(found)] = found
+                counts[last, inside, state] = max(len(found), 1)
     return choices, counts
 
 
-def _rest(rule: ColumnRule, state: int) -> int:
-    """The state without a carry that has the same constant."""
-    if rule.constants is None:
-        return 0
-    return int(np.flatnonzero(rule.constants == rule.constants[state])[0])
+def _begin(by: Transducer, state: int) -> int:
+    """The start from which a state is reached, whose row's symbol it has."""
+    for start in by.start:
+        seen, queue = {start}, [start]
+        for one in queue:
+            new = {*by.next[one].ravel().tolist()} - seen - {-1}
+            seen |= new
+            queue += new
+        if state in seen:
+            return start
+    raise AssertionError("every state is reached from a start")
 
 
-def mutated(task: Rule, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+def mutated(task: Task, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
     """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
     rows = rng.integers(0, len(parents), n)
     operands = []

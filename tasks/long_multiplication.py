@@ -6,9 +6,9 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS
 from tasks.base import Problems, Size
-from tasks.columns import RowRule, long_multiplication
 from tasks.digits import Digits
-from tasks.rows import ROW, RowTask, columns, extent, settle
+from tasks.rows import ROW, RowTask, extent
+from tasks.rules import Rule, long_multiplication
 
 
 class LongMultiplication(RowTask):
@@ -34,7 +34,7 @@ class LongMultiplication(RowTask):
     def outline(self, size: Size) -> tuple[int, ...]:
         return extent(size)
 
-    def row_rule(self) -> RowRule:
+    def rule(self) -> Rule:
         return long_multiplication(self.base)
 
     def tokens(self, size: Size) -> int:
@@ -44,20 +44,6 @@ class LongMultiplication(RowTask):
     def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
         digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
         return digits, rows
-
-    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
-        first, second = operands
-        width, rows = int(first.lengths.max(initial=1)), int(second.lengths.max(initial=1))
-        a, b = columns(first, width + 1), columns(second, rows)
-        row = np.zeros((len(first), width + 2), np.int32)
-        made = []
-        for r in range(rows):
-            sums = np.zeros_like(row)
-            sums[:, :-1] = row[:, 1:] + a * b[:, r : r + 1]
-            row = settle(sums, self.base)
-            widths = np.where(r < second.lengths, first.lengths + 1, -1)
-            made.append((row[:, : width + 1].astype(np.uint8), widths))
-        return made
 
     def read(self, output: str) -> str:
         rows = output.split(ROW)

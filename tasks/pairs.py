@@ -122,7 +122,7 @@ class FilePairs(Task):
         self.pairs, found = read_pairs(self.path)
         if sha256 and sha256 != found:
             raise TaskError(f"{self.path} was changed since (its SHA-256 is another): put it back")
-        self.rule = rule_named(rule, self.pairs.source[0]) if rule else None
+        self.follows = rule_named(rule, self.pairs.source[0]) if rule else None
 
     @cached_property
     def known(self) -> dict[str, str]:
@@ -140,8 +140,8 @@ class FilePairs(Task):
         return max(len(part.split() if " " in source else part) for part in parts)
 
     def solve(self, source: str) -> str:
-        if self.rule is not None:
-            return self.rule.solve(source)
+        if self.follows is not None:
+            return self.follows.solve(source)
         if source not in self.known:
             raise TaskError(f"{source!r} is not in {self.path.name}, and its pairs follow no rule")
         return self.known[source]
@@ -152,7 +152,7 @@ class FilePairs(Task):
         try:
             return Texts((source,), (self.solve(source),))
         except TaskError:
-            if self.rule is not None:
+            if self.follows is not None:
                 raise
             return Texts((source,), ("",))
 
@@ -208,12 +208,12 @@ class FilePairs(Task):
         return rule.texts(rule.task.problems(*operands))
 
     def _rule(self) -> Rule:
-        if self.rule is None:
+        if self.follows is None:
             raise TaskError(
                 f"the pairs of {self.path.name} follow no rule that is known: nothing says what is "
                 "right beyond the file"
             )
-        return self.rule
+        return self.follows
 
 
 def read_pairs(path: Path) -> tuple[Texts, str]:

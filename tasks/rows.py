@@ -14,7 +14,8 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
-from tasks.digits import Digits
+from tasks.digits import Digits, columns_of
+from tasks.rules import Tape
 
 ROW = "|"
 """Closes a row of the output."""
@@ -62,13 +63,6 @@ class RowTask(Arithmetic):
     def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
         """Most digits and rows of problems with these operands."""
 
-    @abstractmethod
-    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Each row of the output: ``values (n, w)``, last digit first, and ``widths (n,)``.
-
-        The width is -1 where a problem has no such row.
-        """
-
     def answer(self, *operands: Digits) -> Digits:
         n, most = len(operands[0]), self.tokens(self.size_of(operands))
         if n * most > MOST_TOKENS:
@@ -78,7 +72,7 @@ class RowTask(Arithmetic):
                 f"{MOST_TOKENS:,} at once; give {fewer}smaller numbers, such as two of "
                 f"{int((MOST_TOKENS / n) ** 0.5) - 2:,} digits"
             )
-        rows = self.rows(operands)
+        rows = self._rule.rows(self.tapes(operands))
         total = sum(np.maximum(widths + 1, 0) for _, widths in rows) - 1
         longest = int(np.max(total, initial=1))
         ids = np.full((n, longest + 1), self.row_id, np.uint8)
@@ -89,6 +83,9 @@ class RowTask(Arithmetic):
             ids[which, start[which] + column] = values[which, column]
             start = start + widths + 1
         return Digits(ids[:, longest - 1 :: -1] if longest else ids[:, :0], np.asarray(total))
+
+    def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:
+        return [columns_of(operand, operand.lengths) for operand in operands]
 
     def problems(self, *operands: Digits) -> Problems:
         return Problems(operands, self.answer(*operands))
@@ -183,25 +180,3 @@ def _repeated(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarra
 
 
 _NUMBERS = {"all nines": _nines, "powers of the base": _power, "repeated digits": _repeated}
-
-
-def settle(sums: np.ndarray, base: int) -> np.ndarray:
-    """Digits of columns of sums ``(n, w)``, last column first, each at most ``base^2 - 1``.
-
-    Every carry at once: after one pass a column carries 0 or 1, and one of ``base - 1`` passes on
-    what comes in, so the last column before that is not such a one decides.
-    """
-    high, low = np.divmod(sums, base)
-    total = low
-    total[:, 1:] += high[:, :-1]
-    column = np.arange(total.shape[1])
-    deciding = np.maximum.accumulate(np.where(total != base - 1, column, -1), axis=1)
-    carries = np.take_along_axis(total, np.maximum(deciding, 0), 1) >= base
-    carries &= deciding >= 0
-    total[:, 1:] += carries[:, :-1]
-    return total % base
-
-
-def columns(operand: Digits, width: int) -> np.ndarray:
-    """The digits, last one first, ``(n, width)`` int32, zeros beyond."""
-    return operand.widened(max(width, operand.width))[:, ::-1][:, :width].astype(np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks import columns
+from tasks import rules
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, TaskError
 from tasks.digits import Digits
@@ -25,8 +25,8 @@ class Subtraction(Arithmetic):
         self.symbols = (*DIGITS[: self.base], "-")
         self.delimiters = ("-",)
 
-    def column_rule(self) -> columns.ColumnRule:
-        return columns.subtraction(self.base)
+    def rule(self) -> rules.Rule:
+        return rules.subtraction(self.base)
 
     def problems(self, *operands: Digits) -> Problems:
         """The larger operand comes first."""
@@ -40,23 +40,10 @@ class Subtraction(Arithmetic):
         )
         return Problems((larger, smaller), self.answer(larger, smaller))
 
-    def answer(self, *operands: Digits) -> Digits:
+    def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
         first, second = operands
-        width = max(first.width, second.width)
-        a, b = (x.widened(width).astype(np.int16) for x in operands)
-        rest = np.zeros((len(first), width), np.uint8)
-        borrow = np.zeros(len(first), np.int16)
-        for column in range(width - 1, -1, -1):
-            digit = a[:, column] - b[:, column] - borrow
-            borrow = (digit < 0).astype(np.int16)
-            rest[:, column] = digit + self.base * borrow
-        if borrow.any():
-            row = int(borrow.argmax())
-            problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
-            raise TaskError(
-                f"{problem} is below 0: {self.name} takes a-b with a not smaller than b"
-            )
-        return Digits(rest, np.maximum(first.lengths, second.lengths))
+        problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
+        return TaskError(f"{problem} is below 0: {self.name} takes a-b with a not smaller than b")
 
     def smallest(self) -> list[str]:
         """A digit less zero, which is what it was."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS
 from tasks.base import Problems, Size, TaskError
-from tasks.columns import RowRule, sums
 from tasks.digits import Digits, without_zeros
-from tasks.rows import ROW, RowTask, columns, extent, settle
+from tasks.rows import ROW, RowTask, extent
+from tasks.rules import Rule, sums
 
 
 class Sum(RowTask):
@@ -32,7 +32,7 @@ class Sum(RowTask):
         digits, rows = extent(size)
         return (digits,) * rows
 
-    def row_rule(self) -> RowRule:
+    def rule(self) -> Rule:
         return sums(self.base)
 
     def tokens(self, size: Size) -> int:
@@ -42,20 +42,6 @@ class Sum(RowTask):
 
     def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
         return max(int(o.lengths.max(initial=1)) for o in operands), len(operands)
-
-    def rows(self, operands: tuple[Digits, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
-        n, rows = len(operands[0]), len(operands)
-        most = max(int(o.lengths.max(initial=1)) for o in operands)
-        most += 1 + int(np.ceil(np.log(rows + 1) / np.log(self.base)))
-        row, width = np.zeros((n, most), np.int32), np.zeros(n, int)
-        made = []
-        for operand in operands:
-            there = operand.lengths > 0
-            row = settle(row + columns(operand, most), self.base)
-            width = np.maximum(width, operand.lengths)
-            width = width + (np.take_along_axis(row, width[:, None], 1)[:, 0] > 0)
-            made.append((row.astype(np.uint8), np.where(there, width, -1)))
-        return made
 
     def read(self, output: str) -> str:
         number = output.split(ROW)[0]

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tasks import columns
+from tasks import rules
 from tasks.arithmetic import Arithmetic
-from tasks.base import Problems, TaskError
+from tasks.base import TaskError
 from tasks.basic import Addition
 from tasks.digits import Digits
 
@@ -25,10 +25,12 @@ class Multiplication(Arithmetic):
     #: most digits of the second operand; sources have so many
     second: ClassVar[int] = 1
 
-    def column_rule(self) -> columns.ColumnRule | None:
-        return columns.multiplication(self.base) if self.second == 1 else None
+    def rule(self) -> rules.Rule | None:
+        return rules.multiplication(self.base) if self.second == 1 else None
 
     def answer(self, *operands: Digits) -> Digits:
+        if self.second == 1:
+            return super().answer(*operands)
         number, factor = operands
         k = self.second
         product = np.zeros((len(number), number.width + k), np.uint8)
@@ -64,15 +66,13 @@ class Multiplication(Arithmetic):
         number, digit = operands
         return number, Digits(np.repeat(digit.values[:, -1:], number.width, 1), number.lengths)
 
-    def parse(self, source: str) -> Problems:
-        problems = super().parse(source)
-        if problems.operands[1].lengths[0] > self.second:
+    def _check(self, source: str, operands: tuple[Digits, ...]) -> None:
+        if operands[1].lengths[0] > self.second:
             most = "one digit" if self.second == 1 else f"at most {self.second} digits"
             raise TaskError(
                 f"{source!r}: {self.name} takes a second operand of {most}, as in "
                 f"'123*{'6' * self.second}'"
             )
-        return problems
 
     def _counts(
         self, rng: np.random.Generator, n: int, length: int, exact: bool
@@ -132,22 +132,25 @@ class Addition3(Arithmetic):
     operator = "+"
     count = 3
 
-    def column_rule(self) -> columns.ColumnRule | None:
-        return columns.addition(self.base, self.count) if self.base >= self.count else None
+    def rule(self) -> rules.Rule | None:
+        return rules.addition(self.base, self.count) if self.base >= self.count else None
 
     def answer(self, *operands: Digits) -> Digits:
+        if self.base >= self.count:
+            return super().answer(*operands)
+        return self._with_long_carries(operands)
+
+    def _with_long_carries(self, operands: tuple[Digits, ...]) -> Digits:
+        """In base 2 and 3, where a carry may have two digits."""
         width = max(operand.width for operand in operands)
-        digits = [np.ascontiguousarray(operand.widened(width).T) for operand in operands]
-        total = np.zeros((width + 2, len(operands[0])), np.uint8)
-        carry = np.zeros(len(operands[0]), np.uint8)
-        for column in range(width - 1, -1, -1):
-            found = sum(operand[column] for operand in digits) + carry
-            carry, total[column + 2] = np.divmod(found, self.base)
-        total[0], total[1] = np.divmod(carry, self.base)  # in base 2 a carry has two digits
-        total = np.ascontiguousarray(total.T)
-        rows = np.arange(len(total))
+        carry = np.zeros(len(operands[0]), int)
+        total = np.zeros((len(carry), width + 2), np.uint8)
+        digits = [operand.widened(width) for operand in operands]
+        for column in range(width + 1, -1, -1):
+            found = carry + sum(d[:, column - 2].astype(int) for d in digits if column > 1)
+            carry, total[:, column] = np.divmod(found, self.base)
         length = np.max([operand.lengths for operand in operands], axis=0)
-        first = width + 2 - length  # where the longest operand begins
+        rows, first = np.arange(len(total)), width + 2 - length
         high, low = total[rows, first - 2] != 0, total[rows, first - 1] != 0
         return Digits(total, length + np.where(high, 2, low))
 

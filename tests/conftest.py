@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -316,23 +315,3 @@ def vouch(run: Path) -> None:
 def change_json(path: Path, **changes: Any) -> None:
     """Give keys of a JSON file new values."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def margin_by_program(checker: Any, kinds: Any, proof: Any, size: Any = 1) -> float:
-    """The smallest margin of a model as an exported program of numpy finds it."""
-    model, data = proof.model, proof.data
-    layout, options, ids = data.layout_at(size), model.options, data.vocabulary.ids
-    e: Any = object.__new__(checker.Export)
-    e.rule, e.stream, lines = proof.rule.as_dict(), model.stream, model.lines.to_dict()
-    e.lines = {site: lines[site] for site in ("self", "cross")}
-    e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
-    e.layers, e.width, e.heads = options.decoder_layers, options.width, options.heads
-    e.period, e.sos, e.eos = proof.field.period, model.sos, model.eos
-    e.waves = dict.fromkeys(("encoder", "self"), options.scheme == "sinusoidal")
-    e.delimiters, e.aligned = [ids[name] for name in layout.delimiters], layout.aligned
-    e.certificate = {"source": {"row": ids.get("|")}}
-    nodes, least, base = checker.Nodes(), float("inf"), data.task.base
-    for name, (code, count) in kinds(e, nodes).items():
-        values, right = code[:, None] // base ** np.arange(count) % base, code // base**count
-        least = min(least, float(checker.Model(e, nodes, values).margins(name, right).min()))
-    return least

@@ -64,7 +64,7 @@ def carries(first: int, second: int, length: int) -> list[bool]:
 def test_chains_have_every_length_and_place():
     task = get_task("addition")
     n = 5 * 6 // 2
-    problems = chains(task, task.column_rule(), np.random.default_rng(0), n, 5)
+    problems = chains(task, task.rule(), np.random.default_rng(0), n, 5)
     seen = set()
     for row in range(n):
         first, second = map(int, task.write(problems, row).split("+"))

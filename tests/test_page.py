@@ -175,7 +175,7 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     wrong = [*written[:5], "5", *written[6:]]
     made = {
         **{**both[0], "heads": None, "spelling": data.spelling(), "task": task.name},
-        **{"symbols": list(data.vocabulary.symbols), "rule": task.row_rule().as_dict()},
+        **{"symbols": list(data.vocabulary.symbols), "rule": task.rule().as_dict()},
         "examples": [{**example, "written": written}, {**example, "written": wrong}],
     }
     path = tmp_path / "rows.html"
@@ -216,7 +216,7 @@ def test_runs_of_the_same_name_are_told_apart():
 
 def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
     """The calibrated run's data with another task and model."""
-    rule = data.task.column_rule() or data.task.row_rule()
+    rule = data.task.rule()
     return {
         **both[1],
         "task": task,
@@ -310,14 +310,14 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
 
 
 def rule_of(data: Any) -> Any:
-    return data.task.column_rule() or data.task.row_rule()
+    return data.task.rule()
 
 
 @needs_browser
 def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both, tmp_path):
     named = [n for n, task in TASKS.items() if task.notation in ("digits", "rows")]
     datas = [make_data(get_task(n), plan_training(n).train) for n in named]
-    known = [d for d in datas if d.task.column_rule() or d.task.row_rule()]
+    known = [d for d in datas if d.task.rule()]
     page = tmp_path / "tasks.html"
     runs = [
         {

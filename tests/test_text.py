@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abc_calib.certification.page import page
+from abc_calib.proof.page import page
 from abc_calib.text import Markup, as_latex, as_markdown
 
 CERTIFICATES = Path(__file__).parents[1] / "reports" / "certificates"

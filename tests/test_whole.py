@@ -13,14 +13,15 @@ from others import FAMILIES, saved, sums, tiny, tokenizer, train, write_pairs
 
 import abc_calib as abc
 from abc_calib import stages
-from abc_calib.certification.decide import decide
-from abc_calib.certification.prove import Undecided, check, prepare
-from abc_calib.certification.until import FLOOR, certain
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
+from abc_calib.proof.decide import decide
+from abc_calib.proof.prove import Undecided, check, prepare
+from abc_calib.proof.until import FLOOR, certain
+from abc_calib.proof.witness import Witnesses
 
 SUCCESSORS = [(f"{n}=", str(n + 1)[::-1]) for n in range(2000)]
 OWN = (Line("diag", 0, 0),)
@@ -59,6 +60,7 @@ def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, **how):
     [
         *((family, {}) for family in FAMILIES),
         ("t5", {"inner": (Line("vert", 1, 0), ALONE)}),
+        ("t5", {"inner": (ALONE, Line("diag", 0, 1))}),
         ("bart", {"inner": (Line("vert", 1, 0),)}),
     ],
 )
@@ -68,9 +70,9 @@ def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     model, data = run.load_model(), run.data
     proof = prepare(model, data)
     checked = check(proof)
-    assert proof.whole.changed < 1e-4 and proof.whole.compared > 90
+    assert proof.evaluator.changed < 1e-4 and proof.evaluator.compared > 90
     least = np.inf
-    for _, problems in proof.realiser.short(20_000):
+    for _, problems in Witnesses(data.task.ruled, proof.field).short(20_000):
         least = min(least, float(margins(model, data.lay_out(data.task.asked(problems))).min()))
     assert len(problems) == 9000
     assert least == pytest.approx(min(one.margin for one in checked), abs=1e-4)
@@ -97,7 +99,7 @@ def test_a_llama_is_certified_for_every_length(successor, runs_root):
     assert found.code == 0, found.err
     told = json.loads(found.out)
     assert told["outcome"] == "certified", told["reason"]
-    assert told["windows"] == 700 and told["wrong"] == 0 and told["margin"] > 1
+    assert told["windows"] == 319 and told["wrong"] == 0 and told["margin"] > 1
     assert "measured, not bounded" in told["reason"]
     assert abc.Run.open().config.stage == "calibrated"
     for words in (["verify"], ["repair"], ["export", "certificate", "--out", "checked"]):
@@ -153,8 +155,7 @@ def test_windows_without_a_number_are_wrong(tmp_path):
         model.network.get_input_embeddings().weight[4 + 7] = torch.inf
     checked = check(prepare(model, run.data))
     assert min(one.margin for one in checked) == -torch.inf
-    with_seven = sum(int((one.failing == 7).any(1).sum()) for one in checked)
-    assert sum(one.wrong for one in checked) >= with_seven > 0
+    assert sum(one.wrong for one in checked) > 10
     assert decide(run, model).certificate.outcome == "refuted"
 
 
@@ -167,7 +168,6 @@ def reason(run):
 def test_what_cannot_be_certified_says_why(tmp_path):
     ways = {
         "its own": {"neutral": False},
-        "look at others": {"family": "t5", "inner": (ALONE, Line("diag", 0, 1))},
         "a head has none": {"last": ()},
         "begin with their first digit": {"pairs": [(s, t[::-1]) for s, t in SUCCESSORS]},
     }

@@ -51,8 +51,8 @@ def serve() -> None:
 
     import torch
 
-    import abc_calib.certification.verify
     import abc_calib.evaluation.inspect
+    import abc_calib.proof.second_look
     import abc_calib.reproduction.demo
     import abc_calib.sweeps
     import cli.main

@@ -48,7 +48,7 @@ MOST_TRIED = 8
 """Trials of sets with a line less."""
 
 Size = Callable[[LineBias], float]
-"""How many windows a row may see; see ``abc_calib.certification.size``."""
+"""How many windows a row may see; see ``abc_calib.proof.prove.windows_inside``."""
 Place = tuple[Site, int, Line]
 """Lines are taken out by site and layer: all heads that follow them close."""
 

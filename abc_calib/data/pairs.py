@@ -135,7 +135,7 @@ class PairData(Data):
         self.coder = Coder(task.tokenizer)
         self.vocabulary = PairVocabulary(task, self.coder)
         self.length = self.size = options.length
-        self.tests = tuple(self.laws) if task.rule is not None else ("random",)
+        self.tests = tuple(self.laws) if task.follows is not None else ("random",)
 
     @property
     def between(self) -> str:
@@ -217,9 +217,9 @@ class PairData(Data):
     def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` pairs of the file, held-out ones if there are any, or of the rule."""
         there = bool((self.widths == length).any())
-        if kind == "random" and there and (length <= self.length or self.task.rule is None):
+        if kind == "random" and there and (length <= self.length or self.task.follows is None):
             return self._of_file(length, n, 3)
-        if self.task.rule is None:
+        if self.task.follows is None:
             raise UsageError(
                 f"length {length}: the pairs follow no rule that is known, and none is so long; "
                 f"choose {', '.join(map(str, np.unique(self.widths)))}"
@@ -265,8 +265,8 @@ class PairData(Data):
         return self._layout(tuple(self._widths(self.coder.ids(problems.source[:1])[0])))
 
     def layout_at(self, length: int) -> Layout:
-        if self.task.rule is not None:
-            return self._layout(tuple(self.task.rule.task.widths(length)))
+        if self.task.follows is not None:
+            return self._layout(tuple(self.task.follows.task.widths(length)))
         return self._layout((length,) * len(self.vocabulary.named))
 
     def _layout(self, widths: tuple[int, ...]) -> Layout:

@@ -4,10 +4,10 @@ Each takes a run, its folder or nothing for the latest one, and gives a run or a
 what the commands call, and what a notebook calls too.
 """
 
-from abc_calib.certification.export import export
-from abc_calib.certification.repair import repair
-from abc_calib.certification.verify import verify
 from abc_calib.plugins import load_plugin
+from abc_calib.proof.export import export
+from abc_calib.proof.repair import repair
+from abc_calib.proof.second_look import verify
 from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified
 from abc_calib.stages.judging import (
@@ -20,3 +20,24 @@ from abc_calib.stages.judging import (
     stress,
 )
 from abc_calib.stages.making import calibrate, finished, resume, retrain, train
+
+__all__ = [
+    "adopt",
+    "calibrate",
+    "certified",
+    "certify",
+    "evaluate",
+    "export",
+    "finished",
+    "first_result",
+    "held_out_loss",
+    "load_plugin",
+    "opened",
+    "predict",
+    "repair",
+    "resume",
+    "retrain",
+    "stress",
+    "train",
+    "verify",
+]

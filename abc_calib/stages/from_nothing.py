@@ -10,12 +10,6 @@ from typing import Any
 from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
 from abc_calib.calibration.plan import plan_calibration
-from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import decide
-from abc_calib.certification.places import Unbounded
-from abc_calib.certification.prove import receptive_field
-from abc_calib.certification.repair import repair
-from abc_calib.certification.verify import seen_again, verify
 from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
@@ -31,6 +25,12 @@ from abc_calib.files import runs_root
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
+from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.decide import decide
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.prove import shape_of
+from abc_calib.proof.repair import repair
+from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import calibrate, finished, train
@@ -96,7 +96,7 @@ def _decidable(task: str, options: Mapping[str, Any]) -> tuple[RunConfig, RunCon
     config = plan_training(task, base=own.base, task_options=chosen, **rest)
     planned = plan_calibration(config)
     second = Run.draft(planned)
-    if second.task.column_rule() is None and second.task.row_rule() is None:
+    if second.task.rule() is None:
         raise UsageError(
             f"no certificate can judge {task}: it is not a rule on columns of digits, as "
             "successor, addition, multiplication and parity are; try abc stress"
@@ -108,7 +108,7 @@ def _decidable(task: str, options: Mapping[str, Any]) -> tuple[RunConfig, RunCon
     each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
     model.set_lines(LineBias(each, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays
-        receptive_field(model, second.data)
+        shape_of(model, second.data)
     except Unbounded as error:
         raise UsageError(f"no certificate can judge this model: {error}") from None
     return config, planned

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import certify as decide
 from abc_calib.config import (
     CertifyOptions,
     EvaluateOptions,
@@ -29,6 +27,8 @@ from abc_calib.evaluation.stress import stress as stress_rows
 from abc_calib.files import write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
+from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.decide import certify as decide
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted

@@ -22,8 +22,6 @@ from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.calibration.windows import undecided
-from abc_calib.certification.size import windows_inside
-from abc_calib.certification.until import certain
 from abc_calib.config import (
     MODEL_OPTIONS,
     RETRAIN,
@@ -48,6 +46,8 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
 from abc_calib.progress import busy
 from abc_calib.progress import training as training_bar
+from abc_calib.proof.prove import windows_inside
+from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import AnyRun, ignore, opened

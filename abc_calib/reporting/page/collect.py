@@ -23,7 +23,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
     on_part("model")
     model = run.load_model()
     config, result = run.config, run.result or {}
-    rule = run.task.column_rule() or run.task.row_rule()
+    rule = run.task.rule()
     spelling, weights, why = run.data.spelling(), None, "it does not know how sources are written"
     if spelling is not None:
         try:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from abc_calib.certification.certificate import FILE, Certificate
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import evaluate
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.files import read_json
 from abc_calib.nn.base import Model
+from abc_calib.proof.certificate import FILE, Certificate
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from tasks import TaskError

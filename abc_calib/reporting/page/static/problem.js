@@ -72,42 +72,27 @@ function interleaved(operands, operator) {
   return [[...tokens, "&"], [...places, {delimiter: 2}]];
 }
 
-// One row of an output by its automaton: ``read`` names what stands in a column. Without a ``width``
-// it ends by itself. Undefined where no source ends so, as a difference below 0.
-function rowOf(one, state, width, read) {
-  const row = [];
-  for (let column = 0; width === null || column < width; column++) {
-    const at = (table) => one.operands.reduce((part, which) => part[read(which, column)], table[state]);
-    if (width === null && at(one.written) >= one.base) return row;
-    row.push(at(one.written));
-    state = at(one.next);
-  }
-  if (one.last[state] === -2) return undefined;
-  return one.last[state] >= 0 ? [...row, one.last[state]] : row;
-}
-
-// The right output, token by token with its end, by the task's rule; null without one.
+// The right output, token by token with its end, by the task's rule; null without one, and undefined
+// where no source is like this, as of a difference below 0.
 function rightOutput(run, problem) {
   const rule = run.rule;
   if (!rule || problem.words) return null;
   const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
-  const start = (one, constant) => one.start.find((state) => constant === null || one.constants[state] === constant);
+  const count = rule.listed ? values.length : rule.later ? values[rule.of_row].length : 1;
   const rows = [];
-  if (!problem.rows)
-    rows.push(rowOf(rule, start(rule, rule.constant === null ? null : values[rule.constant][0]),
-      values[rule.operands[0]].length, (which, column) => values[which][column]));
-  else if (rule.ends)
-    values.forEach((operand, number) => {
-      const one = number ? rule.later : rule.first, above = rows.at(-1);
-      rows.push(rowOf(one, one.start[0], null, (which, column) => (which < 0 ? above : operand)[column] ?? one.base));
-    });
-  else
-    values[rule.first.constant].forEach((digit, number) => {
-      const one = number ? rule.later : rule.first, above = rows.at(-1) ?? [];
-      rows.push(rowOf(one, start(one, digit), values[one.operands.find((which) => which >= 0)].length,
-        (which, column) => (which < 0 ? above[column + rule.shift] ?? 0 : values[which][column])));
-    });
-  if (rows.includes(undefined)) return undefined;
+  for (let number = 0; number < count; number++) {
+    const one = (number && rule.later) || rule.first, row = [];
+    const tapes = one.tapes.map((which) => (which < 0 ? rows.at(-1).slice(rule.shift) : values[rule.listed ? number : which]));
+    let state = one.start[one.symbols.length ? one.symbols.indexOf(values[rule.of_row][number]) : 0];
+    for (let column = 0; ; column++) {
+      const at = (table) => tapes.reduce((part, tape) => part[tape[column] ?? one.base], table[state]);
+      if (at(one.next) < 0) return undefined;
+      if (at(one.written) >= one.base) break;
+      row.push(at(one.written));
+      state = at(one.next);
+    }
+    rows.push(row);
+  }
   return [...rows.flatMap((row, number) => [...(number ? ["|"] : []), ...row.map((value) => run.symbols[value])]), "&"];
 }
 

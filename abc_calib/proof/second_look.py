@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import Certificate, difference
-from abc_calib.certification.decide import Decision, decide
-from abc_calib.certification.whole import only_ours
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins, smallest_margins
+from abc_calib.proof.blackbox import only_ours
+from abc_calib.proof.certificate import Certificate, difference
+from abc_calib.proof.decide import WIDEST, Decision, decide
+from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks import Problems
 
@@ -43,7 +44,7 @@ def verify(
     """Make the run's certificate again, look at it by another path, and write what was found.
 
     ``samples`` windows inside random sources, and ``sources`` random and as many hard sources of
-    each length in the realiser's ``long``. ``on_windows`` hears how many windows of how many are
+    each length in ``Witnesses.long``. ``on_windows`` hears how many windows of how many are
     done, before sources are looked at. Raises ``UsageError`` where nothing is certified, and
     ``AbcError`` where the certificate does not hold.
     """
@@ -74,9 +75,11 @@ def seen_again(
     assert certificate.margin is not None and proof is not None
     exact: Any = proof.model.exact()
     exact.set_path("dense")
-    long = proof.realiser.long
+    long = Witnesses(data.task, proof.field).long
+    drawn = _drawn(decision, samples, seed)
+    parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
     least = min(
-        _margin_in_windows(exact, decision, samples, seed),
+        *(_margin_in_rows(exact, data, part) for part in parts),
         *(_margin_of(exact, data.test(n, sources, kind, seed)) for n in long for kind in KINDS),
     )
     if not least > certificate.margin * (1 - 1e-3) - 1e-6:
@@ -85,7 +88,7 @@ def seen_again(
             f"{certificate.margin:g}, and dense attention shows {least:g}"
         )
     certificate.verified = {
-        "windows_in_random_sources": samples,
+        "windows_in_random_sources": len(drawn),
         "long_sources": 2 * sources * len(long),
         "longest": max(long),
         "seed": seed,
@@ -101,28 +104,23 @@ def _margin_of(model: Any, batch: Batch) -> float:
     return float(smallest_margins(model, batch, TOKENS).min())
 
 
-def _margin_in_windows(model: Any, decision: Decision, samples: int, seed: int) -> float:
-    """The smallest margin in windows drawn at random, each in a source of its own."""
+def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Problems]]:
+    """Windows drawn at random, as far as sources with them are found: the token, and the source."""
     rng = np.random.default_rng([seed, 6])
     proof = decision.proof
     assert proof is not None
-    data = proof.data
-    realiser: Any = proof.realiser
-    reach = proof.field.reach
-    widest = 2 * (reach.rows + reach.columns) + proof.field.period
+    witnesses = Witnesses(proof.data.task, proof.field)
     sizes = np.array([checked.windows for checked in decision.checked])
-    drawn: list[tuple[int, Problems]] = []
-    for case, count in enumerate(rng.multinomial(samples, sizes / sizes.sum())):
+    found: list[tuple[int, Problems]] = []
+    for checked, count in zip(
+        decision.checked, rng.multinomial(samples, sizes / sizes.sum()), strict=True
+    ):
         if not count:
             continue
-        windows = next(part for part in proof.parts(case) if len(part))
-        for number in rng.integers(0, len(windows), count):
-            values, right = windows.values[number], int(windows.expected[number])
-            drawn += realiser.sources(
-                windows.case, windows.atoms, values, 1, widest, rng, expected=right
-            )
-    parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
-    return min((_margin_in_rows(model, data, part) for part in parts), default=float("inf"))
+        codes = next(part for part in proof.parts(checked.node) if len(part))
+        for code in rng.choice(codes, count):
+            found += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
+    return found
 
 
 def _margin_in_rows(model: Any, data: Data, drawn: Sequence[tuple[int, Problems]]) -> float:

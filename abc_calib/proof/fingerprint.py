@@ -31,7 +31,7 @@ def fingerprint(run: Run) -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
     lines = run.fresh_model().lines
-    rule = run.task.column_rule() or run.task.row_rule()
+    rule = run.task.rule()
     found["lines"] = digest(lines.to_dict()) if lines is not None else None
     found["rule"] = digest(rule.as_dict()) if rule is not None else None
     return found | {"abc_calib": __version__, "torch": torch.__version__}

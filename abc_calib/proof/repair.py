@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.decide import Decision, decide, failing_sources
-from abc_calib.certification.fingerprint import fingerprint
-from abc_calib.certification.prove import Checked, Proof, check
-from abc_calib.certification.until import FLOOR
-from abc_calib.certification.whole import only_ours
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.files import write_atomically
 from abc_calib.nn.base import Model
+from abc_calib.proof.blackbox import only_ours
+from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.decide import Decision, decide, failing_sources
+from abc_calib.proof.fingerprint import fingerprint
+from abc_calib.proof.prove import Checked, Proof, check
+from abc_calib.proof.until import FLOOR
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record
 from abc_calib.training.step import fit_steps

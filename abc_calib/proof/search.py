@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from abc_calib.certification.certificate import Certificate
 from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure
 from abc_calib.evaluation.stress import look_closely, smallest, stress
 from abc_calib.nn.base import Model
+from abc_calib.proof.certificate import Certificate
 from tasks import TaskError
 
 MOST_SOURCES = 20_000

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
 
-from abc_calib.certification.fingerprint import digest, fingerprint
-from abc_calib.certification.page import page
 from abc_calib.errors import AbcError
 from abc_calib.files import read_json, write_text
+from abc_calib.proof.fingerprint import digest, fingerprint
+from abc_calib.proof.page import page
 from abc_calib.runs import Run
 
 FILE, PAGE = "certificate.json", "certificate.md"
@@ -28,7 +28,8 @@ class Certificate:
 
     ``fingerprint``: hashes of all that decides. ``margin``: in logits, the smallest distance of a
     right token from the next one, computed in float64. ``rounding``: a bound on what float64 may
-    take of a margin, whatever the order of its sums. ``outright``: short widths of which every
+    take of a margin, whatever the order of its sums. ``sizes``: of problems that were looked at to
+    list all ``kinds`` of windows. ``outright``: short widths of which every
     source was run, as {width, sources, wrong}. ``decoded``: sources that were decoded one by one.
     ``source``: how sources are written: the ids of their ``delimiters``, and whether the digits of
     operands are ``aligned``. ``rule``: the automaton of the task. ``sha256``: of all other fields.
@@ -46,10 +47,11 @@ class Certificate:
     wrong: int = 0
     margin: float | None = None
     rounding: float | None = None
-    reach: dict[str, Any] = field(default_factory=dict)
+    sizes: int = 0
+    period: int = 1
     lines: dict[str, Any] = field(default_factory=dict)
     rule: dict[str, Any] | None = None
-    cases: list[dict[str, Any]] = field(default_factory=list)
+    kinds: list[dict[str, Any]] = field(default_factory=list)
     outright: list[dict[str, int | str]] = field(default_factory=list)
     decoded: dict[str, Any] = field(default_factory=dict)
     counterexamples: list[dict[str, Any]] = field(default_factory=list)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.certificate import Certificate
-from abc_calib.certification.fingerprint import fingerprint, machine
-from abc_calib.certification.places import Atom, Phase, Unbounded, atom_name
-from abc_calib.certification.prove import (
+from abc_calib.evaluation import exact_matches
+from abc_calib.evaluation.failures import failure
+from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.proof.blackbox import BlackBox
+from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.fingerprint import fingerprint, machine
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.labels import atom_name, where
+from abc_calib.proof.prove import (
     MOST_WINDOWS,
     Checked,
     Proof,
@@ -23,10 +28,8 @@ from abc_calib.certification.prove import (
     minutes_needed,
     prepare,
 )
-from abc_calib.certification.search import judge
-from abc_calib.evaluation import exact_matches
-from abc_calib.evaluation.failures import failure
-from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.proof.search import judge
+from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks.rows import ROW
 
@@ -116,31 +119,27 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
     decision.checked = check(proof, lambda done: on_windows(done, max(done, proof.size)))
-    checked = decision.checked
+    checked, shape = decision.checked, proof.field.shape
+    uncertain = proof.evaluator.uncertain()
+    margin = min(c.margin for c in checked)
     certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
-    certificate.margin = _number(min(c.margin for c in checked))
-    certificate.rounding = _number(max(c.rounding for c in checked))
-    certificate.reach = {**asdict(proof.field.reach), "period": proof.field.period}
+    certificate.margin, certificate.rounding = _number(margin), _number(uncertain)
+    certificate.sizes, certificate.period = proof.field.sizes, shape.period
     certificate.rule = proof.rule.as_dict()
-    size: Any = (1, 2) if getattr(proof.rule, "ends", False) else 1  # with what parts numbers
-    layout, ids = proof.data.layout_at(size), proof.data.vocabulary.ids
     certificate.source = {
-        "delimiters": [ids[name] for name in layout.delimiters],
-        "aligned": layout.aligned,
-    } | ({"row": ids[ROW]} if ROW in ids else {})
+        "delimiters": [shape.ids[name] for name in shape.layout.delimiters],
+        "aligned": shape.layout.aligned,
+    } | ({"row": shape.ids[ROW]} if ROW in shape.ids else {})
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
-        for site, layers in proof.field.bias.sites.items()
+        for site, layers in shape.lines.sites.items()
     }
-    certificate.cases = [_as_row(c) for c in checked]
+    certificate.kinds = [_as_row(proof, c) for c in checked]
     failing = [*outright(certificate, proof), *decoded(certificate, proof)]
-    certain = min(c.certain for c in checked)
-    if proof.whole is not None:
-        certain = proof.whole.certain(min(c.margin for c in checked))
     if certificate.wrong or failing:
         _refute(decision, failing)
-    elif certain <= 0:
+    elif not margin > uncertain:
         certificate.reason = (
             f"the smallest margin, {certificate.margin}, is within what rounding may take, "
             f"{certificate.rounding if certificate.rounding is not None else 'without bound'}"
@@ -148,26 +147,24 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     else:
         certificate.outcome = "certified"
         certificate.reason = f"right in each of {certificate.windows} windows"
-        if proof.whole is not None:
-            certificate.reason += f", {proof.whole.told}"
+        if isinstance(proof.evaluator, BlackBox):
+            certificate.reason += f", {proof.evaluator.told}"
 
 
 def _number(value: float) -> float | None:
-    """Four digits of it; None if it is none."""
+    """Four digits of it; None if it is not finite."""
     shown = float(f"{value:.4g}")
     return shown if np.isfinite(shown) else None
 
 
-def _as_row(checked: Checked) -> dict[str, Any]:
+def _as_row(proof: Proof, checked: Checked) -> dict[str, Any]:
+    place = proof.field.places[checked.node][0]
     return {
-        "where": checked.case.label(),
-        "row": checked.case.row,
-        "left": checked.case.left,
-        "atoms": [atom_name(atom) for atom in checked.atoms],
+        "where": where(place),
+        "atoms": [atom_name(place, atom) for atom in place.atoms],
         "windows": checked.windows,
         "wrong": checked.wrong,
         "margin": _number(checked.margin),
-        "rounding": _number(checked.rounding),
     }
 
 
@@ -178,7 +175,7 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
     """
     failing: list[str] = []
     task = proof.data.task
-    for width, drawn in proof.realiser.short(MOST_SOURCES):
+    for width, drawn in Witnesses(task.ruled, proof.field).short(MOST_SOURCES):
         problems = task.asked(drawn)
         wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
@@ -188,17 +185,18 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 
 def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     """Decode sources one by one, as ``abc predict`` does; those that fail."""
-    task, rng, realiser = proof.data.task, np.random.default_rng(11), proof.realiser
-    _, smallest = next(realiser.short(MOST_SOURCES))
+    task, rng = proof.data.task, np.random.default_rng(11)
+    witnesses = Witnesses(task.ruled, proof.field)
+    _, smallest = next(witnesses.short(MOST_SOURCES))
     step = max(1, len(smallest) // DECODED)
     groups = [task.asked(smallest.take(np.arange(0, len(smallest), step)))]
-    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in realiser.lengths]
-    groups += [task.hard(rng, SAMPLES, n) for n in realiser.lengths]
+    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in witnesses.lengths]
+    groups += [task.hard(rng, SAMPLES, n) for n in witnesses.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
     failing = [s for s in sources if failure(proof.model, proof.data, s) is not None]
     certificate.decoded = {
         "sources": len(sources),
-        "longest": max(realiser.lengths),
+        "longest": max(witnesses.lengths),
         "wrong": len(failing),
     }
     return failing
@@ -212,22 +210,22 @@ def _refute(decision: Decision, failing: list[str]) -> None:
     for source in failing[: COUNTEREXAMPLES // 2]:
         if (wrong := failure(proof.model, proof.data, source)) is not None:
             found[source] = wrong.as_dict()
-    seen: set[tuple[int, tuple[int, ...], int]] = set()
+    seen: set[tuple[int, int]] = set()
+    by_node = {checked.node: checked for checked in decision.checked}
     drawn = failing_sources(proof, decision.checked, 2, WIDEST, np.random.default_rng(0))
-    for case, number, source in itertools.islice(drawn, TRIED):
+    for node, number, source in itertools.islice(drawn, TRIED):
         if len(found) >= COUNTEREXAMPLES:
             break
-        checked = decision.checked[case]
-        values = checked.failing[number].tolist()
-        key = (case, tuple(values), int(checked.expected[number]))
-        wrong = None if key in seen else failure(proof.model, proof.data, source)
+        wrong = None if (node, number) in seen else failure(proof.model, proof.data, source)
         if wrong is not None:
-            seen.add(key)
-            places = [atom_name(atom) for atom in checked.atoms]
-            digits = [_value(proof, atom, v) for atom, v in zip(checked.atoms, values, strict=True)]
+            seen.add((node, number))
+            place = proof.field.places[node][0]
+            values, _ = place.split(by_node[node].failing[number : number + 1])
+            shown = [_value(proof, value) for value in values[0].tolist()]
+            places = [atom_name(place, atom) for atom in place.atoms]
             found[source] = wrong.as_dict() | {
-                "where": checked.case.label(),
-                "failing_window": dict(zip(places, digits, strict=True)),
+                "where": where(place),
+                "failing_window": dict(zip(places, shown, strict=True)),
             }
     certificate.counterexamples = list(found.values())
     if found:
@@ -244,9 +242,9 @@ def _refute(decision: Decision, failing: list[str]) -> None:
         )
 
 
-def _value(proof: Proof, atom: Atom, value: int) -> str:
+def _value(proof: Proof, value: int) -> str:
     """What stands at an atom, for people."""
-    if isinstance(atom, Phase) or proof.whole is not None:
+    if isinstance(proof.evaluator, BlackBox):
         return str(value)
     return str(proof.data.vocabulary.symbols[value])
 
@@ -261,21 +259,17 @@ def failing_sources(
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
-    Gives the number of the case, that of its failing window and the source; cases by turns. With
-    ``near`` also where a window stands nearer to an end than where it fails.
+    Gives the node, the number of its failing window and the source; nodes by turns. With ``near``
+    also where a window stands nearer to an end than where it fails.
     """
     task = proof.data.task
-    realiser: Any = proof.realiser
+    witnesses = Witnesses(task.ruled, proof.field)
     most = max((len(checked.failing) for checked in checks), default=0)
-    for number, (case, checked) in itertools.product(range(most), enumerate(checks)):
-        if number >= len(checked.failing):
-            continue
-        values, expected = checked.failing[number], int(checked.expected[number])
-        drawn = realiser.sources(
-            checked.case, checked.atoms, values, each, widest, rng, near, expected
-        )
-        for _, one in drawn:
-            yield case, number, task.plain(task.asked(one), 0)
+    for number, checked in itertools.product(range(most), checks):
+        if number < len(checked.failing):
+            code = int(checked.failing[number])
+            for _, one in witnesses.sources(checked.node, code, each, widest, rng, near):
+                yield checked.node, number, task.plain(task.asked(one), 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:

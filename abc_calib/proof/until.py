@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.certification.decide import failing_sources
-from abc_calib.certification.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.data import Batch, Data
 from abc_calib.evaluation.failures import margins
 from abc_calib.nn.base import Model
+from abc_calib.proof.decide import failing_sources
+from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 
 FLOOR = 3.0
 """Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
@@ -27,7 +27,7 @@ SAMPLES = (2**12, 2**16, 2**20)
 ALL = 10**8
 """Of more windows samples alone are looked at, if they are not held."""
 PART = 2**21
-"""Windows of one place that are held."""
+"""Windows of one node that are held."""
 SOURCES = 200
 """Sources made of the windows that are below the floor, those of least margin first."""
 MOST = 400
@@ -57,7 +57,7 @@ class Certain:
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
-        whole, failed = None not in proof.windows or proof.size <= ALL, False
+        whole, failed = proof.whole or proof.size <= ALL, False
         if self.scale > 1 and self._still_fails(model):
             return False
         for most in (*SAMPLES, *([None] if whole else [])):

@@ -1,0 +1,233 @@
+"""Windows in whole sources: for models whose layers this program does not compute itself.
+
+What a row writes depends on its window alone. So a window is put into a source of the smallest
+size that has room for it, everything else in source and output drawn at random, and the model is
+run on that as its users run it. Some windows are run in other sources, of other sizes and in
+float64 too: a margin that changes says that the model sees more than its window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_calib.data import Batch
+from abc_calib.data.vocabulary import EOS
+from abc_calib.errors import UsageError
+from abc_calib.evaluation.failures import logit_margins
+from abc_calib.nn.build import model_type
+from abc_calib.nn.foreign.inject import record_of
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.graph import Shape
+from abc_calib.proof.windows import Field, Place
+from abc_calib.runs import Run
+from tasks import Digits
+from tasks.rules import Rule
+
+TOKENS = 2**15
+"""Tokens of one batch."""
+COMPARED = 64
+"""Windows of each node that are run in other surroundings."""
+FURTHER = 3
+"""How much larger every gap of those is, where it may be."""
+TIMES = 10.0
+"""A margin counts as certain if it is more than so many times what surroundings changed."""
+MOST = 0.01
+"""What they may change: more is not rounding."""
+SAMPLE = 64
+"""Problems on which it is seen how digits are written."""
+
+
+def only_ours(run: Run, command: str) -> None:
+    """``UsageError`` where a command computes layers itself and the run has those of others."""
+    if model_type(run.config.kind).in_whole_sources:
+        raise UsageError(
+            f"{command} computes the layers of this program's own models, and {run} is a "
+            f"{run.config.model.label}: abc certify runs its windows, in whole sources"
+        )
+
+
+def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> Shape:
+    """What a model of ``transformers`` and its sources look like; ``Unbounded`` if that is open."""
+    lines, record = model.lines, record_of(model.network)
+    if lines is None or record is None:
+        raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+    if lines.off_line_bias is not None or not record["restricted"]:
+        raise Unbounded("keys off its lines are only penalised, or a head has none: it sees all")
+    if not record["neutral"]:
+        raise Unbounded("it has positions of its own")
+    written = data.task.follows
+    if written is None or written.task.rule() is None:
+        raise Unbounded("its pairs follow no rule on columns of digits")
+    rule = written.task.rule()
+    if len(rule.first.tapes) > 1 and not written.padded:
+        raise Unbounded("its pairs write numbers of several widths in one source: pad them")
+    if not written.order:
+        raise Unbounded("its answers begin with their first digit, and the rule with their last")
+    ids = {**data.vocabulary.ids, EOS: rule.base}
+    encoder = 0 if model.stream else model.attention_layers["encoder"]
+    return Shape(
+        rule,
+        lines,
+        len(model.sites.modules["self"]),
+        encoder,
+        data.layout_at(9),
+        ids,
+        last_is_first=model.stream,
+        opened=model.marks.prefix > 0 or not model.stream,
+    )
+
+
+def _room(place: Place) -> tuple[int, int]:
+    """Orders places of a node: in how many columns its atoms stand, then the narrowest first."""
+    columns = {(a.kind, a.of, None if a.column is None else a.column.value) for a in place.atoms}
+    return len(columns), -place.size.wide.value
+
+
+class BlackBox:
+    """Runs windows of a model in whole sources."""
+
+    def __init__(self, model: Any, data: Any, field: Field):
+        self.model, self.data, self.field = deepcopy(model).eval(), data, field
+        self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
+        self.changed = 0.0
+        self.compared = 0
+
+    def run(
+        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
+    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
+        """Node, windows and their margins: see ``prove.Evaluator``."""
+        done = 0
+        for node, codes in windows:
+            place = max(self.field.places[node], key=_room)
+            found = self.margins(self.model, place, codes, place.size.gaps.values)
+            self._compare(place, codes, found)
+            yield node, codes, found
+            done += len(codes)
+            on_windows(done)
+
+    def margins(self, model: Any, place: Place, codes: np.ndarray, gaps: tuple[int, ...]) -> Tensor:
+        """How far the right token's logit is above the others in each window, ``(n,)`` float64."""
+        found = []
+        row, width = place.size.column.at(gaps), place.size.wide.at(gaps)
+        size = max(1, TOKENS // (self.data.layout_at(width).keys + row + 1))
+        for first in range(0, len(codes), size):
+            values, right = place.split(codes[first : first + size])
+            batch = self.batch(place, values, gaps)
+            with torch.inference_mode():
+                logits = model(batch.source, batch.target)[:, row].double()
+            found.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
+        return torch.cat(found).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
+
+    def batch(self, place: Place, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
+        """Windows in sources with these gaps, what is not in them at random."""
+        row, width, n = place.size.column.at(gaps), place.size.wide.at(gaps), len(values)
+        layout, base = self.data.layout_at(width), self.rule.base
+        source = self._template(width).repeat(n, 1)
+        known: dict[tuple[int, int], np.ndarray] = {}
+        target = self.rng.integers(0, base, (n, row + 1))
+        for atom, value in zip(place.atoms, values.T, strict=True):
+            column = 0 if atom.column is None else atom.column.at(gaps)
+            if atom.kind == "written":
+                target[:, column] = value
+            else:
+                known[atom.of, column] = value
+        for position in range(layout.keys):
+            _, operand, column = layout.coordinate(position)
+            if operand is not None:
+                digits = known.pop((operand, column), None)
+                drawn = self.rng.integers(0, base, n) if digits is None else digits
+                source[:, position] = self.read[torch.from_numpy(drawn.astype(np.int64))]
+        if known:
+            raise Unbounded("a window does not fit its source")
+        return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
+
+    def uncertain(self) -> float:
+        """Many times what other surroundings changed of any margin."""
+        return TIMES * self.changed
+
+    @property
+    def told(self) -> str:
+        """How windows were run, for people."""
+        return (
+            f"each run by transformers in a whole source; {self.compared:,} were run in other "
+            f"sources and in float64, which changed margins by at most {self.changed:.1g}: that "
+            "is measured, not bounded"
+        )
+
+    def _compare(self, place: Place, codes: np.ndarray, found: Tensor) -> None:
+        """Run some windows again elsewhere, and say if that changes their margins."""
+        some = np.sort(self.rng.permutation(len(codes))[:COMPARED])
+        before, gaps = found[torch.from_numpy(some)], place.size.gaps
+        more = zip(gaps.values, gaps.open, strict=True)
+        larger = tuple(gap + FURTHER * open_ for gap, open_ in more)
+        for model, where in ((self.model, gaps.values), (self._double, larger)):
+            again = self.margins(model, place, codes[some], where)
+            self.changed = max(self.changed, float((again - before).abs().max()))
+        self.compared += len(some)
+        if self.changed > MOST:
+            raise Unbounded(
+                f"the same window gives other margins in other sources (by {self.changed:.2g}): "
+                "it sees more than its lines say"
+            )
+
+    @cached_property
+    def _double(self) -> Any:
+        return self.model.exact()
+
+    # Tokens
+
+    @cached_property
+    def read(self) -> Tensor:
+        """The token of each digit in a source."""
+        return self._tokens[0]
+
+    @cached_property
+    def written(self) -> Tensor:
+        """The token of each digit in an output, and of its end."""
+        return torch.cat([self._tokens[1], torch.tensor([self.model.eos])])
+
+    @cached_property
+    def _tokens(self) -> tuple[Tensor, Tensor]:
+        """Of each digit, as sources and outputs have it; ``Unbounded`` if it has several tokens."""
+        rng, task = np.random.default_rng(13), self.data.task.ruled
+        found: tuple[Any, Any] = ({}, {})
+        for width in (2, 3, 5):
+            problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
+            batch = self.data.lay_out(self.data.task.asked(problems))
+            layout, wide = self.data.layout_at(width), problems.operands
+            if batch.source.shape[1] != layout.keys:
+                raise Unbounded("its sources are not as long as their numbers say")
+            if len(self.rule.first.tapes) > 1:
+                wide = task.padded(wide, width)
+            for position in range(layout.keys):
+                _, operand, column = layout.coordinate(position)
+                if operand is not None:
+                    digits = wide[operand].values[:, -1 - column]
+                    for digit, token in zip(digits, batch.source[:, position], strict=True):
+                        found[0].setdefault(int(digit), set()).add(int(token))
+            for row in range(len(problems)):
+                plain = task.digits_of(problems.answer, row)[::-1]
+                tokens = batch.target[row][batch.target[row] != self.data.vocabulary.pad].tolist()
+                if len(tokens) != len(plain) + 1 or tokens[-1] != self.model.eos:
+                    raise Unbounded("its answers leave out zeros that the rule's columns give")
+                for symbol, token in zip(plain, tokens, strict=False):
+                    found[1].setdefault(task.symbols.index(symbol), set()).add(token)
+        told = []
+        for each in found:
+            if sorted(each) != [*range(self.rule.base)] or any(len(t) > 1 for t in each.values()):
+                raise Unbounded("its tokenizer does not write each digit as one and the same token")
+            told.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
+        return told[0], told[1]
+
+    def _template(self, width: int) -> Tensor:
+        """The ids of a source of that width."""
+        task = self.data.task.ruled
+        ones = tuple(Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
+        return self.data.lay_out(self.data.task.asked(task.problems(*ones))).source[0]

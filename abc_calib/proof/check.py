@@ -1,0 +1,523 @@
+"""Check the certificate beside this file with numpy alone: python check.py
+
+It shares no code or method with its maker. For problems of every small size it follows, with plain
+integers, what each token of an answer depends on, down to tokens, and calls tokens alike that do so
+in the same way. What can stand there together it finds by running the task's rule over all columns;
+where many columns in a row are not read, any number of them may stand there. Where the model has
+the right token everywhere, answers are right by induction over tokens, and over rows where there
+are several: that each row has a next one is checked by running two rows at once. Not checked:
+rounding, and that the rule is the task.
+"""
+
+import hashlib
+import json
+from itertools import product
+from math import inf, isclose, isfinite, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CHUNK = 16384
+GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
+ANY = 10**6
+"""Stands for any number of columns."""
+CUT = ("symbol", -1)
+"""Stands for the numbers of other rows, which no line may read."""
+
+
+def require(true: Any, otherwise: str) -> None:
+    """End with a message unless something is true."""
+    if not true:
+        raise SystemExit(f"not certified: {otherwise}")
+
+
+def digest(x: Any) -> str:
+    """SHA-256 of bytes, or of plain data."""
+    raw = x if type(x) is bytes else json.dumps(x, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(raw).hexdigest()
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different numbers in order, faster than ``np.unique``."""
+    return (numbers := np.sort(numbers))[np.diff(numbers, prepend=-1) > 0]
+
+
+def read_weights(raw: bytes) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, as float64."""
+    size, found = int.from_bytes(raw[:8], "little"), {}
+    for name, about in json.loads(raw[8 : 8 + size]).items():
+        if name != "__metadata__":
+            require(about["dtype"] == "F32", f"{name} is {about['dtype']}, not F32")
+            first, last = (8 + size + at for at in about["data_offsets"])
+            found[name] = np.float64(np.frombuffer(raw[first:last], "<f4")).reshape(about["shape"])
+            require(np.isfinite(found[name]).all(), f"{name} is not finite")
+    return found
+
+
+class Rule:
+    """What writes a row: tables over states and columns of letters, ``base`` standing for the end.
+
+    It writes ``base`` where the row closes, and ``base + 1`` behind it, in the state ``done``.
+    """
+
+    def __init__(self, data: dict[str, Any]):
+        self.base, self.tapes, self.start = data["base"], data["tapes"], data["start"]
+        self.symbols, self.states = data["symbols"], len(data["next"])
+        self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
+        self.next, self.out = (
+            np.array(data[name]).reshape(self.states, -1) for name in ("next", "written")
+        )
+        over = (self.next[:, -1] == np.arange(self.states)) & (self.out[:, -1] > self.base)
+        self.done = int(over.argmax())
+
+
+class Export:
+    """The files of the folder, each compared with the fingerprint of the certificate."""
+
+    def __init__(self, folder: Path):
+        raw = {path.stem: path.read_bytes() for path in folder.glob("*.[js][sa]*")}
+        read = {name: json.loads(text) for name, text in raw.items() if name != "model"}
+        self.certificate = said = read["certificate"]
+        require(said.pop("sha256") == digest(said), "certificate.json was changed")
+        found = raw | {k: read[k] for k in ("rule", "lines")} | {"weights": raw["model"]}
+        for name in ("weights", "config", "model_config", "generation_config", "rule", "lines"):
+            require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
+        require(set(read["generation_config"]) == GREEDY, "decoding is not plainly greedy")
+        self.take(read["rule"], read["lines"], read["model_config"], said["source"])
+        self.weights = read_weights(raw["model"])
+
+    def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
+        """Rule, lines and configurations, as plain data."""
+        require("off_line_bias" not in lines, "it sees all")
+        self.stream = bool(lines.get("stream", False))  # source and output in one attention
+        self.layers, self.encoder = config["decoder_layers"], config.get("encoder_layers") or 0
+        need = {"encoder": self.layers - 1 if self.stream else self.encoder}
+        self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}
+        for site, found in self.lines.items():
+            require(len(found) == need.get(site, self.layers), f"lines of {site} are missing")
+        self.width, self.heads = config["d_model"], config["heads"]
+        named = config.get("own_schemes") or {}
+        schemes = {site: named.get(site, config["scheme"]) for site in self.lines}
+        require({*schemes.values()} <= {"none", "sinusoidal"}, f"positions {schemes} are unknown")
+        self.waves = {site: scheme == "sinusoidal" for site, scheme in schemes.items()}
+        self.period: int = config.get("cyclic") if any(self.waves.values()) else 1
+        require(self.period, "positions grow with length")
+        self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
+        self.delimiters, self.aligned = source["delimiters"], source["aligned"]
+        self.closer, self.first = source.get("row"), Rule(rule["first"])
+        self.later = Rule(rule["later"]) if rule["later"] else None
+        self.shift, self.of_row, self.listed = rule["shift"], rule["of_row"], rule["listed"]
+        self.base = self.first.base
+        require(not (self.later and self.period > 1), "positions are not followed over rows")
+
+
+class Nodes:
+    """What tokens are made of: a label and other nodes, each different one once, by number.
+
+    ("symbol", id), ("digit", operand, column), ("fixed",), ("written", rows above, column), ("any",
+    ...), ("atom", k) are tokens; ("place", site, phase) one at a phase of the positions; ("row",
+    site, layer, *read) a token's state: itself one layer before and what the heads of each
+    attention read, with biases.
+    """
+
+    def __init__(self) -> None:
+        self.all, self.number = list[Any](), dict[tuple, int]()
+        self.varying = dict[int, frozenset[int]]()
+
+    def __call__(self, label: tuple, below: tuple[int, ...] = ()) -> int:
+        if (label, below) not in self.number:
+            number = self.number[label, below] = len(self.all)
+            self.all.append((label, below))
+            mine = {number} if not below and label[0] != "symbol" else set()
+            self.varying[number] = frozenset(mine).union(*(self.varying[b] for b in below))
+        return self.number[label, below]
+
+    def renamed(self, node: int, names: dict[int, int]) -> int:
+        if node not in names:
+            label, below = self.all[node]
+            names[node] = self(label, tuple(self.renamed(b, names) for b in below))
+        return names[node]
+
+
+class Size:
+    """Problems of one size, and what tokens of one row of their answers read.
+
+    ``wide``: columns of the row's operands. ``row`` of ``rows``. ``above``: symbols of the row
+    above.
+    """
+
+    def __init__(self, e: Export, nodes: Nodes, wide: int, row: int, rows: int, above: int):
+        self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
+        self.wide, self.row, self.rows, self.above = wide, row, rows, above
+        tapes = [k for k in sorted(e.first.tapes) if k >= 0]
+        parts: list[Any] = [[("digit", k, c) for c in range(wide)[::-1]] for k in tapes]
+        if e.of_row is not None:
+            same = [("fixed",) if c == row else ("any", c - row) for c in range(rows)[::-1]]
+            parts.insert(e.of_row, [("fixed",)] * wide if e.aligned else same)
+        between = e.delimiters[1:]
+        if e.listed:  # the numbers of other rows are cut out
+            parts = [parts[0] if r == row else [CUT] for r in range(rows)]
+            between = [e.delimiters[1]] * (rows - 1) + [e.delimiters[-1]]
+        if e.aligned and len(parts) > 1:
+            parts = [[], [t for column in zip(*parts[::-1], strict=True) for t in column]]
+        self.source, self.closes = [("symbol", e.delimiters[0])], [0]
+        for part, delimiter in zip(parts, between, strict=True):
+            self.source += [*part, ("symbol", delimiter)]
+            self.closes.append(len(self.source) - 1)
+
+    def opens(self, up: int) -> int:
+        """Where a row opens, counted in tokens from where the row in question does."""
+        require(up < 2 or not self.e.listed, "it reads rows further up than the one above")
+        return -min(up, self.row) * (self.above + 1)
+
+    def key(self, site: str, x: dict[str, Any], up: int, at: int) -> Any:
+        """The token of the source, or the row above and its column, that a line names.
+
+        ``at``: the column of the query in the row ``up`` above, or its place in the source.
+        """
+        direction, segment, offset = x["direction"], x["segment"], x["offset"]
+        slope = {"diag": 1, "vert": 0, "anti": -1}[direction] * x.get("stride", 1) * at
+        require(segment >= 0, f"unknown: {x}")
+        if site == "self":
+            here = self.opens(up)
+            low, high = self.opens(up + segment), here + at
+            high = self.opens(up + segment - 1) if segment else high
+            place = here + at + slope - offset if direction == "anti" else low + slope + offset
+            place = min(max(place, low), high)
+            found = next(k for k in range(up, up + segment + 1) if place >= self.opens(k))
+            return found, place - self.opens(found)
+        last, row = len(self.closes) - 1, self.row - up
+        if site == "encoder":
+            if direction == "vert":
+                return self.closes[min(segment, last)]
+            place = len(self.source) - 1 + slope - offset if direction == "anti" else slope + offset
+            place = min(max(place, 0), len(self.source) - 1)
+            first, end = sorted((at, place))
+            require(CUT not in self.source[first : end + 1], f"{x} reads another row's number")
+            return place
+        move, on = x.get("part_step", 0) * row, offset + x.get("beta", 0) * row
+        ends = [min(max(s + move, 0), last) for s in (max(segment - 1, 0), segment)]
+        low, high = (self.closes[k] for k in ends)
+        behind = {"diag": low + 1 + on, "anti": high - 1 - on, "vert": high - on}[direction]
+        return min(max(behind + slope, low), high)
+
+    def read(self, layer: int, at: int) -> int:
+        """The node of a token of the source after so many layers."""
+        if ("read", layer, at) not in self.known:
+            if layer == 0:
+                require(self.source[at] != CUT, "a line reads the number of another row")
+                place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
+                node = self.nodes(place, (self.nodes(self.source[at]),))
+            else:
+                found = [
+                    [(x["value"], self.read(layer - 1, self.key("encoder", x, 0, at))) for x in h]
+                    for h in self.e.lines["encoder"][layer - 1]
+                ]
+                node = self.state("encoder", layer, self.read(layer - 1, at), [found])
+            self.known["read", layer, at] = node
+        return self.known["read", layer, at]
+
+    def written(self, layer: int, up: int, column: int) -> int:
+        """The node of a token of the output, in a row above or in the one in question."""
+        if (name := ("written", layer, up, column)) not in self.known:
+            if layer == 0:
+                opening = self.e.sos if up >= self.row else self.e.closer
+                token = ("written", up, column - 1) if column else ("symbol", opening)
+                node = self.nodes(("place", "self", column % self.e.period), (self.nodes(token),))
+            else:
+                under = layer - 1 if self.e.stream else self.e.encoder
+                sites: list[Any] = [
+                    [
+                        [(x["value"], reads(self.key(site, x, up, column))) for x in head]
+                        for head in self.e.lines[site][layer - 1]
+                    ]
+                    for site, reads in (
+                        ("self", lambda key: self.written(layer - 1, *key)),
+                        ("cross", lambda key: self.read(under, key)),
+                    )
+                ]
+                both = [[a + b for a, b in zip(*sites, strict=True)]] if self.e.stream else sites
+                node = self.state("self", layer, self.written(layer - 1, up, column), both)
+            self.known[name] = node
+        return self.known[name]
+
+    def state(self, site: str, layer: int, itself: int, attentions: list[Any]) -> int:
+        """The node of a token after a layer, from itself and what heads read, with biases."""
+        below, sites = [itself], []
+        for heads in attentions:
+            read = []
+            for keys in heads:
+                require(keys, "a head without lines sees everything")
+                best = {key: float(np.float32(bias)) for bias, key in sorted(keys)}
+                read.append(tuple((len(below) + i, b) for i, b in enumerate(best.values())))
+                below += best
+            sites.append(tuple(read))
+        return self.nodes(("row", site, layer, *sites), tuple(below))
+
+    def kind(self, column: int) -> tuple[int, list[tuple]]:
+        """What the token in a column is made of, its tokens named by number, and which they are."""
+        top = self.written(self.e.layers, 0, column)
+        what = {n: self.nodes.all[n][0] for n in self.nodes.varying[top]}
+        order = sorted(what, key=lambda n: (*map(str, what[n][:-1]), what[n][-1]))
+        names = {n: self.nodes(("atom", i)) for i, n in enumerate(order)}
+        return self.nodes.renamed(top, names), [what[n] for n in order]
+
+
+class Walk:
+    """The columns of a row in order: how many, and what is kept of each.
+
+    ``plan``: of each column which tapes are over, what is kept of it as (tape, or -1 for what is
+    written, and number), and whether it is the one in question; or how many there are of which
+    nothing is kept, ``ANY`` in a gap that is ``far``.
+    """
+
+    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
+        e = size.e
+        self.by = by = e.first if size.row == 0 or e.later is None else e.later
+        self.ending = e.eos if size.row == size.rows - 1 else e.closer
+        ends = [max(size.above - e.shift, 0) if t < 0 else size.wide for t in by.tapes]
+        marks = [0, column, *ends]
+        self.fixed, self.free = list[int](), list[int]()
+        kept: dict[int, list[tuple[int, int]]] = {column: []}
+        for k, token in enumerate(tokens):
+            at = token[-1]
+            if token[0] == "digit":
+                kept.setdefault(at, []).append((by.tapes.index(token[1]), k))
+            elif token[:2] == ("written", 0):
+                kept.setdefault(at, []).append((-1, k))
+            elif token[:2] == ("written", 1) and -1 in by.tapes and at >= e.shift:
+                kept.setdefault(at - e.shift, []).append((by.tapes.index(-1), k))
+            else:
+                (self.fixed if token == ("fixed",) else self.free).append(k)
+        self.plan = list[Any]()
+        for at in range(max([*ends, *kept]) + 1):
+            over = tuple(at >= end for end in ends)
+            gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
+            if at in kept:
+                self.plan.append((over, tuple(kept[at]), at == column))
+                continue
+            count = 0
+            if self.plan and len(self.plan[-1]) == 2 and self.plan[-1][0] == over:
+                count = self.plan.pop()[1]
+            self.plan.append((over, ANY if gap >= far else min(count + 1, ANY)))
+        self.name = self.ending, by is e.later, *self.plan, *self.fixed, -1, *self.free
+
+    def windows(self, count: int, vocabulary: int) -> np.ndarray:
+        """What can stand at the ``count`` tokens, and the right one: as digits of numbers."""
+        by, base, right = self.by, self.by.base, self.by.base**count
+        require(right * vocabulary * by.states < 2**62, "too many tokens count in one place")
+        state, code = np.array(by.start), np.zeros(len(by.start), np.int64)
+        for k in self.fixed:
+            code += base**k * np.array(by.symbols)
+        for over, *step in self.plan:
+            ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
+            kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
+            if len(step) == 2:
+                for axis, k in step[0]:
+                    value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
+                    fits, kept = fits & (value < base), kept + base**k * value
+                if step[1]:
+                    fits = fits & (by.out <= base)
+                    kept = kept + right * np.where(by.out < base, by.out, self.ending)
+            many = len(step) == 1 and step[0] == ANY
+            for _ in range(1 if many or len(step) == 2 else step[0]):
+                code, state = self.through(code, state, kept, fits)
+            before = 0 if many else len(code)
+            while len(code) > before:
+                before, more = len(code), self.through(code, state, kept, fits)
+                both = [np.append(a, b) for a, b in zip((code, state), more, strict=True)]
+                code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
+        for _ in range(by.states):  # nothing but the end follows
+            state = np.where(state < 0, -1, by.next[state, -1])
+        code = distinct(code[state == by.done])
+        for k in self.free:
+            code = (code[:, None] + base**k * np.arange(base)).ravel()
+        return distinct(code)
+
+    def through(self, code: np.ndarray, state: np.ndarray, kept: Any, fits: Any) -> Any:
+        """One column more."""
+        states, parts = self.by.states, [np.zeros(0, np.int64)]
+        for one in np.unique(state):
+            steps = np.unique(kept[one][fits[one]] * states + self.by.next[one][fits[one]])
+            parts.append((code[state == one, None] * states + steps).ravel())
+        return np.divmod(distinct(np.concatenate(parts)), states)
+
+
+class Model:
+    """The network in float64, written down from its definition; ``values (m, atoms)``."""
+
+    def __init__(self, e: Export, nodes: Nodes, values: np.ndarray):
+        self.e, self.nodes, self.values, self.tables = e, nodes, values, dict[int, Any]()
+
+    def linear(self, name: str, x: np.ndarray) -> np.ndarray:
+        return x @ self.e.weights[f"{name}.weight"].T + self.e.weights[f"{name}.bias"]
+
+    def norm(self, name: str, x: np.ndarray) -> np.ndarray:
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        return x * self.e.weights[f"{name}.weight"] + self.e.weights[f"{name}.bias"]
+
+    def read(self, node: int, at: np.ndarray) -> np.ndarray:
+        """The states of a node in the combinations ``at``; each different one is computed once."""
+        if node not in self.tables:
+            atoms = sorted(self.nodes.all[token][0][1] for token in self.nodes.varying[node])
+            code = self.values[:, atoms] @ (self.e.base ** np.arange(len(atoms)))
+            _, first, where = np.unique(code, return_index=True, return_inverse=True)
+            states = [self.state(node, x) for x in np.split(first, range(CHUNK, len(first), CHUNK))]
+            self.tables[node] = np.concatenate(states), where.ravel()
+        return self.tables[node][0][self.tables[node][1][at]]
+
+    def state(self, node: int, at: np.ndarray) -> np.ndarray:
+        (what, site, phase, *_), below = self.nodes.all[node]
+        if what == "row":
+            return self.row(node, at)
+        kind, which = self.nodes.all[below[0]][0]
+        ids = self.values[at, which] if kind == "atom" else np.full(len(at), which)
+        angle = phase * 10000.0 ** (-np.arange(0, self.e.width, 2) / self.e.width)
+        waves = np.stack([np.sin(angle), np.cos(angle)], 1).ravel()[: self.e.width]
+        return self.e.weights["embed.weight"][ids] + waves * self.e.waves[site]
+
+    def row(self, node: int, at: np.ndarray) -> np.ndarray:
+        (label, below), e = self.nodes.all[node], self.e
+        encoder = label[1] == "encoder" and not e.stream
+        name = f"{'encoder.' * encoder}layers.{label[2] - 1}"
+        size, x = e.width // e.heads, self.read(below[0], at)
+        for i, heads in enumerate(label[3:]):
+            one = "" if e.stream or encoder else ("self_", "cross_")[i]
+            query = self.linear(f"{name}.{one}attention.query", self.norm(f"{name}.norms.{i}", x))
+            seen, mixed = dict[int, list[np.ndarray]](), []
+            for key in {below[k] for head in heads for k, _ in head}:
+                y = self.read(key, at)
+                if i == 0:
+                    y = self.norm(f"{name}.norms.0", y)
+                elif e.encoder:
+                    y = self.norm("encoder.norm", y)
+                seen[key] = [
+                    self.linear(f"{name}.{one}attention.{of}", y) for of in ("key", "value")
+                ]
+            for h, head in enumerate(heads):
+                part = slice(h * size, (h + 1) * size)
+                keys, values = ([seen[below[k]][j][:, part] for k, _ in head] for j in (0, 1))
+                score = np.stack([(query[:, part] * key).sum(1) / sqrt(size) for key in keys], 1)
+                score += np.array([bias for _, bias in head])
+                weight = np.exp(score - score.max(1, keepdims=True))[:, :, None]
+                mixed.append((weight * np.stack(values, 1)).sum(1) / weight.sum(1))
+            x = x + self.linear(f"{name}.{one}attention.output", np.concatenate(mixed, 1))
+        hidden = self.linear(f"{name}.feedforward.0", self.norm(f"{name}.norms.{i + 1}", x))
+        return x + self.linear(f"{name}.feedforward.3", np.maximum(hidden, 0))
+
+    def margins(self, node: int, right: np.ndarray) -> np.ndarray:
+        found = []
+        for at in np.split(np.arange(len(right)), range(CHUNK, len(right), CHUNK)):
+            logits = self.linear("head", self.norm("norm", self.state(node, at)))
+            mine = np.take_along_axis(logits, right[at, None], 1)[:, 0]
+            np.put_along_axis(logits, right[at, None], -np.inf, 1)
+            found.append(mine - logits.max(1))
+        return np.concatenate(found)
+
+
+def reach(e: Export) -> tuple[int, int]:
+    """Gaps that no line can look across, of columns and of rows.
+
+    A chain of lines leads no further from an end, or from the token in question, than all offsets.
+    """
+    every = {k: [x for heads in v for head in heads for x in head] for k, v in e.lines.items()}
+    most = max(abs(x["offset"]) for lines in every.values() for x in lines)
+    layers = [
+        [x for head in heads for x in head] for k in ("encoder", "self") for heads in e.lines[k]
+    ]
+    steps = sum(max(abs(x["offset"]) for x in lines) for lines in layers)
+    tall = sum(max(x["segment"] for head in heads for x in head) for heads in e.lines["self"])
+    moving = [abs(x["offset"]) for x in every["cross"] if x.get("beta")]
+    return 2 * (steps + most + 2) + e.period, tall + max([0, *moving]) + 1
+
+
+def sizes(e: Export, far: int, tall: int) -> Any:
+    """Every size with no gap above ``far``: wide, row, rows, symbols above, column."""
+    ranks = [(0, 1)]
+    if e.later:
+        under = 2 if e.listed else tall + 1  # numbers of other rows are not read
+        ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
+    for row, rows in ranks:
+        free = e.listed and row > 0
+        for wide in range(1, (2 + free) * far + 1):
+            widths = range(1, 3 * far + 1) if free else [wide + 1 if e.later else 0]
+            for above in widths:
+                for column in range(max(wide, above if free else wide) + 3):
+                    marks = sorted([0, wide, column, *([above] if free else [])])
+                    if max(np.diff(marks)) <= far:
+                        yield wide, row, rows, above, column
+
+
+def rows_follow(e: Export) -> None:
+    """Each row that is written has a next one, whatever its symbol and its own number are.
+
+    A row and the next are run at once, the next one ``shift`` columns behind.
+    """
+    if (later := e.later) is None:
+        return
+    require(e.shift < 2, "it reads further on than one column")
+    radix, first, none = later.base + 1, e.first, later.base + 1  # none: no letter yet
+    for by, begin in product((first, later), later.start):
+        same = [axis for axis, tape in enumerate(by.tapes) if tape >= 0 and not e.listed]
+        kept = by.letters[same[0]] if same else np.zeros_like(by.letters[0])
+        seen = {(s, begin, none, first.start[0]) for s in by.start}
+        for now, then, held, own in (queue := [*seen]):
+            for letter in np.flatnonzero(by.next[now] >= 0).tolist():
+                wrote, mine = min(int(by.out[now, letter]), by.base), int(kept[letter])
+                for number in range(radix) if e.listed else [held if e.shift else mine]:
+                    valid = int(first.next[own, number]) if e.listed else own
+                    after = then
+                    if then >= 0 and not (e.shift and held == none):
+                        letters = [wrote if tape < 0 else number for tape in later.tapes]
+                        after = int(later.next[then, letters[0] * radix + letters[1]])
+                    one = int(by.next[now, letter]), after, mine if e.shift else none, valid
+                    if valid >= 0 and one not in seen:
+                        seen.add(one)
+                        queue.append(one)
+        for now, then, _, own in seen:
+            if now == by.done and (not e.listed or own == first.done):
+                for _ in range(later.states if then >= 0 else 0):
+                    then = int(later.next[then, -1]) if then >= 0 else -1
+                require(then == later.done, "a row that it may write has no next row")
+
+
+def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
+    """Every kind of token, its windows, and the number of its tokens."""
+    far, tall = reach(e)
+    require(far < 400, "its lines reach too far")
+    vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
+    found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
+    last: Any = None
+    for wide, row, rows, above, column in sizes(e, far, tall):
+        if last is None or (last.wide, last.row, last.rows, last.above) != (wide, row, rows, above):
+            last = Size(e, nodes, wide, row, rows, above)
+        name, tokens = last.kind(column)
+        walk = Walk(last, column, tokens, far)
+        if (name, walk.name) not in seen:
+            seen.add((name, walk.name))
+            some = walk.windows(len(tokens), vocabulary)
+            found[name] = np.union1d(found.get(name, (some, 0))[0], some), len(tokens)
+    return {name: one for name, one in found.items() if len(one[0])}
+
+
+def check(folder: Path) -> str:
+    """The verdict, if the certificate holds."""
+    said, nodes, least, total = (e := Export(folder)).certificate, Nodes(), inf, 0
+    require(said["outcome"] == "certified", f"the certificate itself says {said['outcome']}")
+    rounding, margin = said["rounding"], said["margin"]
+    sensible = all(type(x) is float and isfinite(x) for x in (rounding, margin))
+    require(sensible and 0 <= rounding < margin, f"margin {margin} and rounding {rounding}")
+    rows_follow(e)
+    for name, (code, count) in kinds(e, nodes).items():
+        values, right = code[:, None] // e.base ** np.arange(count) % e.base, code // e.base**count
+        found = Model(e, nodes, values).margins(name, right)
+        least, total, at = min(least, found.min()), total + len(code), found.argmin()
+        require(found.min() > rounding, f"wrong at {values[at]}: {right[at]} is right")
+    require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
+    task = f"{said['task']} in base {said['base']}"
+    return f"certified: {task} is right in each of {total} windows, smallest margin {least:.4g}"
+
+
+if __name__ == "__main__":
+    print(check(Path(__file__).parent))

@@ -1,0 +1,335 @@
+"""Is a model right at every length? Everything that it can see, and how right it is there.
+
+The induction: a prediction depends on its window only. If in every window that a right prefix can
+produce the prediction is the right token, then each output is right from its first token to its
+end: token by token, and where outputs have several rows, row by row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from abc_calib.data import Data
+from abc_calib.errors import AbcError
+from abc_calib.geometry import SITES, LineBias
+from abc_calib.nn.positions import Scheme
+from abc_calib.proof.blackbox import BlackBox, shape_of_foreign
+from abc_calib.proof.evaluate import Blocks, by_layers
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.graph import Shape
+from abc_calib.proof.windows import Field, TooMany
+from tasks.closure import NotClosed, check_closed
+from tasks.rows import ROW
+from tasks.rules import Rule
+
+KEPT = 100
+"""Failing windows that are kept of each node, those of the smallest margin first."""
+PART, HELD = 20_000_000, 40_000_000
+"""Windows that are made at once, and that are held: 8 bytes each."""
+MOST_WINDOWS = 10**11
+"""More would take days."""
+TRIED = 2**16
+"""Windows that are run to see how long all of them take."""
+COUNTED = 500_000
+"""Windows of a set of lines that are counted exactly; of more, all that the tokens could be."""
+
+
+class Undecided(AbcError):
+    """Neither certified nor refuted; the message says why."""
+
+
+def rule_of(data: Data) -> Rule:
+    """The rule of the task, mapping rows into rows; ``Undecided`` where there is none."""
+    if data.hints:
+        raise Undecided("its format has index hints, which stand for no digit of the rule")
+    rule = data.task.rule()
+    if rule is None:
+        raise Undecided(f"{data.task.name} is not a rule on columns of digits")
+    try:
+        check_closed(rule)
+    except NotClosed as error:
+        raise Undecided(f"the rule of {data.task.name} proves nothing: {error}") from None
+    return rule
+
+
+def shape_of(model: Any, data: Data) -> Shape:
+    """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
+    if model.in_whole_sources:
+        return shape_of_foreign(model, data, rule_of)
+    if model.no_lines:
+        raise Unbounded(model.no_lines)
+    lines: LineBias | None = model.lines
+    if lines is None:
+        raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+    for site, layer, head in lines.transparent():
+        raise Unbounded(
+            f"head {head} of layer {layer} ({site}-attention) is transparent: it sees all"
+        )
+    if lines.off_line_bias is not None:
+        raise Unbounded(
+            f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
+        )
+    layers = model.attention_layers
+    for site in SITES:
+        if layers.get(site) and site not in lines.sites:
+            raise Unbounded(f"its {site}-attention is not restricted to lines: it sees all")
+    rule, period = rule_of(data), _period(model, lines)
+    if rule.in_rows and period > 1:
+        raise Unbounded("its positions are not followed from row to row")
+    layout = data.layout_at((1, 2) if rule.listed else 9)
+    if not rule.in_rows and layout.keys == data.layout_at(8).keys:
+        raise Unbounded(f"its format pads every operand to a fixed width, {layout.widths[0]}")
+    ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
+    decoder = model.options.decoder_layers
+    return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)
+
+
+def _period(model: Any, lines: LineBias) -> int:
+    """Modulo what positions are known; ``Unbounded`` for those that a window does not hold."""
+    schemes = {site: model.scheme_of(site) for site in SITES}
+    if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
+        raise Unbounded("its positions are drawn anew for every length")
+    named = model.options.scheme
+    if any(scheme.has_value_term for scheme in schemes.values()):
+        raise Unbounded(f"its values depend on distances without bound ({named})")
+    absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
+    period = getattr(model, "period", None)
+    if absolute and period is None:
+        raise Unbounded(f"its positions ({named}) are absolute and grow with length")
+    alone = all(len(head) == 1 for layers in lines.sites.values() for one in layers for head in one)
+    rotates = any(
+        type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
+        for scheme in schemes.values()
+    )
+    if rotates and (lines.stream or not alone):
+        raise Unbounded(f"its scores depend on positions ({named}) where a head has several lines")
+    return period if absolute and period else 1
+
+
+@dataclass
+class Checked:
+    """What was found of one node. ``failing (m,)`` are windows where the model is wrong.
+
+    ``margin``: the least difference between the logit of the right token and the largest other one.
+    With a ``floor`` windows whose margin is not above it are kept as failing, too, but only those
+    at 0 or less count as ``wrong``. ``margins (m,)``: of the failing ones, in order.
+    """
+
+    node: int
+    floor: float = 0.0
+    windows: int = 0
+    wrong: int = 0
+    margin: float = float("inf")
+    failing: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    margins: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, codes: np.ndarray, margins: Tensor) -> None:
+        """Count windows in, and keep those that fail most."""
+        found = margins.numpy()
+        self.windows += len(codes)
+        self.margin = min(self.margin, float(found.min(initial=np.inf)))
+        self.wrong += int((found <= 0).sum())
+        bad = found <= self.floor
+        every = np.concatenate([self.margins, found[bad]])
+        order = np.argsort(every, kind="stable")[:KEPT]
+        self.margins = every[order]
+        self.failing = np.concatenate([self.failing, codes[bad]])[order]
+
+
+class Evaluator(Protocol):
+    """What runs a model on windows: our own layers, or whole sources through a black box."""
+
+    def run(
+        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
+    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
+        """Node, windows and margins of them, in any order; ``on_windows``: how many are done."""
+
+    def uncertain(self) -> float:
+        """How much of a margin that was computed is not certain."""
+
+
+class Layers:
+    """Runs windows by the layers of our own models, in float64."""
+
+    def __init__(self, model: Any, field: Field):
+        self.field, self.blocks = field, Blocks(model, field.shape.period)
+
+    def run(
+        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
+    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
+        return by_layers(self.blocks, self.field, windows, on_windows)
+
+    def uncertain(self) -> float:
+        """The bound on rounding."""
+        every = [
+            head for layers in self.field.shape.lines.sites.values() for h in layers for head in h
+        ]
+        keys = 2 * max(len(head) for head in every)
+        bias = max((abs(line.value) for head in every for line in head), default=0.0)
+        return self.blocks.bound(keys, bias)
+
+
+@dataclass
+class Proof:
+    """A model, what its rows see, and all windows of that.
+
+    ``held``: the windows of each node that is a prediction; None where they are too many to be
+    held, and are made part by part. ``sizes``: how many each node has, about so many where None.
+    """
+
+    model: Any
+    data: Data
+    field: Field
+    held: dict[int, np.ndarray | None]
+    sizes: dict[int, int]
+
+    @property
+    def rule(self) -> Rule:
+        return self.field.shape.rule
+
+    @property
+    def size(self) -> int:
+        """How many windows there are."""
+        return sum(self.sizes.values())
+
+    @property
+    def whole(self) -> bool:
+        """Are all windows held?"""
+        return all(codes is not None for codes in self.held.values())
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        if self.model.in_whole_sources:
+            return BlackBox(self.model, self.data, self.field)
+        return Layers(self.model, self.field)
+
+    def parts(self, node: int) -> Iterator[np.ndarray]:
+        """The windows of a node, each once."""
+        held = self.held[node]
+        yield from [held] if held is not None else parts(self.field, node, PART)
+
+    def every(self) -> Iterator[tuple[int, np.ndarray]]:
+        for node in self.held:
+            for codes in self.parts(node):
+                yield node, codes
+
+    def some(self, most: int, rng: np.random.Generator) -> Proof:
+        """The same with windows drawn at random, about ``most`` in all."""
+        drawn: dict[int, np.ndarray | None] = {}
+        for node, codes in self.held.items():
+            share = max(1, most // len(self.held))
+            if codes is None:
+                made = parts(self.field, node, PART)
+                codes = next(part for part in made if len(part))
+            drawn[node] = np.sort(rng.permutation(codes)[:share])
+        return replace(self, held=drawn)
+
+
+def parts(
+    field: Field, node: int, limit: int, pins: Mapping[int, int] | None = None
+) -> Iterator[np.ndarray]:
+    """The windows of a node in parts of at most ``limit``: some atoms pinned, if need be."""
+    pins = pins or {}
+    try:
+        yield field.windows(node, pins, limit)
+    except TooMany:
+        free = [atom for atom in _order(field, node) if atom not in pins]
+        if not free:
+            raise
+        for value in range(field.shape.rule.base):
+            yield from parts(field, node, limit, {**pins, free[0]: value})
+
+
+def _order(field: Field, node: int) -> list[int]:
+    """The atoms of a node, those first that most of the states below the last layer depend on."""
+    made = field.graph.nodes[node]
+    uses = Counter(name for _, names in made.below for name in names)
+    return sorted(range(made.atoms), key=lambda atom: -uses[atom])
+
+
+def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS) -> Proof:
+    """Everything that has to be checked, before it is; ``Undecided`` if that cannot be done.
+
+    ``part``: the most windows of a node that are held. ``most``: windows in all, about.
+    """
+    try:
+        shape = shape_of(model, data)
+        found = Field(shape, 1 + max(shape.ids.values()))
+    except Unbounded as error:
+        raise Undecided(str(error)) from None
+    proof, count = Proof(model, data, found, {}, {}), 0
+    for node in found.places:
+        try:
+            codes = found.windows(node, {}, part)
+            size = len(codes)
+        except TooMany:
+            codes, size = None, _estimate(found, node, most)
+        if not size:
+            continue
+        count += size if codes is not None else 0
+        proof.held[node] = codes if count < HELD else None
+        proof.sizes[node] = size
+        if proof.size > most:
+            raise Undecided(
+                f"its windows are too many: about {proof.size:,}, and at most {most:,.0f} are "
+                "tried: give it more --minutes"
+            )
+    return proof
+
+
+def _estimate(field: Field, node: int, most: float) -> int:
+    """About how many windows a large node has: as in one part of it, times the parts."""
+    base, pins = field.shape.rule.base, dict[int, int]()
+    for atom in _order(field, node):
+        pins[atom] = (base + 1) // 2 % base
+        if base ** len(pins) > most:
+            break
+        try:
+            return max(1, len(field.windows(node, pins, PART // 8))) * base ** len(pins)
+        except TooMany:
+            continue
+    return round(min(float(base) ** field.graph.nodes[node].atoms, 1e18))
+
+
+def check(
+    proof: Proof, on_windows: Callable[[int], None] = lambda done: None, floor: float = 0.0
+) -> list[Checked]:
+    """Run the model on every window; ``floor``: the least margin of windows that do not fail."""
+    results = {node: Checked(node, floor) for node in proof.held}
+    for node, codes, margins in proof.evaluator.run(proof.every(), on_windows):
+        results[node].add(codes, margins)
+    return list(results.values())
+
+
+def minutes_needed(proof: Proof) -> float:
+    """How long ``check`` takes here, about: tried on windows of the largest node."""
+    node = max(proof.sizes, key=lambda node: proof.sizes[node])
+    codes = next(codes for codes in proof.parts(node) if len(codes))
+    # neighbours, as in a run over all, share what is below them
+    few = codes[len(codes) // 2 :][:TRIED]
+    started = time.perf_counter()
+    for _ in proof.evaluator.run(iter([(node, few)]), lambda done: None):
+        pass
+    return proof.size / len(few) * (time.perf_counter() - started) / 60
+
+
+def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
+    """The most windows of any node with these lines; infinitely many where there is no bound.
+
+    Puts the lines into the model, which need not be trained.
+    """
+    model.set_lines(lines)
+    try:
+        shape = shape_of(model, data)
+        found = Field(shape, 1 + max(shape.ids.values()))
+    except (Unbounded, Undecided):
+        return float("inf")
+    return max(found.estimate(node, COUNTED) for node in found.places)

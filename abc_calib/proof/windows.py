@@ -1,0 +1,343 @@
+"""Every distinct window that a right prefix can produce, by running the rule over the columns.
+
+The transducer of a row is run over the columns of one size from the last one on, keeping of each
+only what the query's atoms hold. Columns of which nothing is kept are powers of a relation between
+states, and any number of them its closure. So the windows are those that occur in some source of
+some size, and no others; but digits of other rows' numbers, and of rows further up than the one
+above, may be any, and the lengths of gaps are taken for independent of each other: more windows
+than occur, never fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from abc_calib.errors import AbcError
+from abc_calib.proof.forms import sizes
+from abc_calib.proof.graph import Atom, Graph, Shape, Size
+from tasks.rules import ABOVE, Transducer
+
+LARGEST = 2**62
+"""Windows are numbers below this."""
+
+
+class TooMany(AbcError):
+    """More windows than may be held at once; ``estimate``: about how many there are."""
+
+    def __init__(self, estimate: float):
+        super().__init__(f"about {estimate:,.0f} windows")
+        self.estimate = estimate
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """Each of them once, in order; by sorting, which is faster here than ``np.unique``."""
+    found = np.sort(numbers)
+    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
+
+
+class Steps:
+    """What a transducer may do in a column, with tables made once."""
+
+    def __init__(self, by: Transducer):
+        self.by = by
+        self.state, self.letters, self.out, self.after = by.steps
+        self._relations: dict[tuple[Any, ...], np.ndarray] = {}
+
+    def allowed(self, ended: tuple[bool, ...]) -> np.ndarray:
+        """Which steps have letters where tapes go on, and ``end`` where they have ``ended``."""
+        over = self.letters == self.by.base
+        return (over == np.array(ended)[:, None]).all(0)
+
+    def relation(self, ended: tuple[bool, ...], count: int, more: bool) -> np.ndarray:
+        """Which states lead to which by ``count`` columns, and ``more`` if it may: ``(q, q)``."""
+        name = ended, count, more
+        if name not in self._relations:
+            q = self.by.states
+            one = np.zeros((q, q), np.float32)
+            some = self.allowed(ended)
+            one[self.state[some], self.after[some]] = 1
+            found = np.eye(q, dtype=np.float32)
+            for _ in range(count):
+                found = np.minimum(found @ one, 1)
+            while more:
+                wider = np.minimum(found + found @ one, 1)
+                if (wider == found).all():
+                    break
+                found = wider
+            self._relations[name] = found > 0
+        return self._relations[name]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place where a node is a query's prediction: in the sizes of ``size`` and all larger ones.
+
+    ``atoms``: in the node's order. ``steps``: of the row's transducer.
+    """
+
+    size: Size
+    atoms: tuple[Atom, ...]
+    steps: Steps
+
+    @property
+    def base(self) -> int:
+        return self.steps.by.base
+
+    @property
+    def close(self) -> int:
+        """The token that closes the row."""
+        shape = self.size.shape
+        if self.size.last:
+            return shape.eos
+        assert shape.row is not None
+        return shape.row
+
+    def split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Windows as ``values (n, atoms)`` uint8 and the right tokens ``(n,)``."""
+        values = np.empty((len(codes), len(self.atoms)), np.uint8)
+        for k in range(len(self.atoms)):
+            codes, values[:, k] = np.divmod(codes, self.base)
+        return values, codes
+
+    @cached_property
+    def tapes(self) -> tuple[Any, ...]:
+        """How many letters each tape has."""
+        found = []
+        for tape in self.steps.by.tapes:
+            size = self.size
+            above = size.above if tape == ABOVE else None
+            found.append(size.wide if above is None else above - size.shape.rule.shift)
+        return tuple(found)
+
+    @cached_property
+    def walk(self) -> tuple[tuple[Any, list[tuple[int, int]]], ...]:
+        """The columns that count, in order: each with its atoms, as (axis of a tape, number).
+
+        The axis -1 is what is written there; ends of tapes are columns that count, too.
+        """
+        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.size.column, [])]
+        used += [(end, []) for end in self.tapes]
+        for number, atom in enumerate(self.atoms):
+            if (axis := self.axis(atom)) is not None:
+                used.append((self.on_tape(atom), [(axis, number)]))
+        used.sort(key=lambda one: one[0].value)
+        found = used[:1]
+        for form, atoms in used[1:]:
+            if form.compared(found[-1][0]):
+                found.append((form, atoms))
+            else:
+                found[-1] = form, found[-1][1] + atoms
+        return tuple(found)
+
+    def axis(self, atom: Atom) -> int | None:
+        """The tape that an atom is on, -1 for the row itself; None if it may be any digit."""
+        by, shift = self.steps.by, self.size.shape.rule.shift
+        if atom.kind == "written":
+            if atom.of == 0:
+                return -1
+            if atom.of == 1 and ABOVE in by.tapes and atom.column >= shift:
+                return by.tapes.index(ABOVE)
+        if atom.kind == "digit":
+            return by.tapes.index(atom.of)
+        return None
+
+    def on_tape(self, atom: Atom) -> Any:
+        """The column of the row at which an atom is read."""
+        above = atom.kind == "written" and atom.of == 1
+        return atom.column - self.size.shape.rule.shift if above else atom.column
+
+    def windows(self, vocabulary: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
+        """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
+
+        ``pins``: the value that some atoms must have. ``TooMany`` if there would be more than
+        ``limit`` of them at any time.
+        """
+        walk = _Walk(self, vocabulary, pins, limit)
+        return walk.run()
+
+
+class _Walk:
+    """One run over the columns of a place."""
+
+    def __init__(self, place: Place, vocabulary: int, pins: Mapping[int, int], limit: int):
+        self.place, self.pins, self.limit = place, pins, limit
+        self.steps, self.q, self.base = place.steps, place.steps.by.states, place.base
+        self.weight = [self.base**k for k in range(len(place.atoms))]
+        self.right = self.base ** len(place.atoms)
+        if self.right * vocabulary * self.q >= LARGEST:
+            raise TooMany(float(self.right))
+
+    def run(self) -> np.ndarray:
+        place, by = self.place, self.steps.by
+        state = np.array(by.start, np.int64)
+        code = np.zeros(len(state), np.int64)
+        for number, atom in enumerate(place.atoms):
+            if atom.kind == "symbol":
+                symbol = np.array(by.symbols, np.int64)
+                code += self.weight[number] * symbol
+                if number in self.pins:
+                    state, code = (x[symbol == self.pins[number]] for x in (state, code))
+        plan = [*self._plan()]
+        good = self._goods(plan)
+        for (kind, what), ends in zip(plan, good, strict=True):
+            if kind == "gap":
+                before, after = np.nonzero(what)
+                kept = np.zeros(len(before), np.int64)
+            else:
+                before, kept, after = self._kept(*what)
+            there = ends[after]
+            code, state = self._joined(code, state, before[there], kept[there], after[there])
+        code = distinct(code)
+        for number, atom in enumerate(place.atoms):
+            if atom.kind != "symbol" and place.axis(atom) is None:
+                values = np.array([self.pins.get(number, -1)])
+                values = values if number in self.pins else np.arange(self.base)
+                self._check(len(code) * len(values))
+                code = (code[:, None] + self.weight[number] * values).ravel()
+        return np.sort(code)
+
+    def _plan(self) -> Iterator[tuple[str, Any]]:
+        """The run in order: gaps, as relations, and columns of which something is kept."""
+        place, at, below = self.place, 0, None
+        open_ = [k for k, one in enumerate(place.size.gaps.open) if one]
+        tapes = place.tapes
+        for form, atoms in place.walk:
+            count = form.value - at
+            slopes = (
+                form.slopes
+                if below is None
+                else [a - b for a, b in zip(form.slopes, below.slopes, strict=True)]
+            )
+            more = any(slopes[k] for k in open_)
+            if count or more:
+                ended = tuple(t.value < form.value for t in tapes)
+                yield "gap", self.steps.relation(ended, count, more)
+            at, below = form.value, form
+            query = form.value == place.size.column.value
+            if atoms or query:
+                ended = tuple(t.value <= at for t in tapes)
+                yield "column", (ended, tuple(atoms), query)
+                at, below = at + 1, form + 1
+        yield "gap", self.steps.relation((True,) * len(tapes), 0, True)
+
+    def _goods(self, plan: list[tuple[str, Any]]) -> list[np.ndarray]:
+        """After each part of the plan: from which states can the row still be ended?"""
+        by = self.steps.by
+        after, out = (x.reshape(self.q, -1)[:, -1] for x in (by.next, by.written))
+        good = (after == np.arange(self.q)) & (out == self.base + 1)
+        found = []
+        for kind, what in reversed(plan):
+            found.append(good)
+            if kind == "gap":
+                good = (what & good).any(1)
+            else:
+                before, _, after = self._kept(*what)
+                some = np.zeros(self.q, bool)
+                some[before[good[after]]] = True
+                good = some
+        return found[::-1]
+
+    def _kept(
+        self, ended: tuple[bool, ...], atoms: tuple[tuple[int, int], ...], query: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each different (state, what is kept of the column, next state), in order of states."""
+        steps = self.steps
+        allowed = steps.allowed(ended)
+        kept = np.zeros(len(steps.state), np.int64)
+        for axis, number in atoms:
+            value = steps.out if axis < 0 else steps.letters[axis]
+            allowed &= value < self.base
+            if number in self.pins:
+                allowed &= value == self.pins[number]
+            kept += self.weight[number] * value
+        if query:
+            allowed &= steps.out <= self.base
+            right = np.where(steps.out < self.base, steps.out, self.place.close)
+            kept += self.right * right
+        rows = np.stack([steps.state, kept, steps.after], 1)[allowed]
+        rows = np.unique(rows, axis=0)
+        return rows[:, 0], rows[:, 1], rows[:, 2]
+
+    def _check(self, count: int) -> None:
+        if count > self.limit:
+            raise TooMany(float(count))
+
+    def _joined(
+        self,
+        code: np.ndarray,
+        state: np.ndarray,
+        before: np.ndarray,
+        kept: np.ndarray,
+        after: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What there is after such steps: each different pair of a number and a state."""
+        first = np.searchsorted(before, np.arange(self.q))
+        count = np.searchsorted(before, np.arange(self.q), side="right") - first
+        each = count[state]
+        total = int(each.sum())
+        self._check(total)
+        source = np.repeat(np.arange(len(code)), each)
+        within = np.arange(total) - np.repeat(np.cumsum(each) - each, each)
+        effect = first[state[source]] + within
+        found = distinct((code[source] + kept[effect]) * self.q + after[effect])
+        return np.divmod(found, self.q)
+
+
+class Field:
+    """All that queries see: every node that is a prediction, with the places where it is one."""
+
+    def __init__(self, shape: Shape, vocabulary: int):
+        self.shape, self.vocabulary, self.graph = shape, vocabulary, Graph()
+        self.places: dict[int, list[Place]] = {}
+        self.sizes = 0
+        by = {id(one): Steps(one) for one in (shape.rule.first, shape.rule.later) if one}
+        try:
+            self._list(by, mirrored=False)
+        except AbcError:
+            if shape.rule.in_rows:
+                raise
+            self.places.clear()
+            self._list(by, mirrored=True)
+
+    def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
+        for frame in self.shape.frames(mirrored):
+            found: list[tuple[int, Place]] = []
+            rule = self.shape.rule
+
+            def look(gaps: Any, frame: Any = frame, found: Any = found, rule: Any = rule) -> None:
+                size = Size(self.shape, self.graph, frame, gaps)
+                if not size.there:
+                    return
+                state = size.query()
+                one = rule.first if size.first else rule.later
+                place = Place(size, state.atoms, by[id(one)])
+                assert place.walk and place.close >= 0
+                found.append((state.node, place))
+
+            count = len(next(iter(frame.values()))) - 1
+            most = 400 if not (mirrored or rule.in_rows) else 20_000
+            self.sizes += sum(1 for _ in sizes(count, look, self.shape.period, most))
+            for node, place in found:
+                self.places.setdefault(node, []).append(place)
+
+    def radix(self, node: int) -> int:
+        """The number from which on the right token counts in a node's windows."""
+        return self.shape.rule.base ** self.graph.nodes[node].atoms
+
+    def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
+        """The windows of a node, of all its places, as numbers: see ``Place.windows``."""
+        found = [place.windows(self.vocabulary, pins, limit) for place in self.places[node]]
+        return distinct(np.concatenate(found)) if len(found) > 1 else found[0]
+
+    def estimate(self, node: int, limit: int) -> float:
+        """About how many windows a node has."""
+        try:
+            return float(len(self.windows(node, {}, limit)))
+        except TooMany:
+            return float(math.prod([self.shape.rule.base] * self.graph.nodes[node].atoms))

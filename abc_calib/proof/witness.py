@@ -1,0 +1,305 @@
+"""From a window back to whole sources in which it occurs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from abc_calib.proof.windows import Field, Place
+from tasks import Digits, Problems
+from tasks.digits import from_integers
+from tasks.rules import ABOVE, Rule
+
+DRAWN = 2**15
+"""Problems with the digits of a window that are drawn, to find some with its rows."""
+SPOTS = 24
+"""Sizes of problems that are tried for a window."""
+
+
+class Witnesses:
+    """Draws random sources in which a given window occurs; each is read back before it is given."""
+
+    def __init__(self, task: Any, field: Field):
+        self.task, self.field, self.rule = task, field, field.shape.rule
+
+    # Sources of some sizes
+
+    @property
+    def lengths(self) -> tuple[Any, ...]:
+        """Of random and hard sources that are decoded."""
+        if not self.rule.in_rows:
+            return 5, 20, 100
+        return ((5, 5), (20, 15), (15, 20)) if self.rule.listed else ((5, 5), (20, 15), (30, 40))
+
+    @property
+    def long(self) -> tuple[Any, ...]:
+        """Of those that are run by dense attention."""
+        rows = (6, 6), (12, 9), (20, 15), (30, 30)
+        return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
+
+    def short(self, most: int) -> Iterator[tuple[int | str, Problems]]:
+        """Every problem of each size from the smallest on, while there are at most so many."""
+        for total in itertools.count(1):
+            some = False
+            for name, widths in self._sizes(total):
+                numbers = [self._numbers(width, exact) for width, exact in widths]
+                count = int(np.prod([len(one) for one in numbers], dtype=float))
+                if count > most:
+                    continue
+                some = True
+                index = np.indices([len(one) for one in numbers]).reshape(len(numbers), -1)
+                drawn = [one[k] for one, k in zip(numbers, index, strict=True)]
+                if not self.rule.in_rows:  # the longest of them has this width
+                    tapes = self.rule.first.tapes
+                    longest = np.max([drawn[k] for k in tapes], axis=0)
+                    kept = (longest >= self.rule.base ** (total - 1)) | (total == 1)
+                    drawn = [one[kept] for one in drawn]
+                operands = (from_integers(one, self.rule.base) for one in drawn)
+                yield name, self.task.problems(*operands)
+            if not some:
+                return
+
+    def _sizes(self, total: int) -> Iterator[tuple[int | str, list[tuple[int, bool]]]]:
+        """Sizes of so many digits in all, or of that width: of each operand, its width.
+
+        And whether it is exact, or at most that.
+        """
+        if not self.rule.in_rows:
+            widths = self.task.widths(total)
+            yield total, [(w, k == self.rule.of_row) for k, w in enumerate(widths)]
+            return
+        for digits in range(1, total + 1):
+            rows = total // digits if self.rule.listed else total + 1 - digits
+            if self.rule.listed and total % digits == 0:
+                yield f"{digits}x{rows}", [(digits, True)] * rows
+            elif not self.rule.listed:
+                yield f"{digits}x{rows}", [(digits, True), (rows, True)]
+
+    def _numbers(self, width: int, exact: bool) -> np.ndarray:
+        base = self.rule.base
+        return np.arange(base ** (width - 1) if exact and width > 1 else 0, base**width)
+
+    # Sources with a window
+
+    def sources(
+        self,
+        node: int,
+        code: int,
+        n: int,
+        widest: int,
+        rng: np.random.Generator,
+        near: bool = False,
+    ) -> list[tuple[int, Problems]]:
+        """Up to ``n`` sources of operands of at most ``widest`` digits, and the token in question.
+
+        The token's number counts all tokens of the output before it. With ``near`` the window may
+        also stand where it is another node, nearer to an end than where it fails.
+        """
+        found: list[tuple[int, Problems]] = []
+        for place, gaps in self._spots(node, widest, rng, near):
+            values, right = place.split(np.array([code]))
+            spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
+            if spot.clashes:
+                continue
+            for problems in spot.proposals(self.task, rng):
+                at, shown = spot.shown(self.task, problems)
+                some = np.flatnonzero(shown)[: n - len(found)]
+                found += [(int(at[i]), problems.take(np.array([i]))) for i in some]
+            if len(found) >= n:
+                break
+        return found
+
+    def _spots(
+        self, node: int, widest: int, rng: np.random.Generator, near: bool
+    ) -> Iterator[tuple[Place, tuple[int, ...]]]:
+        """Where a node may stand in problems that are not too wide."""
+        for place in self.field.places[node]:
+            size = place.size
+            ranges = []
+            for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
+                more = range(gap, max(gap, widest) + 1) if open_ else range(gap, gap + 1)
+                ranges.append([*(range(gap) if near else ()), *more][: widest + 1])
+            every = [
+                gaps
+                for gaps in itertools.islice(itertools.product(*ranges), 4096)
+                if 1 <= size.wide.at(gaps) <= widest
+                and size.column.at(gaps) >= 0
+                and (not self.rule.in_rows or size.rows.at(gaps) <= widest)
+            ]
+            narrow = sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
+            order = range(len(narrow)) if not self.rule.in_rows else rng.permutation(len(narrow))
+            yield from ((place, narrow[k]) for k in order)
+
+
+class Spot:
+    """A window at one place in problems of one size: which symbols are known, and where."""
+
+    def __init__(
+        self, rule: Rule, place: Place, gaps: tuple[int, ...], values: Sequence[int], right: int
+    ):
+        self.rule, self.place = rule, place
+        size = place.size
+        self.column, self.width = size.column.at(gaps), size.wide.at(gaps)
+        self.row = size.row.at(gaps) if rule.in_rows else 0
+        self.rows = size.rows.at(gaps) if rule.in_rows else 1
+        self.above = size.above.at(gaps) if size.above is not None else None
+        self.right = min(right, rule.base)
+        #: by (operand, column), and by (rows above, column) of the output
+        self.digits: dict[tuple[int, int], int] = {}
+        self.written: dict[tuple[int, int], int] = {}
+        self.clashes = right >= rule.base and right != place.close
+        self._know(self.written, (0, self.column), self.right)
+        for atom, value in zip(place.atoms, values, strict=True):
+            column = 0 if atom.column is None else atom.column.at(gaps)
+            if atom.kind == "written":
+                self._know(self.written, (atom.of, column), value)
+            else:
+                at = self.row if atom.kind == "symbol" else column
+                operand = self.row if rule.listed else atom.of
+                self._know(self.digits, (operand, at), value)
+        self._check()
+
+    def _know(self, known: dict[tuple[int, int], int], at: tuple[int, int], value: int) -> None:
+        self.clashes |= known.setdefault(at, value) != value
+
+    def _check(self) -> None:
+        """Is every symbol that is known where there is one?"""
+        for operand, column in self.digits:
+            wide = self.rows if operand == self.rule.of_row else self.width
+            self.clashes |= not 0 <= column < wide
+        self.clashes |= any(self.row < up or column < 0 for up, column in self.written)
+
+    # Sources that may have the window
+
+    def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Problems]:
+        """Problems with the known digits, of which some, or all, have the window."""
+        if self.row and not self.rule.listed:
+            ends = [(0, self.width - 1), (1, self.rows - 1)]
+            if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
+                yield task.problems(*self._random(rng))
+            return
+        tapes = self.rule.of(self.row).tapes
+        for _ in range(4):
+            if (drawn := self._run(rng)) is None:
+                return
+            letters, symbol = drawn
+            read = dict(zip(tapes, letters, strict=True))
+            yield task.problems(*self._operands(read, symbol, rng))
+
+    def _run(self, rng: np.random.Generator) -> tuple[list[np.ndarray], int] | None:
+        """A run of the row's transducer through the window: letters of each tape, and symbol."""
+        by = self.rule.of(self.row)
+        state, letters, out, after = by.steps
+        above = (self.above or 0) - self.rule.shift
+        lengths = [above if tape == ABOVE else self.width for tape in by.tapes]
+        if min(lengths) < 0:
+            return None
+        end = max([*lengths, self.column + 1, *(c + 1 for _, c in self.written)]) + 3
+        allowed = []
+        for column in range(end):
+            fits = (letters == by.base) == (np.array(lengths) <= column)[:, None]
+            some = fits.all(0)
+            for axis, tape in enumerate(by.tapes):
+                known: Any = None
+                if tape == ABOVE:
+                    known = self.written.get((1, column + self.rule.shift))
+                else:
+                    known = self.digits.get((self.row if self.rule.listed else tape, column))
+                if known is not None:
+                    some &= letters[axis] == known
+            if (written := self.written.get((0, column))) is not None:
+                some &= out == written
+            allowed.append(some)
+        good = np.zeros(by.states, bool)
+        good[state[(out == by.base + 1) & (state == after)]] = True
+        for column in reversed(range(end)):
+            allowed[column] = allowed[column] & good[after]
+            good = np.zeros(by.states, bool)
+            good[state[allowed[column]]] = True
+        starts = [k for k, s in enumerate(by.start) if good[s]]
+        if self.rule.of_row is not None and (self.rule.of_row, self.row) in self.digits:
+            known = self.digits[self.rule.of_row, self.row]
+            starts = [k for k in starts if by.symbols[k] == known]
+        if not starts:
+            return None
+        start = int(rng.choice(starts))
+        now, found = by.start[start], []
+        for column in range(end):
+            step = int(rng.choice(np.flatnonzero(allowed[column] & (state == now))))
+            found.append(letters[:, step])
+            now = after[step]
+        drawn = np.array(found)
+        symbol = by.symbols[start] if by.symbols else 0
+        return [drawn[:length, axis] for axis, length in enumerate(lengths)], symbol
+
+    def _operands(
+        self, tapes: dict[int, np.ndarray], symbol: int, rng: np.random.Generator
+    ) -> list[Digits]:
+        """The operands of one problem, from the letters of the row's tapes."""
+        base = self.rule.base
+        if self.rule.listed:
+            zeros, more = [np.zeros(1, int)] * (self.row - 1), self.rows - 1 - self.row
+            others = [rng.integers(1, base, self.width) for _ in range(more)]
+            above = [tapes[ABOVE], *zeros] if self.row else []
+            return [_number(x) for x in (*above, tapes[0], *others)]
+        operands = dict(tapes)
+        if self.rule.of_row is not None:
+            digits = rng.integers(0, base, self.rows)
+            if self.rows > 1:
+                digits[-1] = max(digits[-1], 1)
+            digits[0] = symbol
+            for (operand, column), value in self.digits.items():
+                if operand == self.rule.of_row:
+                    digits[column] = value
+            operands[self.rule.of_row] = digits
+        return [_number(operands[k]) for k in sorted(operands)]
+
+    def _random(self, rng: np.random.Generator) -> list[Digits]:
+        """Many problems, at random but for the digits that are known."""
+        base, found = self.rule.base, []
+        for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
+            wide = self.rows if operand == self.rule.of_row else self.width
+            drawn = rng.integers(0, base, (DRAWN, wide))
+            extreme = rng.integers(0, 2, (DRAWN, 1)) * (base - 1)  # rare carries need runs of them
+            few = (rng.random((DRAWN, 1)) < 0.25) & (rng.random(drawn.shape) < 0.8)
+            drawn = np.where(few, extreme, drawn)
+            if wide > 1:
+                drawn[:, -1] = np.maximum(drawn[:, -1], 1)
+            for (of, column), value in self.digits.items():
+                if of == operand:
+                    drawn[:, column] = value
+            found.append(Digits(drawn[:, ::-1].astype(np.uint8), np.full(DRAWN, wide)))
+        return found
+
+    # Read back
+
+    def shown(self, task: Any, problems: Problems) -> tuple[np.ndarray, np.ndarray]:
+        """Where in each output the query stands, and which problems have the window there."""
+        tapes, kept = task.tapes(problems.operands), np.ones(len(problems), bool)
+        kept &= tapes[self.row if self.rule.listed else self.rule.first.tapes[0]][1] == self.width
+        for (operand, column), value in self.digits.items():
+            values, lengths = tapes[operand]
+            if column >= values.shape[1]:
+                return kept, kept & False
+            kept &= (values[:, column] == value) & (column < lengths)
+        rows = self.rule.rows(tapes)
+        at = np.full(len(problems), self.column)
+        for _, widths in rows[: self.row]:
+            at += widths + 1
+        for (up, column), value in self.written.items():
+            values, widths = rows[self.row - up]
+            if value == self.rule.base:
+                kept &= widths == column
+            elif column < values.shape[1]:
+                kept &= (values[:, column] == value) & (column < widths)
+            else:
+                kept[:] = False
+        return at, kept
+
+
+def _number(letters: np.ndarray) -> Digits:
+    """One number from its digits, last one first."""
+    return Digits(letters[::-1].astype(np.uint8)[None], np.array([len(letters)]))

@@ -1,0 +1,196 @@
+"""Does a rule map rows into rows? Computed for every size, by products of automata.
+
+``later`` reads the row above. Let L be all rows above that it accepts, each together with the
+operands that are the same in every row. Two things make an induction over rows sound:
+
+* *closure*: every row that ``first`` or ``later`` writes is in L, and
+* *totality*: of each word of L, each number that a row may have of its own and each symbol of a
+  row, ``later`` has a run to the end.
+
+Words are read as if their last letter, ``end``, went on for ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tasks.rules import ABOVE, Rule, Transducer, reduced
+
+MOST = 10**9
+"""Configurations and letters of a product; long multiplication in base 36 has 10^8."""
+
+
+class NotClosed(ValueError):
+    """The rule does not map rows into rows, or has no run for some of them; the message says so."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The words of L as a deterministic automaton: 0 is its start, ``next (d, letters)``.
+
+    ``done (d,)``: is the word accepted if nothing but ``end`` follows?
+    """
+
+    next: np.ndarray
+    done: np.ndarray
+
+
+def check_closed(rule: Rule) -> None:
+    """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
+    later = rule.later
+    if later is None:
+        return
+    if set(later.tapes) - {ABOVE} != set(rule.first.tapes):
+        raise NotClosed("its first row and the later ones read other operands")
+    accepted = _accepted(rule, later)
+    for one in (rule.first, later):
+        _check_closure(rule, one, accepted)
+    _check_totality(rule, later, accepted)
+
+
+def _kept(rule: Rule, one: Transducer) -> list[int]:
+    """The axes of a transducer's tapes that are the same in every row."""
+    return [k for k, tape in enumerate(one.tapes) if tape != ABOVE and not rule.listed]
+
+
+def _letters(one: Transducer) -> np.ndarray:
+    """Every column of letters, ``(k, m)``, in the order of the flattened table."""
+    return np.indices(one.next.shape[1:]).reshape(one.next.ndim - 1, -1)
+
+
+def _accepted(rule: Rule, later: Transducer) -> Accepted:
+    """L by subsets of the states of ``later``, all that tells them apart but what they write."""
+    silent = np.where(later.written == later.base + 1, later.base + 1, 0)
+    plain = reduced(replace(later, written=silent, symbols=()))
+    letters, radix = _letters(plain), plain.base + 1
+    named = np.zeros(letters.shape[1], np.int64)
+    for axis in [*_kept(rule, plain), plain.tapes.index(ABOVE)]:
+        named = named * radix + letters[axis]
+    count = radix ** (len(_kept(rule, plain)) + 1)
+    table = plain.next.reshape(plain.states, -1)
+    known = {frozenset(plain.start): 0}
+    rows: list[list[int]] = []
+    for subset in (queue := [*known]):
+        reached = table[sorted(subset)]
+        row = []
+        for letter in range(count):
+            some = np.unique(reached[:, named == letter])
+            after = frozenset(some[some >= 0].tolist())
+            if after not in known:
+                known[after] = len(known)
+                queue.append(after)
+            row.append(known[after])
+        rows.append(row)
+    following = np.array(rows)
+    behind = {s for s in range(plain.states) if _is_done(plain, s)}
+    done = np.array([not behind.isdisjoint(subset) for subset in known])
+    return Accepted(following, _for_ever(following[:, count - 1], done))
+
+
+def _is_done(one: Transducer, state: int) -> bool:
+    """Does nothing follow but ``end``, with nothing written?"""
+    after, written = (x.reshape(one.states, -1)[state, -1] for x in (one.next, one.written))
+    return bool(after == state and written == one.base + 1)
+
+
+def _for_ever(after: np.ndarray, done: np.ndarray) -> np.ndarray:
+    """Which states reach one that is ``done`` if the same letter goes on: ``after (d,)``."""
+    while (more := done | done[after]).sum() > done.sum():
+        done = more
+    return done
+
+
+def _explore(start: np.ndarray, step: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
+    """All configurations that are reached from ``start``, numbers below ``size``."""
+    seen = np.zeros(size, bool)
+    seen[start] = True
+    while len(start):
+        found = np.unique(step(start))
+        start = found[~seen[found]]
+        seen[start] = True
+    return np.flatnonzero(seen)
+
+
+def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
+    """Every row that it writes, read so many columns on as the next row does, is in L."""
+    letters, radix = _letters(one), one.base + 1
+    kept = np.zeros(letters.shape[1], np.int64)
+    for axis in _kept(rule, one):
+        kept = kept * radix + letters[axis]
+    each = radix ** len(_kept(rule, one))
+    buffered = (each + 1) ** rule.shift  # the kept letters of the last columns; ``each``: none yet
+    table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
+    d = len(accepted.next)
+    _bound(one.states * d * buffered * letters.shape[1])
+
+    def step(now: np.ndarray) -> np.ndarray:
+        now, buffer = np.divmod(now, buffered)
+        state, word = (x[:, None] for x in np.divmod(now, d))
+        buffer = buffer[:, None]
+        after = table[state[:, 0]]
+        written = np.minimum(out[state[:, 0]], one.base)
+        oldest, newer = buffer // (buffered // (each + 1)) if rule.shift else kept[None], 0
+        if rule.shift:
+            newer = buffer % (buffered // (each + 1)) * (each + 1) + kept[None]
+        read = accepted.next[word, np.where(oldest == each, 0, oldest) * radix + written]
+        word = np.where(oldest == each, word, read)
+        there = after >= 0
+        return ((after * d + word) * buffered + newer)[there]
+
+    begun = np.array(one.start) * d * buffered + (buffered - 1)
+    now, _ = np.divmod(_explore(begun, step, one.states * d * buffered), buffered)
+    state, word = np.divmod(now, d)
+    ended = np.array([_is_done(one, s) for s in range(one.states)])[state]
+    # behind the close nothing is written, and every tape is over
+    if not accepted.done[word[ended]].all():
+        raise NotClosed("it writes a row from which it cannot go on")
+
+
+def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
+    """Of every word of L it has a run, whatever the row's symbol and own number are."""
+    letters, radix = _letters(later), later.base + 1
+    named, own = np.zeros((2, letters.shape[1]), np.int64)
+    for axis in [*_kept(rule, later), later.tapes.index(ABOVE)]:
+        named = named * radix + letters[axis]
+    numbers = rule.first if rule.listed else None
+    if numbers is not None:
+        own = letters[later.tapes.index(numbers.tapes[0])]
+    f = 1 if numbers is None else numbers.states + 1
+    numbered = np.zeros((1, radix), int) if numbers is None else _with_dead(numbers.next)
+    table = _with_dead(later.next.reshape(later.states, -1))
+    d, dead = len(accepted.next), later.states
+    _bound(len(table) * d * f * letters.shape[1])
+
+    def step(now: np.ndarray) -> np.ndarray:
+        now, number = np.divmod(now, f)
+        state, word = np.divmod(now, d)
+        after = (table[state] * d + accepted.next[word][:, named]) * f
+        return after + numbered[number][:, own]
+
+    first = [0] if numbers is None else numbers.start
+    begun = [(s * d) * f + n for s, n in itertools.product(later.start, first)]
+    now, number = np.divmod(_explore(np.array(begun), step, len(table) * d * f), f)
+    state, word = np.divmod(now, d)
+    done = [s < dead and _is_done(later, s) for s in range(dead + 1)]
+    runs = _for_ever(table[:, -1], np.array(done))
+    valid = np.ones(f, bool)
+    if numbers is not None:
+        ends = [s < f - 1 and _is_done(numbers, s) for s in range(f)]
+        valid = _for_ever(numbered[:, radix - 1], np.array(ends))
+    if (accepted.done[word] & valid[number] & ~runs[state]).any():
+        raise NotClosed("there is a row that it can write from which it has no next one")
+
+
+def _with_dead(table: np.ndarray) -> np.ndarray:
+    """The same with one state more, for what has no run."""
+    dead = len(table)
+    return np.concatenate([np.where(table < 0, dead, table), np.full((1, table.shape[1]), dead)])
+
+
+def _bound(size: int) -> None:
+    if size > MOST:
+        raise NotClosed(f"its automata are too large to compare: {size:,} states and letters")

@@ -1,0 +1,417 @@
+"""Rules: what a task writes, as finite-state transducers that read one column after another.
+
+An output has one or more *rows*. Each row is written by a ``Transducer``, one symbol a column. In
+every column it reads one letter from each of its *tapes* (operands, or the row above), a letter
+being a symbol or, behind the last one, ``end``. Its state and these letters give what it writes
+there, a symbol, the row's close or nothing, and the next state. Everything else is an ordinary
+state: a carry, a number that may not begin with a zero, a carry that is left over at the end.
+
+From a rule follow the answers of a task (``Rule.rows``), its hard problems, and the windows that a
+certificate lists (``abc_calib.proof``), so that a proof about every length needs nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+ABOVE = -1
+"""The tape that is the row above."""
+NO = -1
+"""In ``Transducer.next``: no source has such a column."""
+NOTHING, NEVER = -1, -2
+"""For ``columns``: no symbol more after the last column; no source ends in this state."""
+
+Tape = tuple[np.ndarray, np.ndarray]
+"""Letters ``(n, w)`` in the order of columns, and how many each has, ``(n,)``."""
+
+
+@dataclass(frozen=True)
+class Transducer:
+    """What writes a row. ``q`` states, ``k`` tapes, letters below ``base`` and ``end = base``.
+
+    ``next`` and ``written``, ``(q, base + 1, ..., base + 1)`` with ``k`` axes of letters: the state
+    after a column, or ``NO``; and what is written there: a symbol, ``base`` where the row closes,
+    ``base + 1`` for nothing, behind it. ``tapes``: the operand of each axis, or ``ABOVE``.
+    ``start``: the states before column 0, and ``symbols`` the symbol that belongs to the whole row
+    in each, where it has one.
+    """
+
+    base: int
+    tapes: tuple[int, ...]
+    start: tuple[int, ...]
+    next: np.ndarray
+    written: np.ndarray
+    symbols: tuple[int, ...] = ()
+
+    @property
+    def states(self) -> int:
+        return len(self.next)
+
+    @cached_property
+    def steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Every column there is: state ``(m,)``, letters ``(k, m)``, written and next ``(m,)``."""
+        index = np.indices(self.next.shape).reshape(self.next.ndim, -1)
+        there = self.next.ravel() >= 0
+        index, after = index[:, there], self.next.ravel()[there]
+        return index[0], index[1:], self.written.ravel()[there], after
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
+
+    @cached_property
+    def extra(self) -> int | None:
+        """How many symbols a row has more than its tapes have letters; None if that varies."""
+        _, letters, _, after = self.steps
+        inside, ended = (letters < self.base).all(0), (letters == self.base).all(0)
+        if not (inside | ended).all():
+            return None
+        found, state = set[int](), np.unique(after[inside])
+        ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
+        more = 0
+        while len(state := state[ending[state] >= 0]):
+            if (out[state] == self.base).any():
+                found.add(more)
+            if (out[state] >= self.base).all():
+                return found.pop() if len(found) == 1 else None
+            state, more = np.unique(ending[state]), more + 1
+        return None
+
+    def row(self, tapes: Sequence[Tape], symbol: np.ndarray | None = None) -> Tape:
+        """The rows that are written for ``n`` problems: symbols ``(n, w)`` and widths ``(n,)``.
+
+        ``symbol (n,)``: of each row, where rows have one. ``ValueError`` with the number of a
+        problem that is not a source of the rule.
+        """
+        n, radix = len(tapes[0][1]), self.base + 1
+        state = np.full(n, self.start[0])
+        if symbol is not None:
+            of = np.zeros(radix, np.int64)
+            of[list(self.symbols)] = self.start
+            state = of[symbol]
+        wide = max(int(lengths.max(initial=0)) for _, lengths in tapes)
+        letters = np.zeros((n, wide + 1), np.int64)
+        place = np.arange(wide + 1)
+        for values, lengths in tapes:
+            padded = np.full((n, wide + 1), self.base)
+            there = min(wide, values.shape[1])
+            padded[:, :there] = values[:, :there]
+            letters = letters * radix + np.where(place < lengths[:, None], padded, self.base)
+        after, written, dead = self._tables
+        columns, found = np.ascontiguousarray(letters.T), []
+        for column in itertools.count():
+            at = state * (radix ** len(tapes)) + columns[min(column, wide)]
+            found.append(written.take(at))
+            state = after.take(at)
+            if column >= wide and (found[-1] >= self.base).all():
+                break
+        if (wrong := state == dead).any():
+            raise ValueError(int(wrong.argmax()))
+        out = np.stack(found, 1)
+        width = (out == self.base).argmax(1)
+        return np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1], width
+
+    @cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Next state and what is written, with one state more for what is not a source."""
+        dead = self.states
+        after = np.where(self.next < 0, dead, self.next).reshape(dead, -1)
+        more = np.full((1, after.shape[1]), dead)
+        out = np.where(self.next < 0, self.base, self.written).reshape(dead, -1)
+        closing = np.full_like(more, self.base)
+        return np.concatenate([after, more]).ravel(), np.concatenate([out, closing]).ravel(), dead
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What writes an output: ``first`` its first row, ``later`` each of the others, if any.
+
+    ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
+    is the symbol of row ``r``. ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there
+    are as many rows as operands; else rows are as many as ``of_row`` has digits.
+    """
+
+    first: Transducer
+    later: Transducer | None = None
+    shift: int = 0
+    of_row: int | None = None
+    listed: bool = False
+
+    @property
+    def base(self) -> int:
+        return self.first.base
+
+    @property
+    def in_rows(self) -> bool:
+        return self.later is not None
+
+    @property
+    def extra(self) -> int | None:
+        """How many symbols every row has more than there are columns; None if that varies."""
+        every = {self.first.extra} | ({self.later.extra} if self.later is not None else set())
+        return every.pop() if len(every) == 1 else None
+
+    def of(self, row: int) -> Transducer:
+        """What writes that row."""
+        return self.first if row == 0 or self.later is None else self.later
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data: what a certificate is about."""
+        later = None if self.later is None else self.later.as_dict()
+        return {
+            "first": self.first.as_dict(),
+            "later": later,
+            "shift": self.shift,
+            "of_row": self.of_row,
+            "listed": self.listed,
+        }
+
+    def rows(self, operands: Sequence[Tape]) -> list[Tape]:
+        """Each row of the outputs; the width is -1 where a problem has no such row.
+
+        ``operands``: digits ``(n, w)``, last digit first, and how many there are, 0 where a problem
+        has no such operand. ``ValueError`` as of ``Transducer.row``.
+        """
+        count = np.ones(len(operands[0][1]), np.int64)
+        if self.listed:
+            count = np.sum([lengths > 0 for _, lengths in operands], axis=0)
+        elif self.of_row is not None:
+            count = operands[self.of_row][1]
+        made: list[Tape] = []
+        for row in range(int(count.max(initial=1))):
+            there = np.flatnonzero(row < count)
+            by = self.of(row)
+            tapes = []
+            for tape in by.tapes:
+                skip = self.shift if tape == ABOVE else 0
+                source = made[-1] if tape == ABOVE else operands[row if self.listed else tape]
+                lengths = np.maximum(source[1][there] - skip, 0)
+                tapes.append((source[0][there, skip:], lengths))
+            symbol = None if self.of_row is None else operands[self.of_row][0][there, row]
+            try:
+                values, widths = by.row(tapes, symbol)
+            except ValueError as error:
+                raise ValueError(int(there[error.args[0]])) from None
+            every = np.zeros((len(count), values.shape[1]), np.uint8)
+            every[there] = values
+            made.append((every, np.full(len(count), -1)))
+            made[-1][1][there] = widths
+        return made
+
+
+# Making transducers
+
+
+def columns(
+    base: int,
+    following: np.ndarray,
+    written: np.ndarray,
+    last: np.ndarray,
+    start: Sequence[int],
+    tapes: Sequence[int] = (0,),
+    symbols: Sequence[int] = (),
+    leading: Sequence[int] | None = None,
+) -> Transducer:
+    """A transducer whose tapes all have one width, of at least one column.
+
+    ``following`` and ``written``, ``(q, base, ..., base)``: the state after a column of digits, and
+    the digit written there. ``last (q,)``: what is written after the last column, a digit,
+    ``NOTHING`` or ``NEVER``. Of the axes ``leading`` (default: all) not all may begin with a zero,
+    unless they have one column alone.
+    """
+    q, k = len(following), following.ndim - 1
+    first, ok, zero = (mark * q + np.arange(q) for mark in range(3))
+    carry, done = 3 * q, 3 * q + 1
+    after = np.full((3 * q + 2, *(base + 1,) * k), NO)
+    out = np.full_like(after, base + 1)
+    inside: Any = (slice(base),) * k
+    nonzero = np.indices((base,) * k)[list(leading if leading is not None else range(k))].any(0)
+    for before in (first, ok, zero):
+        mark = np.where(nonzero | (before is first), q, 2 * q)
+        after[(before, *inside)] = mark + following
+        out[(before, *inside)] = written
+    over = (base,) * k
+    ends = last != NEVER
+    after[(ok[ends], *over)] = np.where(last[ends] == NOTHING, done, carry)
+    out[(ok[ends], *over)] = np.where(last[ends] == NOTHING, base, last[ends])
+    after[(carry, *over)], out[(carry, *over)] = done, base
+    after[(done, *over)] = done
+    return reduced(
+        Transducer(base, tuple(tapes), tuple(map(int, start)), after, out, tuple(symbols))
+    )
+
+
+def reduced(one: Transducer) -> Transducer:
+    """The same without states that cannot be reached or cannot end, and with equal ones united."""
+    state, _, out, after = one.steps
+    reached = np.zeros(one.states, bool)
+    reached[list(one.start)] = True
+    ending = np.zeros(one.states, bool)
+    ending[state[(out == one.base + 1) & (state == after)]] = True  # behind the close, for ever
+    for found, to, of in ((reached, after, state), (ending, state, after)):
+        while (new := to[found[of] & ~found[to]]).size:
+            found[new] = True
+    kept = reached & ending
+    following = np.where((one.next >= 0) & kept[one.next], one.next, NO)
+    following[~kept] = NO
+    written = np.where(following >= 0, one.written, NO)
+    number = np.zeros(one.states, np.int64)
+    while True:  # refine: states are equal if they write the same and lead to equal ones
+        named = np.where(following >= 0, number[following], NO)
+        table = np.concatenate([x.reshape(one.states, -1) for x in (named, written)], 1)
+        known: dict[tuple[int, bytes], int] = {}
+        again = [
+            known.setdefault((old, row.tobytes()), len(known))
+            for old, row in zip(number.tolist(), table, strict=True)
+        ]
+        if len(known) == number.max() + 1:
+            break
+        number = np.array(again)
+    _, first = np.unique(number, return_index=True)
+    rows = [i for i in first.tolist() if kept[i]]
+    place = np.full(one.states, NO)
+    for new, old in enumerate(rows):
+        place[number == number[old]] = new
+    after = np.where(following[rows] >= 0, place[following[rows]], NO)
+    start = [(place[s], x) for s, x in itertools.zip_longest(one.start, one.symbols) if kept[s]]
+    symbols = tuple(x for _, x in start if x is not None)
+    begun = tuple(int(s) for s, _ in start)
+    return replace(one, start=begun, symbols=symbols, next=after, written=written[rows])
+
+
+def carrying(totals: np.ndarray, base: int, **more: Any) -> Transducer:
+    """Writes ``total mod base`` and carries ``total // base``.
+
+    ``totals (q, base, ...)``: the sum of a column, whose state is the carry into it.
+    """
+    carry = np.arange(len(totals))
+    last = np.where(carry == 0, NOTHING, carry)
+    return columns(base, totals // base, totals % base, last, **more)
+
+
+@cache
+def successor(base: int) -> Rule:
+    """The carry comes in at the last column."""
+    return Rule(carrying(np.add.outer(np.arange(2), np.arange(base)), base, start=(1,)))
+
+
+@cache
+def addition(base: int, count: int = 2) -> Rule:
+    """``count`` digits and the carry, which is below ``count``, itself at most ``base``."""
+    totals = np.arange(count)
+    for _ in range(count):
+        totals = np.add.outer(totals, np.arange(base))
+    return Rule(carrying(totals, base, start=(0,), tapes=range(count)))
+
+
+@cache
+def subtraction(base: int) -> Rule:
+    """The state is the borrow; no source ends with one, its first operand not being smaller."""
+    borrow, first, second = np.ogrid[:2, :base, :base]
+    rest = first - second - borrow
+    last = np.array([NOTHING, NEVER])
+    return Rule(columns(base, (rest < 0).astype(int), rest % base, last, (0,), (0, 1)))
+
+
+@cache
+def running_xor() -> Rule:
+    """The state is the parity of the bits so far."""
+    table = np.bitwise_xor.outer(np.arange(2), np.arange(2))
+    return Rule(columns(2, table, table, np.full(2, NOTHING), (0,)))
+
+
+@cache
+def multiplication(base: int) -> Rule:
+    """A state is a carry together with the digit that all columns are multiplied by."""
+    factor, carry, digit = np.ogrid[:base, :base, :base]
+    total = factor * digit + carry
+    following = (factor * base + total // base).reshape(base * base, base)
+    carries = np.tile(np.arange(base), base)
+    made = columns(
+        base,
+        following,
+        (total % base).reshape(base * base, base),
+        np.where(carries == 0, NOTHING, carries),
+        range(0, base * base, base),
+        symbols=range(base),
+    )
+    return Rule(made, of_row=1)
+
+
+NULL, BELOW, NOT_BELOW = 0, 1, 2
+"""Of two numbers, as far as they were read: both are 0, the first is below the other, or not."""
+
+
+@cache
+def long_multiplication(base: int) -> Rule:
+    """A state is the row's digit, a carry, and how the row above compares with the operand.
+
+    The last carry is written, also a 0; it is below the base: ``(b-1) + (b-1)^2 + (b-1) < b^2``.
+    Row ``s`` of an operand ``a`` is below ``b a``, since ``s < a + (b-1) a`` where the one above
+    is; so the row above without its last digit is below ``a``, unless both are 0.
+    """
+    digit, carry, compared, above, factor = np.ogrid[:base, :base, :3, :base, :base]
+    total = above + digit * factor + carry
+    both = np.where((above == 0) & (compared == NULL), NULL, NOT_BELOW)
+    order = np.where(above < factor, BELOW, np.where(above > factor, NOT_BELOW, compared))
+    order = np.where((above == factor) & (compared == NULL), both, order)
+    states = 3 * base * base
+    shape = (base, base, 3, base, base)
+    following = np.broadcast_to((digit * base + total // base) * 3 + order, shape)
+    written = np.broadcast_to(total % base, shape)
+    following, written = (x.reshape(states, base, base) for x in (following, written))
+    _, rest = np.divmod(np.arange(states), 3 * base)
+    carries, ends = np.divmod(rest, 3)
+    last = np.where(ends == NOT_BELOW, NEVER, carries)
+    row: dict[str, Any] = {"start": range(0, states, 3 * base), "symbols": range(base)}
+    later = columns(base, following, written, last, tapes=(ABOVE, 0), leading=(1,), **row)
+    # nothing is above the first row, where zeros stand for it
+    first = columns(base, following[:, 0], written[:, 0], last, **row)
+    return Rule(first, later, shift=1, of_row=1)
+
+
+UNREAD, ZERO, DIGIT, LEADING, OVER = range(5)
+"""Of a number, as far as it was read: a 0 alone, up to a digit that is not 0, or to one that is."""
+
+
+def _read(state: int, symbol: int, base: int) -> int:
+    """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
+    if symbol == base:
+        return OVER if state in (ZERO, DIGIT, OVER) else NO
+    if state == OVER:
+        return NO
+    return DIGIT if symbol else (LEADING if state else ZERO)
+
+
+def _closing(base: int, carries: int, tapes: tuple[int, ...]) -> Transducer:
+    """The sum of numbers of any widths, which closes where all are over and nothing is carried."""
+    count = len(tapes)
+    shape = (carries, *(OVER + 1,) * count)
+    done = int(np.prod(shape))
+    following = np.full((done + 1, *(base + 1,) * count), NO)
+    written = np.full_like(following, base + 1)
+    for state, (carry, *read) in enumerate(np.ndindex(shape)):
+        for column in np.ndindex(following.shape[1:]):
+            after = [_read(one, symbol, base) for one, symbol in zip(read, column, strict=True)]
+            total = carry + sum(symbol for symbol in column if symbol < base)
+            if min(after) == NO or total // base >= carries:
+                continue
+            over = min(column) == base and not carry
+            written[state, *column] = base if over else total % base
+            reached = np.ravel_multi_index((total // base, *after), shape)
+            following[state, *column] = done if over else reached
+    following[(done, *(base,) * count)] = done
+    return reduced(Transducer(base, tapes, (0,), following, written))
+
+
+@cache
+def sums(base: int) -> Rule:
+    """A row is the row above and its operand; the first one is its operand."""
+    return Rule(_closing(base, 1, (0,)), _closing(base, 2, (ABOVE, 0)), listed=True)
