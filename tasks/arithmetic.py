@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from tasks import hard
-from tasks.base import Problems, Task, TaskError
+from tasks.base import Problems, Size, Task, TaskError
 from tasks.digits import Digits, columns_of, from_integers, stack, without_zeros
 from tasks.rules import Rule, Tape
 
@@ -54,9 +54,6 @@ class Arithmetic(Task):
         try:
             ((values, widths),) = self._rule.rows(self.tapes(operands))
         except ValueError as error:
-            plain = tuple(without_zeros(o.values) for o in operands)
-            if any((a.lengths != b.lengths).any() for a, b in zip(plain, operands, strict=True)):
-                return self.answer(*plain)
             raise self._not_a_source(operands, int(error.args[0])) from None
         return Digits(values[:, ::-1], widths)
 
@@ -74,6 +71,11 @@ class Arithmetic(Task):
     def problems(self, *operands: Digits) -> Problems:
         """Operands that were drawn, with their answers; a rule may put them in order first."""
         return Problems(operands, self.answer(*operands))
+
+    def tokens(self, size: Size) -> int:
+        """The longest output for operands of a size, its end left out."""
+        assert isinstance(size, int)
+        return size + 1
 
     def widths(self, length: int) -> tuple[int, ...]:
         """How wide each operand of a problem of that length is written."""

@@ -120,11 +120,21 @@ class Transducer:
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Next state and what is written, with one state more for what is not a source."""
+        """Next state and what is written, with one state more for what is not a source.
+
+        A padded number may end with zeros here, as the state ends that reads digits alike.
+        """
         dead = self.states
-        after = np.where(self.next < 0, dead, self.next).reshape(dead, -1)
+        after, out = (x.reshape(dead, -1).copy() for x in (self.next, self.written))
+        inside = (np.indices(self.next.shape[1:]) < self.base).all(0).ravel()
+        digits = [after[s, inside].tobytes() + out[s, inside].tobytes() for s in range(dead)]
+        ending = {digits[s]: s for s in range(dead) if after[s, -1] >= 0}
+        for state in np.flatnonzero((after[:, -1] < 0) & (after[:, inside] >= 0).any(1)).tolist():
+            like = ending.get(digits[state], state)
+            after[state, -1], out[state, -1] = after[like, -1], out[like, -1]
+        out = np.where(after < 0, self.base, out)
+        after = np.where(after < 0, dead, after)
         more = np.full((1, after.shape[1]), dead)
-        out = np.where(self.next < 0, self.base, self.written).reshape(dead, -1)
         closing = np.full_like(more, self.base)
         return np.concatenate([after, more]).ravel(), np.concatenate([out, closing]).ravel(), dead
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks import rules
 from tasks.arithmetic import Arithmetic
-from tasks.base import TaskError
+from tasks.base import Size, TaskError
 from tasks.basic import Addition
 from tasks.digits import Digits
 
@@ -46,6 +46,9 @@ class Multiplication(Arithmetic):
         written = number.lengths + k - 1
         carried = product[np.arange(len(number)), number.width - number.lengths] != 0
         return Digits(product, written + carried)
+
+    def tokens(self, size: Size) -> int:
+        return super().tokens(size) + self.second - 1
 
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
         number, factor = operands
@@ -139,6 +142,9 @@ class Addition3(Arithmetic):
         if self.base >= self.count:
             return super().answer(*operands)
         return self._with_long_carries(operands)
+
+    def tokens(self, size: Size) -> int:
+        return super().tokens(size) + (self.base < self.count)
 
     def _with_long_carries(self, operands: tuple[Digits, ...]) -> Digits:
         """In base 2 and 3, where a carry may have two digits."""

@@ -311,3 +311,14 @@ def test_a_token_of_the_tokenizer_is_not_taken_for_padding(tmp_path):
     ids = data.everything.target[0].tolist()
     symbols = [data.vocabulary.symbols[i] for i in ids[: ids.index(2)]]
     assert data.read(symbols) == "2@1"
+
+
+@pytest.mark.parametrize("name", ["addition", "addition3", "multiplication", "multiplication3"])
+@pytest.mark.parametrize("base", [2, 10])
+def test_no_answer_is_longer_than_output_steps(name, base):
+    data = digit_data(name, base=base, format="free")
+    highest = "1" * 6 if base == 2 else "9" * 6
+    operands = [highest[:width] for width in data.task.widths(6)]
+    batch = data.lay_out(data.task.parse(data.task.operator.join(operands)))
+    assert batch.target.shape[1] <= data.output_steps(6)
+    assert base == 2 or name == "addition3" or batch.target.shape[1] == data.output_steps(6)

@@ -250,7 +250,7 @@ class DigitData(Data):
         return Layout(widths, (SOS, *operators, EOS), self.aligned)
 
     def output_steps(self, length: int) -> int:
-        return length + 2
+        return self.task.tokens(length) + 1
 
     def read(self, output: Sequence[str]) -> str:
         return self.task.read("".join(reversed(output)))

@@ -11,7 +11,7 @@ rounding, and that the rule is the task.
 
 import hashlib
 import json
-from itertools import product
+from itertools import pairwise, product
 from math import inf, isclose, isfinite, sqrt
 from pathlib import Path
 from typing import Any
@@ -445,7 +445,7 @@ def sizes(e: Export, far: int, tall: int) -> Any:
             for above in widths:
                 for column in range(max(wide, above if free else wide) + 3):
                     marks = sorted([0, wide, column, *([above] if free else [])])
-                    if max(np.diff(marks)) <= far:
+                    if all(b - a <= far for a, b in pairwise(marks)):
                         yield wide, row, rows, above, column
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from abc_calib.errors import AbcError
 
-MOST_SIZES = 20_000
+MOST_SIZES = 10_000
 """More would take minutes to list alone."""
 
 

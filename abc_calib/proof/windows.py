@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from abc_calib.errors import AbcError
-from abc_calib.proof.forms import sizes
+from abc_calib.proof.forms import MOST_SIZES, sizes
 from abc_calib.proof.graph import Atom, Graph, Shape, Size
 from tasks.rules import ABOVE, Transducer
 
+FEW_SIZES = 400
+"""Sizes that are looked at before it is assumed that lines run against the columns."""
 LARGEST = 2**62
 """Windows are numbers below this."""
 
@@ -134,6 +136,10 @@ class Place:
             else:
                 found[-1] = form, found[-1][1] + atoms
         return tuple(found)
+
+    def settle(self) -> None:
+        """Make all comparisons that this place rests on, so that gaps are closed by them."""
+        _ = self.walk, self.close
 
     def axis(self, atom: Atom) -> int | None:
         """The tape that an atom is on, -1 for the row itself; None if it may be any digit."""
@@ -317,11 +323,11 @@ class Field:
                 state = size.query()
                 one = rule.first if size.first else rule.later
                 place = Place(size, state.atoms, by[id(one)])
-                assert place.walk and place.close >= 0
+                place.settle()
                 found.append((state.node, place))
 
             count = len(next(iter(frame.values()))) - 1
-            most = 400 if not (mirrored or rule.in_rows) else 20_000
+            most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
             self.sizes += sum(1 for _ in sizes(count, look, self.shape.period, most))
             for node, place in found:
                 self.places.setdefault(node, []).append(place)
