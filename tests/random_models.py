@@ -111,7 +111,7 @@ def drawn(seed: int) -> tuple[Any, Any]:
     return model.eval(), data
 
 
-def sources(data: Any, most: int = 800) -> Iterator[Any]:
+def sources(data: Any, most: int = 400) -> Iterator[Any]:
     """Problems of each small size, all of them if they are not too many, and some longer ones."""
     task, rng = data.task, np.random.default_rng(0)
     base, rule = task.base, task.rule()

@@ -120,8 +120,10 @@ class Witnesses:
             size = place.size
             ranges = []
             for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
-                more = range(gap, max(gap, widest) + 1) if open_ else range(gap, gap + 1)
-                ranges.append([*(range(gap) if near else ()), *more][: widest + 1])
+                period = self.field.shape.period
+                more = range(gap, max(gap, widest) + 1 if open_ else gap + 1, period)
+                less = range(gap % period, gap, period) if near else ()
+                ranges.append([*less, *more][: widest + 1])
             every = [
                 gaps
                 for gaps in itertools.islice(itertools.product(*ranges), 4096)
