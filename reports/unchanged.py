@@ -23,7 +23,7 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 SMALL = "--decoder-layers 2 --width 32 --heads 4 --feedforward 64 --batch 64 --steps 600"
-GRU = "--model gru --embedding 16 --width 32 --head 32 --value 32 --batch 64 --steps 120"
+GRU = "--model gru --embedding 16 --width 32 --d-head 32 --value 32 --batch 64 --steps 120"
 TRAININGS = {
     "successor": f"successor {SMALL}",
     "addition": f"addition {SMALL} --learning-rate 0.005",

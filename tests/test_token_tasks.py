@@ -396,7 +396,7 @@ def test_cfq_reads_and_prepares_local_data(tmp_path):
 
 def test_cfq_trains_a_model_of_two_layers_on_local_data(abc, tmp_path):
     data = write_cfq(tmp_path)
-    widths = ("--layers", 2, "--embedding", 6, "--width", 8, "--head", 4, "--value", 10)
+    widths = ("--layers", 2, "--embedding", 6, "--width", 8, "--d-head", 4, "--value", 10)
     words = ("--data", data, "--model", "gru", *widths, "--batch", 2, "--steps", 2, "-q")
     abc("train", "cfq", *words, "--out", tmp_path / "run")
     shape = json.loads((tmp_path / "run/config.json").read_text())["model"]
