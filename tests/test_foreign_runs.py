@@ -90,7 +90,7 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
         answer = words.decode(written, skip_special_tokens=True).replace(" ", "")
         assert answer == abc.predict(run, source).answer == source[-2::-1]
     if not seq2seq:  # transformers has no pipeline for others
-        pipe = tf.pipeline("text-generation", model=str(run.path / "model"))
+        pipe = tf.pipeline("text-generation", model=model, tokenizer=words)
         how = {"max_new_tokens": 20, "do_sample": False, "return_full_text": False}
         for size in (1, 3):
             told = [one[0]["generated_text"] for one in pipe(sources, batch_size=size, **how)]
