@@ -101,13 +101,17 @@ def tell(text: str) -> None:
 def say(message: str) -> None:
     """A remark on stderr, if there is one and the command is not to be quiet."""
     if message and not is_quiet():
-        err.print(Text(wrapped(visible(message), err)), soft_wrap=True)
+        _say(message)
+
+
+def _say(message: str) -> None:
+    err.print(Text(wrapped(visible(message), err)), soft_wrap=True)
 
 
 def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
-    """One line on stderr, where it is one of ours."""
+    """One line on stderr, also of a quiet command, where it is one of ours."""
     if issubclass(category, AbcWarning):
-        say(f"warning: {message}")
+        _say(f"warning: {message}")
     else:
         other(message, category, *more)
 
