@@ -119,19 +119,24 @@ class Transducer:
         return np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1], width
 
     @cached_property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Next state and what is written, with one state more for what is not a source.
-
-        A padded number may end with zeros here, as the state ends that reads digits alike.
-        """
-        dead = self.states
-        after, out = (x.reshape(dead, -1).copy() for x in (self.next, self.written))
+    def padded(self) -> Transducer:
+        """The same, but numbers may end with zeros, as the state ends that reads digits alike."""
+        after, out = (x.reshape(self.states, -1).copy() for x in (self.next, self.written))
         inside = (np.indices(self.next.shape[1:]) < self.base).all(0).ravel()
-        digits = [after[s, inside].tobytes() + out[s, inside].tobytes() for s in range(dead)]
-        ending = {digits[s]: s for s in range(dead) if after[s, -1] >= 0}
+        digits = [after[s, inside].tobytes() + out[s, inside].tobytes() for s in range(len(out))]
+        ending = {digits[s]: s for s in range(len(out)) if after[s, -1] >= 0}
         for state in np.flatnonzero((after[:, -1] < 0) & (after[:, inside] >= 0).any(1)).tolist():
             like = ending.get(digits[state], state)
             after[state, -1], out[state, -1] = after[like, -1], out[like, -1]
+        return replace(
+            self, next=after.reshape(self.next.shape), written=out.reshape(self.next.shape)
+        )
+
+    @cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Next state and what is written, with one state more for what is not a source."""
+        dead = self.states
+        after, out = (x.reshape(dead, -1) for x in (self.padded.next, self.padded.written))
         out = np.where(after < 0, self.base, out)
         after = np.where(after < 0, dead, after)
         more = np.full((1, after.shape[1]), dead)
@@ -171,6 +176,12 @@ class Rule:
     def of(self, row: int) -> Transducer:
         """What writes that row."""
         return self.first if row == 0 or self.later is None else self.later
+
+    @property
+    def padded(self) -> Rule:
+        """The same for sources whose numbers may begin with zeros."""
+        later = None if self.later is None else self.later.padded
+        return replace(self, first=self.first.padded, later=later)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data: what a certificate is about."""

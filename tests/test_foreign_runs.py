@@ -30,7 +30,8 @@ from abc_calib.calibration.foreign import joined
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
 from tasks import TaskError, get_task
-from tasks.pairs import Texts, rule_named, rule_of
+from tasks.pair_files import Texts
+from tasks.written import rule_named, rule_of
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     wrong = [*written[:5], "5", *written[6:]]
     made = {
         **{**both[0], "heads": None, "spelling": data.spelling(), "task": task.name},
-        **{"symbols": list(data.vocabulary.symbols), "rule": task.rule().as_dict()},
+        **{"symbols": list(data.vocabulary.symbols), "rule": task.rule().padded.as_dict()},
         "examples": [{**example, "written": written}, {**example, "written": wrong}],
     }
     path = tmp_path / "rows.html"
@@ -224,7 +224,7 @@ def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
         "heads": None,
         "spelling": data.spelling(),
         "symbols": list(data.vocabulary.symbols),
-        "rule": rule.as_dict() if rule else None,
+        "rule": rule.padded.as_dict() if rule else None,
         "model": embedded(model),
     }
 
@@ -323,7 +323,7 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
         {
             **both[0],
             **{"heads": None, "examples": [], "spelling": data.spelling()},
-            **{"symbols": list(data.vocabulary.symbols), "rule": rule_of(data).as_dict()},
+            **{"symbols": list(data.vocabulary.symbols), "rule": rule_of(data).padded.as_dict()},
         }
         for data in known
     ]

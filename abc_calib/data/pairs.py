@@ -20,7 +20,8 @@ from abc_calib.data.base import Batch, Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
-from tasks.pairs import FilePairs, Texts
+from tasks.pair_files import Texts
+from tasks.pairs import FilePairs
 
 HELD_OUT = 8
 """One pair in so many is held out, but of the shortest."""

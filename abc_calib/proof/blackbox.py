@@ -25,10 +25,12 @@ from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Shape
+from abc_calib.proof.tokenizers import whole
 from abc_calib.proof.windows import Field, Place
 from abc_calib.runs import Run
 from tasks import Digits
 from tasks.rules import Rule
+from tasks.written import squeezed
 
 TOKENS = 2**15
 """Tokens of one batch."""
@@ -68,8 +70,14 @@ def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> S
     rule = written.task.rule()
     if len(rule.first.tapes) > 1 and not written.padded:
         raise Unbounded("its pairs write numbers of several widths in one source: pad them")
-    if not written.order:
+    if not written.backwards:
         raise Unbounded("its answers begin with their first digit, and the rule with their last")
+    if written.reversed:
+        raise Unbounded("its operands begin with their last digit, and windows with their first")
+    if written.filled or written.target.behind.strip():
+        raise Unbounded("its answers hold more than the rule writes: zeros that fill, or a sign")
+    texts = (*data.task.pairs.source, *data.task.pairs.target)
+    whole(data.coder, "".join(map(squeezed, texts)), written.source.between)
     ids = {**data.vocabulary.ids, EOS: rule.base}
     encoder = 0 if model.stream else model.attention_layers["encoder"]
     return Shape(

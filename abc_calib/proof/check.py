@@ -171,76 +171,63 @@ class Size:
         require(up < 2 or not self.e.listed, "it reads rows further up than the one above")
         return -min(up, self.row) * (self.above + 1)
 
-    def key(self, site: str, x: dict[str, Any], up: int, at: int) -> Any:
-        """The token of the source, or the row above and its column, that a line names.
-
-        ``at``: the column of the query in the row ``up`` above, or its place in the source.
-        """
+    def key(self, site: str, x: dict[str, Any], up: int | None, at: int) -> tuple[int | None, int]:
+        """The token that a line names: of a row above and its column, or of the source (None)."""
         direction, segment, offset = x["direction"], x["segment"], x["offset"]
-        slope = {"diag": 1, "vert": 0, "anti": -1}[direction] * x.get("stride", 1) * at
         require(segment >= 0, f"unknown: {x}")
-        if site == "self":
-            here = self.opens(up)
-            low, high = self.opens(up + segment), here + at
-            high = self.opens(up + segment - 1) if segment else high
-            place = here + at + slope - offset if direction == "anti" else low + slope + offset
-            place = min(max(place, low), high)
+        slope = {"diag": 1, "vert": 0, "anti": -1}[direction] * x.get("stride", 1) * at
+        if up is not None and site == "self":
+            here, low = self.opens(up) + at, self.opens(up + segment)
+            high = self.opens(up + segment - 1) if segment else here
+            start = here - offset if direction == "anti" else low + offset
+            place = min(max(start + slope, low), high)
             found = next(k for k in range(up, up + segment + 1) if place >= self.opens(k))
             return found, place - self.opens(found)
-        last, row = len(self.closes) - 1, self.row - up
-        if site == "encoder":
-            if direction == "vert":
-                return self.closes[min(segment, last)]
-            place = len(self.source) - 1 + slope - offset if direction == "anti" else slope + offset
-            place = min(max(place, 0), len(self.source) - 1)
-            first, end = sorted((at, place))
-            require(CUT not in self.source[first : end + 1], f"{x} reads another row's number")
-            return place
-        move, on = x.get("part_step", 0) * row, offset + x.get("beta", 0) * row
-        ends = [min(max(s + move, 0), last) for s in (max(segment - 1, 0), segment)]
-        low, high = (self.closes[k] for k in ends)
-        behind = {"diag": low + 1 + on, "anti": high - 1 - on, "vert": high - on}[direction]
-        return min(max(behind + slope, low), high)
+        last = len(self.closes) - 1
+        if up is not None:
+            row = self.row - up
+            move, on = x.get("part_step", 0) * row, offset + x.get("beta", 0) * row
+            ends = [min(max(s + move, 0), last) for s in (max(segment - 1, 0), segment)]
+            low, high = (self.closes[k] for k in ends)
+            starts = {"diag": low + 1 + on, "anti": high - 1 - on, "vert": high - on}
+            return None, min(max(starts[direction] + slope, low), high)
+        if direction == "vert":
+            return None, self.closes[min(segment, last)]
+        high = len(self.source) - 1
+        place = min(max((high - offset if direction == "anti" else offset) + slope, 0), high)
+        first, end = sorted((at, place)) if direction == "diag" else (0, high)
+        require(CUT not in self.source[first : end + 1], f"{x} reads another row's number")
+        return None, place
 
-    def read(self, layer: int, at: int) -> int:
-        """The node of a token of the source after so many layers."""
-        if ("read", layer, at) not in self.known:
-            if layer == 0:
-                require(self.source[at] != CUT, "a line reads the number of another row")
-                place = ("place", "encoder", (len(self.source) - 1 - at) % self.e.period)
-                node = self.nodes(place, (self.nodes(self.source[at]),))
-            else:
-                found = [
-                    [(x["value"], self.read(layer - 1, self.key("encoder", x, 0, at))) for x in h]
-                    for h in self.e.lines["encoder"][layer - 1]
-                ]
-                node = self.state("encoder", layer, self.read(layer - 1, at), [found])
-            self.known["read", layer, at] = node
-        return self.known["read", layer, at]
+    def node(self, layer: int, up: int | None, at: int) -> int:
+        """The node of a token after so many layers: in a row above, or of the source (None)."""
+        if (name := (layer, up, at)) in self.known:
+            return self.known[name]
+        e, site = self.e, "encoder" if up is None else "self"
+        if layer:
+            attentions = [self.reads(site, layer, layer - 1, up, at)]
+            if up is not None:
+                cross = self.reads("cross", layer, layer - 1 if e.stream else e.encoder, up, at)
+                both = [a + b for a, b in zip(*attentions, cross, strict=True)]
+                attentions = [both] if e.stream else [*attentions, cross]
+            node = self.state(site, layer, self.node(layer - 1, up, at), attentions)
+        elif up is None:
+            require(self.source[at] != CUT, "a line reads the number of another row")
+            place = ("place", site, (len(self.source) - 1 - at) % e.period)
+            node = self.nodes(place, (self.nodes(self.source[at]),))
+        else:
+            opening = ("symbol", e.sos if up >= self.row else e.closer)
+            token = self.nodes(("written", up, at - 1) if at else opening)
+            node = self.nodes(("place", site, at % e.period), (token,))
+        self.known[name] = node
+        return node
 
-    def written(self, layer: int, up: int, column: int) -> int:
-        """The node of a token of the output, in a row above or in the one in question."""
-        if (name := ("written", layer, up, column)) not in self.known:
-            if layer == 0:
-                opening = self.e.sos if up >= self.row else self.e.closer
-                token = ("written", up, column - 1) if column else ("symbol", opening)
-                node = self.nodes(("place", "self", column % self.e.period), (self.nodes(token),))
-            else:
-                under = layer - 1 if self.e.stream else self.e.encoder
-                sites: list[Any] = [
-                    [
-                        [(x["value"], reads(self.key(site, x, up, column))) for x in head]
-                        for head in self.e.lines[site][layer - 1]
-                    ]
-                    for site, reads in (
-                        ("self", lambda key: self.written(layer - 1, *key)),
-                        ("cross", lambda key: self.read(under, key)),
-                    )
-                ]
-                both = [[a + b for a, b in zip(*sites, strict=True)]] if self.e.stream else sites
-                node = self.state("self", layer, self.written(layer - 1, up, column), both)
-            self.known[name] = node
-        return self.known[name]
+    def reads(self, site: str, layer: int, under: int, up: int | None, at: int) -> list[Any]:
+        """What the heads of an attention read: biases and nodes of the layer ``under``."""
+        return [
+            [(x["value"], self.node(under, *self.key(site, x, up, at))) for x in head]
+            for head in self.e.lines[site][layer - 1]
+        ]
 
     def state(self, site: str, layer: int, itself: int, attentions: list[Any]) -> int:
         """The node of a token after a layer, from itself and what heads read, with biases."""
@@ -257,7 +244,7 @@ class Size:
 
     def kind(self, column: int) -> tuple[int, list[tuple]]:
         """What the token in a column is made of, its tokens named by number, and which they are."""
-        top = self.written(self.e.layers, 0, column)
+        top = self.node(self.e.layers, 0, column)
         what = {n: self.nodes.all[n][0] for n in self.nodes.varying[top]}
         order = sorted(what, key=lambda n: (*map(str, what[n][:-1]), what[n][-1]))
         names = {n: self.nodes(("atom", i)) for i, n in enumerate(order)}
@@ -265,11 +252,10 @@ class Size:
 
 
 class Walk:
-    """The columns of a row in order: how many, and what is kept of each.
+    """The columns of a row in order, and what is kept of each.
 
-    ``plan``: of each column which tapes are over, what is kept of it as (tape, or -1 for what is
-    written, and number), and whether it is the one in question; or how many there are of which
-    nothing is kept, ``ANY`` in a gap that is ``far``.
+    ``plan``: which tapes are over, what is kept as (tape, or -1 for what is written, and number),
+    whether it is the column in question, and whether any number of such columns may stand there.
     """
 
     def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
@@ -292,15 +278,11 @@ class Walk:
                 (self.fixed if token == ("fixed",) else self.free).append(k)
         self.plan = list[Any]()
         for at in range(max([*ends, *kept]) + 1):
-            over = tuple(at >= end for end in ends)
             gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
-            if at in kept:
-                self.plan.append((over, tuple(kept[at]), at == column))
-                continue
-            count = 0
-            if self.plan and len(self.plan[-1]) == 2 and self.plan[-1][0] == over:
-                count = self.plan.pop()[1]
-            self.plan.append((over, ANY if gap >= far else min(count + 1, ANY)))
+            many, over = at not in kept and gap >= far, tuple(at >= end for end in ends)
+            step = over, tuple(kept.get(at, ())), at == column, many
+            if not many or self.plan[-1:] != [step]:
+                self.plan.append(step)
         self.name = self.ending, by is e.later, *self.plan, *self.fixed, -1, *self.free
 
     def windows(self, count: int, vocabulary: int) -> np.ndarray:
@@ -310,21 +292,18 @@ class Walk:
         state, code = np.array(by.start), np.zeros(len(by.start), np.int64)
         for k in self.fixed:
             code += base**k * np.array(by.symbols)
-        for over, *step in self.plan:
+        for over, keeping, here, many in self.plan:
             ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
             kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
-            if len(step) == 2:
-                for axis, k in step[0]:
-                    value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
-                    fits, kept = fits & (value < base), kept + base**k * value
-                if step[1]:
-                    fits = fits & (by.out <= base)
-                    kept = kept + right * np.where(by.out < base, by.out, self.ending)
-            many = len(step) == 1 and step[0] == ANY
-            for _ in range(1 if many or len(step) == 2 else step[0]):
-                code, state = self.through(code, state, kept, fits)
-            before = 0 if many else len(code)
-            while len(code) > before:
+            for axis, k in keeping:
+                value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
+                fits, kept = fits & (value < base), kept + base**k * value
+            if here:
+                fits = fits & (by.out <= base)
+                kept = kept + right * np.where(by.out < base, by.out, self.ending)
+            code, state = self.through(code, state, kept, fits)
+            before = 0
+            while many and len(code) > before:
                 before, more = len(code), self.through(code, state, kept, fits)
                 both = [np.append(a, b) for a, b in zip((code, state), more, strict=True)]
                 code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
@@ -433,20 +412,14 @@ def reach(e: Export) -> tuple[int, int]:
 
 
 def sizes(e: Export, far: int, tall: int) -> Any:
-    """Every size with no gap above ``far``: wide, row, rows, symbols above, column."""
-    ranks = [(0, 1)]
-    if e.later:
-        under = 2 if e.listed else tall + 1  # numbers of other rows are not read
-        ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
-    for row, rows in ranks:
+    """Sizes of problems, enough to hold every one without longer gaps: wide, row, rows, above."""
+    under = 2 if e.listed else tall + 1  # numbers of other rows are not read
+    ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
+    for row, rows in ranks if e.later else [(0, 1)]:
         free = e.listed and row > 0
         for wide in range(1, (2 + free) * far + 1):
-            widths = range(1, 3 * far + 1) if free else [wide + 1 if e.later else 0]
-            for above in widths:
-                for column in range(max(wide, above if free else wide) + 3):
-                    marks = sorted([0, wide, column, *([above] if free else [])])
-                    if all(b - a <= far for a, b in pairwise(marks)):
-                        yield wide, row, rows, above, column
+            for above in range(1, 3 * far + 1) if free else [wide + 1 if e.later else 0]:
+                yield wide, row, rows, above
 
 
 def rows_follow(e: Export) -> None:
@@ -488,16 +461,18 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     require(far < 400, "its lines reach too far")
     vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
-    last: Any = None
-    for wide, row, rows, above, column in sizes(e, far, tall):
-        if last is None or (last.wide, last.row, last.rows, last.above) != (wide, row, rows, above):
-            last = Size(e, nodes, wide, row, rows, above)
-        name, tokens = last.kind(column)
-        walk = Walk(last, column, tokens, far)
-        if (name, walk.name) not in seen:
-            seen.add((name, walk.name))
-            some = walk.windows(len(tokens), vocabulary)
-            found[name] = np.union1d(found.get(name, (some, 0))[0], some), len(tokens)
+    for wide, row, rows, above in sizes(e, far, tall):
+        size = Size(e, nodes, wide, row, rows, above)
+        ends = [0, wide, above] if e.listed and row else [0, wide]
+        for column in range(max(ends) + 3):
+            if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):
+                continue
+            name, tokens = size.kind(column)
+            walk = Walk(size, column, tokens, far)
+            if (name, walk.name) not in seen:
+                seen.add((name, walk.name))
+                some = walk.windows(len(tokens), vocabulary)
+                found[name] = np.union1d(found.get(name, (some, 0))[0], some), len(tokens)
     return {name: one for name, one in found.items() if len(one[0])}
 
 

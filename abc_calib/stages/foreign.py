@@ -25,7 +25,8 @@ from abc_calib.runs.records import given_files, write_record
 from abc_calib.stages.judging import ignore
 from abc_calib.version import __version__
 from tasks import ARITHMETIC
-from tasks.pairs import read_pairs, rule_of, wrong_pairs
+from tasks.pair_files import read_pairs
+from tasks.written import rule_of, wrong_pairs
 
 SAMPLES = 64
 """Pairs on which a model is tried before it is adopted."""

@@ -56,7 +56,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "heads": heads,
         "spelling": spelling,
         "symbols": list(run.data.vocabulary.symbols),
-        "rule": rule.as_dict() if rule is not None else None,
+        "rule": rule.padded.as_dict() if rule is not None else None,
         "model": weights,
         "why": why,
         "doubt": run.doubt,

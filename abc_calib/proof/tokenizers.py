@@ -1,0 +1,79 @@
+"""Does a tokenizer give every symbol of every source a token of its own, however long it is?
+
+A certificate says what a model does for each source, and so must know its tokens. All that a
+tokenizer's file holds is looked at: what is replaced before, where it splits, the tokens that were
+added, and each entry of its vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from abc_calib.proof.forms import Unbounded
+from tasks.written import squeezed
+
+HARMLESS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "StripAccents", "BertNormalizer"}
+HARMLESS |= {"Strip", "Prepend", "Precompiled"}
+"""Normalizers that leave digits and signs of ASCII as they are."""
+SPLITS = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer", "Punctuation", "Digits"}
+SPLITS |= {"ByteLevel", "Metaspace", "UnicodeScripts"}
+"""What splits texts in a way that is known."""
+SINGLE = {"", ".", r"\d", "[0-9]", r"(?s).", r"\S", r"(?=\d)"}
+"""Patterns that split off single characters."""
+RUN = 80
+"""So long are the runs of one symbol that are tried."""
+
+
+def whole(coder: Any, text: str, between: str = "") -> None:
+    """``Unbounded`` unless each character of ``text`` is one token in texts made of them.
+
+    ``coder``: see ``abc_calib.data.pairs.Coder``. ``text``: all characters that sources have.
+    ``between``: what stands between two of them.
+    """
+    symbols = sorted(set(text))
+    about = json.loads(coder.tokenizer.to_str())
+    for one in _parts(about["normalizer"], "normalizers"):
+        _check_normalizer(one, symbols)
+    for one in _parts(about["pre_tokenizer"], "pretokenizers"):
+        _check_split(one, symbols, about["model"].get("type"))
+    longer = {s * n for s in symbols for n in range(2, RUN)}
+    for token in coder.tokenizer.get_vocab(with_added_tokens=True):
+        plain = coder.tokenizer.decoder.decode([token]) if coder.tokenizer.decoder else token
+        for name in map(squeezed, (token, plain, plain.strip("▁Ġ").removeprefix("##"))):
+            if len(name) > 1 and set(name) <= {*symbols}:
+                longer |= {name, name[0] + name, name + name[-1], name + name}
+    ids = {s: coder.ids([between.join(s * 3)])[0][-1] for s in symbols}
+    tried = sorted(longer, key=lambda name: (len(name), name))
+    for name, found in zip(tried, coder.ids([between.join(name) for name in tried]), strict=True):
+        if [token for token in found if token in ids.values()] != [ids[s] for s in name]:
+            raise Unbounded(f"its tokenizer does not read {name!r} symbol by symbol")
+
+
+def _parts(one: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """A part of a tokenizer's file as a list of parts."""
+    if one is None:
+        return []
+    if one["type"] != "Sequence":
+        return [one]
+    return [part for more in one[name] for part in _parts(more, name)]
+
+
+def _check_normalizer(one: dict[str, Any], symbols: list[str]) -> None:
+    pattern = one.get("pattern", {})
+    elsewhere = one["type"] == "Replace" and not {*pattern.get("String", symbols)} & {*symbols}
+    if one["type"] not in HARMLESS and not elsewhere:
+        what = f" ({next(iter(pattern.values()))!r})" if pattern else ""
+        raise Unbounded(f"its tokenizer rewrites texts first, by {one['type']}{what}")
+
+
+def _check_split(one: dict[str, Any], symbols: list[str], model: str | None) -> None:
+    if one["type"] in SPLITS:
+        return
+    pattern = one.get("pattern", {})
+    known = "String" in pattern and not {*pattern["String"]} & {*symbols}
+    known = known or pattern.get("Regex") in SINGLE
+    # pieces of any length are read symbol by symbol where no longer token is known
+    known = known or (one.get("behavior") != "Removed" and model in ("BPE", "Unigram"))
+    if one["type"] != "Split" or not known:
+        raise Unbounded(f"its tokenizer splits texts by {one['type']} {pattern}")

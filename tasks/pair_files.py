@@ -1,0 +1,143 @@
+"""Files of pairs as people have them: JSON lines, JSON, CSV, TSV, or plain ``12+34=46``."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.base import TaskError
+
+SOURCES = ("source", "input", "prompt", "question", "problem", "instruction", "src", "x")
+TARGETS = ("target", "output", "completion", "answer", "response", "label", "tgt", "y")
+EXPECTED = (
+    'write {"source": "12+34=", "target": "46"} on each line, or CSV or TSV with the header '
+    "source,target, or 12+34=46"
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A batch of pairs; an empty target stands for one that nobody knows."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, rows: np.ndarray) -> Texts:
+        return Texts(*(tuple(part[i] for i in rows) for part in (self.source, self.target)))
+
+    def joined(self, *others: Texts) -> Texts:
+        every = (self, *others)
+        return Texts(
+            tuple(text for one in every for text in one.source),
+            tuple(text for one in every for text in one.target),
+        )
+
+
+def read_pairs(path: Path) -> tuple[Texts, str]:
+    """The pairs of a file, and its SHA-256.
+
+    Numbers count as they are written. ``TaskError`` says what was found instead, and where.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no regular file")
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise TaskError(f"there is no file {path}: name a file of pairs") from None
+    except (OSError, ValueError) as error:
+        raise TaskError(f"{path} cannot be read ({error}): name a UTF-8 file of pairs") from None
+    pairs = []
+    for number, found in _entries(path, text):
+        pair = _pair(found)
+        if isinstance(pair, str):
+            raise TaskError(f"{number} of {path} {pair}: {EXPECTED}")
+        pairs.append(pair)
+    if not pairs:
+        raise TaskError(f"{path} holds no pairs: {EXPECTED}")
+    return Texts(*zip(*pairs, strict=True)), hashlib.sha256(raw).hexdigest()
+
+
+def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    """What stands for a pair, an object or a list of texts, and where."""
+    if text.lstrip().startswith("[") and isinstance(whole := _parsed(text), list):
+        flat = len(whole) == 2 and all(isinstance(one, str) for one in whole)
+        for number, one in enumerate([whole] if flat else whole, 1):
+            yield f"entry {number}", one if isinstance(one, (dict, list)) else [one]
+        return
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
+    if separator is None and "\t" in lines[0] and not lines[0].startswith("{"):
+        separator = "\t"
+    if separator is None and _named(lines[0].split(",")) is not None:
+        separator = ","
+    if separator is not None:
+        yield from _table(text, separator)
+        return
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield f"line {number}", _parsed(line) if line.lstrip()[0] in "{[" else _plain(line)
+
+
+def _plain(line: str) -> list[str] | str:
+    """``12+34=46`` in two, the sign with the source."""
+    first, sign, then = line.partition("=")
+    return [first + sign, then] if then else f"is {line[:60]!r}, and no pair"
+
+
+def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a table, by the names in its first one if those are known."""
+    rows = csv.reader((line + "\n" for line in text.split("\n")), delimiter=separator)
+    names: list[str] | None = None
+    try:
+        for number, row in enumerate(rows, 1):
+            if not row:
+                continue
+            if number == 1 and _named(row) is not None:
+                names = [name.strip().lower() for name in row]
+                continue
+            yield f"row {number}", row if names is None else dict(zip(names, row, strict=False))
+    except csv.Error as error:
+        raise TaskError(f"a row is no CSV ({error}): {EXPECTED}") from None
+
+
+def _parsed(text: str) -> Any:
+    """JSON with its numbers as they are written; the error's message where it is none."""
+    try:
+        return json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        return f"is no JSON ({error})"
+
+
+def _named(names: Any) -> tuple[str, str] | None:
+    """Which of some names are those of a source and of a target; None if that is not clear."""
+    there = {str(name).strip().lower(): name for name in names}
+    found = [[there[name] for name in known if name in there] for known in (SOURCES, TARGETS)]
+    return (found[0][0], found[1][0]) if all(len(one) == 1 for one in found) else None
+
+
+def _pair(found: Any) -> tuple[str, str] | str:
+    """Source and target, or what is wrong."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, dict):
+        named = _named(found)
+        if named is None:
+            keys = ", ".join(map(repr, list(found)[:6])) or "none"
+            return f"has the keys {keys}, and not one of a source and one of a target"
+        found = [found[name] for name in named]
+    if not isinstance(found, list) or len(found) != 2:
+        return f"is {str(found)[:60]}, and no pair"
+    if not all(isinstance(one, str) and one for one in found):
+        return f"is {str(found)[:60]}, not two texts"
+    return found[0], found[1]
