@@ -17,7 +17,8 @@ from conftest import CALIBRATED, TRAIN, VANILLA, digit_data
 from random_models import drawn, sources
 
 from abc_calib import stages
-from abc_calib.config import PRESETS
+from abc_calib.config import PRESETS, TrainOptions
+from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import margins
@@ -27,6 +28,7 @@ from abc_calib.proof import check as checker
 from abc_calib.proof import forms, prove, rounding
 from abc_calib.proof import repair as repairing
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
+from abc_calib.proof.compared import compared
 from abc_calib.proof.decide import certify, decide, failing_sources
 from abc_calib.proof.export import export
 from abc_calib.proof.labels import atom_name, where
@@ -38,6 +40,7 @@ from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record
 from abc_calib.stages import predict
+from tasks.basic import Addition
 from tasks.digits import from_integers
 
 MOST = 20_000
@@ -491,6 +494,65 @@ def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
 
 
 # What cannot be decided
+
+
+class Forgetful(Addition):
+    """Whose own answers are wrong where they end in 777."""
+
+    def answer(self, *operands):
+        found = super().answer(*operands)
+        found.values[(found.values[:, -3:] == 7).sum(1) == 3, -1] = 0
+        return found
+
+
+class Rarely(Addition):
+    """Whose own answers are wrong where no comparison looks."""
+
+    def answer(self, *operands):
+        found = super().answer(*operands)
+        if found.width > 80:
+            found.values[:, -1] = 0
+        return found
+
+
+def followed(task: Any) -> Any:
+    """A small model of addition, and what its rows see."""
+    data: Any = make_data(task, TrainOptions(length=3, format="free"))
+    options = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1, "scheme": "none"}
+    model = build_model("transformer", _options(options), data, 0)
+    cross = (Line("anti", 1, 0), Line("anti", 2, 0))
+    model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
+    return model, data, prepare(model, data).field
+
+
+def test_answers_of_its_own_are_compared_with_the_rule():
+    for task in (Forgetful(), Rarely(), Addition()):
+        *_, field = followed(task)
+        witnesses = Witnesses(task, field)
+        if isinstance(task, Forgetful):
+            with pytest.raises(forms.Unbounded, match="its own answers differ"):
+                compared(witnesses)
+        else:
+            found = compared(witnesses)
+            assert (found is None) == (type(task) is Addition)
+            assert found is None or found["sources"] > 10_000
+
+
+def test_layers_and_schemes_of_ones_own_are_not_followed():
+    def hook(model: Any) -> None:
+        model.layers[0].register_forward_hook(lambda *_: None)
+
+    def method(model: Any) -> None:
+        model.scheme_of("self").embed = lambda x, at: x * x.shape[1]
+
+    def layer(model: Any) -> None:
+        model.head = type("Mine", (torch.nn.Linear,), {})(8, model.head.out_features)
+
+    for change in (hook, method, layer):
+        model, data, _ = followed(Addition())
+        change(model)
+        with pytest.raises(Undecided, match="cannot follow"):
+            prepare(model, data)
 
 
 def random_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:

@@ -32,7 +32,9 @@ class Certificate:
     list all ``kinds`` of windows. ``outright``: short widths of which every
     source was run, as {width, sources, wrong}. ``decoded``: sources that were decoded one by one.
     ``source``: how sources are written: the ids of their ``delimiters``, and whether the digits of
-    operands are ``aligned``. ``rule``: the automaton of the task. ``sha256``: of all other fields.
+    operands are ``aligned``. ``rule``: the automaton of the task. ``compared``: on how many
+    sources a task that answers by code of its own gives what its rule says. ``sha256``: of all
+    other fields.
     """
 
     outcome: Outcome
@@ -51,6 +53,7 @@ class Certificate:
     period: int = 1
     lines: dict[str, Any] = field(default_factory=dict)
     rule: dict[str, Any] | None = None
+    compared: dict[str, Any] | None = None
     kinds: list[dict[str, Any]] = field(default_factory=list)
     outright: list[dict[str, int | str]] = field(default_factory=list)
     decoded: dict[str, Any] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from abc_calib.evaluation.failures import failure
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.proof.blackbox import BlackBox
 from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.compared import compared
 from abc_calib.proof.fingerprint import fingerprint, machine
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.labels import atom_name, where
@@ -91,6 +92,7 @@ def decide(
         if not model.in_whole_sources:
             proof = replace(proof, model=model.exact())  # copied once
         decision.proof = proof
+        certificate.compared = compared(Witnesses(run.data.task.ruled, proof.field))
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:

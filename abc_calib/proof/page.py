@@ -63,8 +63,7 @@ CAVEAT = """## What it rests on
 - Kernels: that a matrix product, layer normalisation, ReLU and softmax compute what they are named
   after.
 - Sources: {sources}. Anything else is refused before it is read.
-- Everything in the fingerprint; and that the rule below is the task, which the tests compare with
-  the task itself.
+- Everything in the fingerprint; and that the rule below is the task. {rule}
 - Not covered: memory. A number has to fit.
 """
 
@@ -96,6 +95,7 @@ def page(c: dict[str, Any]) -> str:
                 decoded=c["decoded"]["sources"],
                 longest=_size(c["decoded"]["longest"]),
                 sources=_sources(c),
+                rule=_compared(c),
             ).strip(),
         ]
     if c["counterexamples"]:
@@ -127,13 +127,26 @@ def _size(longest: Any) -> str:
 
 def _verdict(c: dict[str, Any]) -> str:
     if c["outcome"] == "certified":
+        by = ", by the rule below" if c["compared"] else ""
         return (
-            f"**The model's greedy output is right for every source of every length.** Checked: "
-            f"{c['windows']:,} windows, none wrong, smallest logit margin {c['margin']:.3f}."
+            f"**The model's greedy output is right for every source of every length{by}.** "
+            f"Checked: {c['windows']:,} windows, none wrong, smallest logit margin "
+            f"{c['margin']:.3f}."
         )
     if c["outcome"] == "refuted":
         return f"**There are sources that the model gets wrong**: {c['reason']}."
     return f"**Not decided**: {c['reason']}."
+
+
+def _compared(c: dict[str, Any]) -> str:
+    """What the rule has to do with the answers of the task."""
+    if c["compared"] is None:
+        return "Answers of the task are computed by this rule; tests compare it with integers."
+    return (
+        "The task answers by code of its own, which no proof reads: the two are the same on "
+        f"{c['compared']['sources']:,} sources of up to {_size(c['compared']['longest'])} digits, "
+        "every short one among them. What is certified is the rule."
+    )
 
 
 def _outright(c: dict[str, Any]) -> str:

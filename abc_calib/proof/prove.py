@@ -38,6 +38,8 @@ MOST_WINDOWS = 10**11
 """More would take days."""
 TRIED = 2**16
 """Windows that are run to see how long all of them take."""
+HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
+"""What a layer or a scheme has of its class, and not set on itself."""
 COUNTED = 500_000
 """Windows of a set of lines that are counted exactly; of more, all that the tokens could be."""
 
@@ -66,6 +68,7 @@ def shape_of(model: Any, data: Data) -> Shape:
         return shape_of_foreign(model, data, rule_of)
     if model.no_lines:
         raise Unbounded(model.no_lines)
+    only_known(model)
     lines: LineBias | None = model.lines
     if lines is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
@@ -92,9 +95,21 @@ def shape_of(model: Any, data: Data) -> Shape:
     return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)
 
 
+def only_known(model: Any) -> None:
+    """``Unbounded`` for layers that are not plainly ours or torch's: they may compute anything."""
+    for name, module in model.named_modules():
+        whose = type(module).__module__.split(".")[0]
+        hooks = module._forward_hooks or module._forward_pre_hooks
+        if whose not in ("abc_calib", "torch") or hooks or HOOKS & vars(module).keys():
+            own = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
+            raise Unbounded(f"{name or 'the model'} {own}, which a certificate cannot follow")
+
+
 def _period(model: Any, lines: LineBias) -> int:
     """Modulo what positions are known; ``Unbounded`` for those that a window does not hold."""
     schemes = {site: model.scheme_of(site) for site in SITES}
+    for scheme in schemes.values():
+        only_known(scheme)
     if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
         raise Unbounded("its positions are drawn anew for every length")
     named = model.options.scheme
