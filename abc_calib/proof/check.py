@@ -32,6 +32,14 @@ def require(true: Any, otherwise: str) -> None:
         raise SystemExit(f"not certified: {otherwise}")
 
 
+def within(what: str, values: Any, low: int, high: int) -> Any:
+    """The values, all of them whole numbers from ``low`` up to below ``high``."""
+    every = np.asarray(values, object).ravel().tolist()
+    fits = all(type(value) is int and low <= value < high for value in every)
+    require(fits, f"{what} is not of whole numbers from {low} to {high - 1}")
+    return values
+
+
 def digest(x: Any) -> str:
     """SHA-256 of bytes, or of plain data."""
     raw = x if type(x) is bytes else json.dumps(x, sort_keys=True, separators=(",", ":")).encode()
@@ -62,12 +70,17 @@ class Rule:
     """
 
     def __init__(self, data: dict[str, Any]):
-        self.base, self.tapes, self.start = data["base"], data["tapes"], data["start"]
-        self.symbols, self.states = data["symbols"], len(data["next"])
+        self.base: int = within("base", data["base"], 2, 37)
+        self.tapes, self.states = within("tapes", data["tapes"], -1, 9), len(data["next"])
+        self.start = within("start", data["start"], 0, self.states)
+        self.symbols = within("symbols", data["symbols"], 0, self.base)
+        require(len(self.start) == max(1, len(self.symbols)), "not every symbol has a start")
         self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
         self.next, self.out = (
-            np.array(data[name]).reshape(self.states, -1) for name in ("next", "written")
+            np.array(within(name, data[name], low, high)).reshape(self.states, -1)
+            for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 2))
         )
+        require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
         over = (self.next[:, -1] == np.arange(self.states)) & (self.out[:, -1] > self.base)
         self.done = int(over.argmax())
 
@@ -96,6 +109,10 @@ class Export:
         self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}
         for site, found in self.lines.items():
             require(len(found) == need.get(site, self.layers), f"lines of {site} are missing")
+        every = [x for found in self.lines.values() for heads in found for h in heads for x in h]
+        for name, low in (("offset", -400), ("stride", 1), ("beta", -9), ("part_step", -9)):
+            within(name, [x.get(name, 1) for x in every], low, 400)
+        require(all(isfinite(x["value"]) for x in every), "a bias is no number")
         self.width, self.heads = config["d_model"], config["heads"]
         named = config.get("own_schemes") or {}
         schemes = {site: named.get(site, config["scheme"]) for site in self.lines}
@@ -106,8 +123,11 @@ class Export:
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
         self.delimiters, self.aligned = source["delimiters"], source["aligned"]
         self.closer, self.first = source.get("row"), Rule(rule["first"])
+        ids = [self.sos, self.eos, *self.delimiters, *([self.closer] if rule["later"] else [])]
+        within("tokens", ids, self.first.base, 10**6)
         self.later = Rule(rule["later"]) if rule["later"] else None
-        self.shift, self.of_row, self.listed = rule["shift"], rule["of_row"], rule["listed"]
+        self.of_row, self.listed = rule["of_row"], rule["listed"]
+        self.shift: int = within("shift", rule["shift"], 0, 9)
         self.base = self.first.base
         require(not (self.later and self.period > 1), "positions are not followed over rows")
 
@@ -490,8 +510,9 @@ def check(folder: Path) -> str:
         least, total, at = min(least, found.min()), total + len(code), found.argmin()
         require(found.min() > rounding, f"wrong at {values[at]}: {right[at]} is right")
     require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
-    task = f"{said['task']} in base {said['base']}"
-    return f"certified: {task} is right in each of {total} windows, smallest margin {least:.4g}"
+    rule = f"the rule in rule.json, {e.first.states} states, named {said['task']}"
+    about = f"{rule}, in base {e.base}, sources delimited by {e.delimiters}"
+    return f"certified: right in each of {total} windows, smallest margin {least:.4g}: {about}"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from abc_calib.errors import shortened
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.witness import Witnesses
 from tasks.arithmetic import Arithmetic
@@ -50,9 +51,10 @@ def compared(witnesses: Witnesses) -> dict[str, Any] | None:
             differ[row] |= said != task.read(task.digits_of(right, row))
         if differ.any():
             row = int(differ.argmax())
+            by, said = (shortened(task.digits_of(one, row)) for one in (right, given))
             raise Unbounded(
-                f"its rule and its own answers differ: for {task.plain(problems, row)} the rule "
-                f"writes {task.digits_of(right, row)} and the task {task.digits_of(given, row)}"
+                "its rule and its own answers differ: for "
+                f"{shortened(task.plain(problems, row))} the rule writes {by} and the task {said}"
             )
         sources += len(problems)
     return {"sources": sources, "longest": max(witnesses.lengths)}
