@@ -127,8 +127,8 @@ def made(how: str) -> Any:
     found: Any = tokenizer().backend_tokenizer
     bpe = how.startswith("bpe")
     if bpe:
-        merges = {"vocab": {**KNOWN, "12": 20}, "merges": [("1", "2")]}
-        found = Tokenizer(models.BPE(**merges, unk_token="<unk>"))
+        vocab = {**KNOWN, "12": 20}
+        found = Tokenizer(models.BPE(vocab=vocab, merges=[("1", "2")], unk_token="<unk>"))
     if how in ("spaced", "unspaced"):
         found = Tokenizer(models.WordLevel(KNOWN, unk_token="<unk>"))
         found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -136,7 +136,11 @@ def made(how: str) -> Any:
         found.add_tokens(["777777"])
     if how == "added special":
         found.add_special_tokens([AddedToken("0" * 70)])
-    normalizer = {"replaced": Regex("8{12}"), "replaced text": "8" * 120, "harmless": " "}
+    normalizer: dict[str, Any] = {
+        "replaced": Regex("8{12}"),
+        "replaced text": "8" * 120,
+        "harmless": " ",
+    }
     if how in normalizer:
         found.normalizer = normalizers.Replace(normalizer[how], "")
     split = {"long split": Regex("9{99}|."), "bpe removed": Regex("9{99}")}
