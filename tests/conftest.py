@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import random
 import re
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,21 @@ torch.set_num_threads(1)
 # tests begun with & would hand an ignored Ctrl-C to the processes they interrupt
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
-    "abc", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "abc", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("abc")
+
+
+LONGEST = ("verify", "page", "cluster", "until", "rows", "foreign_runs", "damage", "kills")
+"""Files that take longest, begun first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        name = item.path.stem.removeprefix("test_")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +92,15 @@ def make_config() -> Callable[..., RunConfig]:
         )
 
     return make
+
+
+def written(number: int, base: int) -> str:
+    """The digits of a number, most significant first, by repeated division."""
+    text = ""
+    while number or not text:
+        number, digit = divmod(number, base)
+        text = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + text
+    return text
 
 
 def standing(place: Any, marks: Any = ((0,),), lengths: Any = (1,)) -> Coords:
@@ -270,8 +293,20 @@ class Trained:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A run that interpolates and its calibrated run, exact at any length. Not to be changed."""
-    return made_and_calibrated(tmp_path_factory.mktemp("trained") / "runs")
+    """A run that interpolates and its calibrated run, exact at any length. Not to be changed.
+
+    The first process that needs them makes them for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root, said = folder / "trained" / "runs", folder / "trained" / "said.json"
+    said.parent.mkdir(exist_ok=True)
+    with (said.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            made = made_and_calibrated(root)
+            said.write_text(json.dumps([asdict(made.train), asdict(made.calibrate)]))
+    return Trained(root, *(Said(**one) for one in json.loads(said.read_text())))
 
 
 def made_and_calibrated(root: Path) -> Trained:

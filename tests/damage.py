@@ -11,12 +11,7 @@ import json
 import os
 import pickle
 import random
-import re
-import resource
-import select
 import shutil
-import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +20,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from warm import forked
 
 
 class Bomb:
@@ -35,173 +31,103 @@ class Bomb:
 
 
 WEIGHTS = "model/model.safetensors"
-Damage = Callable[[Path, random.Random], None]
+Tensors = dict[str, torch.Tensor]
 
 
-def flip(path: Path, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes())
+def replaced(data: bytes, at: int, by: bytes) -> bytes:
+    return data[:at] + by + data[at + len(by) :]
+
+
+def flipped(data: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data))
-    data[at] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
+    return replaced(data, at, bytes([data[at] ^ 1 << rng.randrange(8)]))
 
 
-def cut(path: Path, rng: random.Random) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: rng.randrange(len(data))])
-
-
-def grow(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes() + rng.randbytes(rng.randint(1, 50)))
-
-
-def overwrite(path: Path, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    at = rng.randrange(len(data))
-    data[at : at + 20] = rng.randbytes(len(data[at : at + 20]))
-    path.write_bytes(data)
-
-
-def digit(path: Path, rng: random.Random) -> None:
+def other_digit(data: bytes, rng: random.Random) -> bytes:
     """Another digit in place of one: still the same kind of file."""
-    data = bytearray(path.read_bytes())
-    places = [i for i, byte in enumerate(data) if 48 <= byte < 58]
-    at = rng.choice(places or [0])
-    data[at] = rng.choice([d for d in range(48, 58) if d != data[at]])
-    path.write_bytes(data)
+    at = rng.choice([i for i, byte in enumerate(data) if 48 <= byte < 58] or [0])
+    return replaced(data, at, bytes([rng.choice([d for d in range(48, 58) if d != data[at]])]))
 
 
-def line_gone(path: Path, rng: random.Random) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    del lines[rng.randrange(len(lines))]
-    path.write_bytes(b"".join(lines))
+def lines(data: bytes, rng: random.Random, times: int) -> bytes:
+    """One of the lines so many times."""
+    every = data.splitlines(keepends=True)
+    at = rng.randrange(len(every))
+    return b"".join([*every[:at], *every[at : at + 1] * times, *every[at + 1 :]])
 
 
-def line_twice(path: Path, rng: random.Random) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    at = rng.randrange(len(lines))
-    path.write_bytes(b"".join([*lines[: at + 1], *lines[at:]]))
+CHANGED: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flipped bit": flipped,
+    "truncated": lambda data, rng: data[: rng.randrange(len(data))],
+    "grown": lambda data, rng: data + rng.randbytes(rng.randint(1, 50)),
+    "overwritten": lambda data, rng: replaced(data, rng.randrange(len(data)), rng.randbytes(20)),
+    "another digit": other_digit,
+    "line gone": lambda data, rng: lines(data, rng, 0),
+    "line twice": lambda data, rng: lines(data, rng, 2),
+}
+"""What is left of the content of a file."""
+WRITTEN = {
+    "empty": b"",
+    "zeros": bytes(1000),
+    "not UTF-8": b"\xff\xfe\x80 not text",
+    "deep nesting": b"[" * 100_000,
+    "deep table": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "huge number": b'{"steps": ' + b"9" * 10_000 + b"}",
+    "not a number": b'{"steps": NaN, "format_version": 2}',
+    "a list": b"[1, 2]",
+    "a text": b'"text"',
+    "null": b"null",
+    "a pickle": pickle.dumps(Bomb()),
+}
+"""What stands in place of the content."""
 
 
-def gone(path: Path, _: random.Random) -> None:
-    path.unlink()
-
-
-def written(content: bytes) -> Damage:
-    def write(path: Path, _: random.Random) -> None:
-        path.write_bytes(content)
-
-    return write
-
-
-def link_to(target: str) -> Damage:
-    def make(path: Path, _: random.Random) -> None:
-        path.unlink()
-        path.symlink_to(target if target != "itself" else path.name)
-
-    return make
-
-
-def pipe(path: Path, _: random.Random) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def folder(path: Path, _: random.Random) -> None:
-    path.unlink()
+def folder(path: Path) -> None:
     path.mkdir()
     (path / "inside").write_text("x")
 
 
-def sparse(path: Path, _: random.Random) -> None:
-    """A hundred gigabytes that take no room on the disk."""
-    with path.open("r+b") as file:
-        file.truncate(10**11)
-
-
-def pickled(path: Path, _: random.Random) -> None:
-    path.write_bytes(pickle.dumps(Bomb()))
-
-
-DAMAGES: dict[str, Damage] = {
-    "flipped bit": flip,
-    "truncated": cut,
-    "grown": grow,
-    "overwritten": overwrite,
-    "another digit": digit,
-    "line gone": line_gone,
-    "line twice": line_twice,
-    "gone": gone,
-    "empty": written(b""),
-    "zeros": written(bytes(1000)),
-    "not UTF-8": written(b"\xff\xfe\x80 not text"),
-    "deep nesting": written(b"[" * 100_000),
-    "deep table": written(b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
-    "huge number": written(b'{"steps": ' + b"9" * 10_000 + b"}"),
-    "not a number": written(b'{"steps": NaN, "format_version": 2}'),
-    "a list": written(b"[1, 2]"),
-    "a text": written(b'"text"'),
-    "null": written(b"null"),
-    "a pickle": pickled,
-    "a pipe": pipe,
-    "a link to /dev/zero": link_to("/dev/zero"),
-    "a link to itself": link_to("itself"),
-    "a link to nothing": link_to("nowhere"),
-    "a link to a folder": link_to("."),
+PLACED: dict[str, Callable[[Path], None]] = {
+    "gone": lambda path: None,
+    "a pipe": os.mkfifo,
+    "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a link to a folder": lambda path: path.symlink_to("."),
     "a folder": folder,
-    "sparse 100 GB": sparse,
 }
-"""What is done to one file, by name."""
+"""What stands in place of the file."""
+SPARSE = "sparse 100 GB"
+"""A hundred gigabytes that take no room on the disk."""
 
 
-def values(path: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
-    """Change the tensors of a safetensors file, its metadata kept."""
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    save_file(change(tensors) or tensors, path, metadata=metadata)
+def one_infinity(tensors: Tensors, rng: random.Random) -> Tensors:
+    name = rng.choice(sorted(k for k, v in tensors.items() if v.is_floating_point()))
+    tensors[name].view(-1)[0] = torch.inf
+    return tensors
 
 
-def not_numbers(path: Path, rng: random.Random) -> None:
-    values(path, lambda t: {k: v * torch.nan if v.is_floating_point() else v for k, v in t.items()})
+def one_less(tensors: Tensors, rng: random.Random) -> Tensors:
+    gone = rng.choice(sorted(tensors))
+    return {k: v for k, v in tensors.items() if k != gone}
 
 
-def one_infinity(path: Path, rng: random.Random) -> None:
-    def change(tensors: dict[str, torch.Tensor]) -> None:
-        name = rng.choice(sorted(k for k, v in tensors.items() if v.is_floating_point()))
-        tensors[name].view(-1)[0] = torch.inf
-
-    values(path, change)
+def floats(change: Callable[[torch.Tensor], torch.Tensor], tensors: Tensors) -> Tensors:
+    return {k: change(v) if v.is_floating_point() else v for k, v in tensors.items()}
 
 
-def fewer(path: Path, rng: random.Random) -> None:
-    def change(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        name = rng.choice(sorted(tensors))
-        return {k: v for k, v in tensors.items() if k != name}
-
-    values(path, change)
-
-
-def shuffled(path: Path, rng: random.Random) -> None:
-    values(path, lambda t: {k: v.flip(0) if v.dim() else v for k, v in t.items()})
-
-
-def halves(path: Path, rng: random.Random) -> None:
-    values(path, lambda t: {k: v.half() if v.is_floating_point() else v for k, v in t.items()})
-
-
-TENSORS: dict[str, Damage] = {
-    "all NaN": not_numbers,
+TENSORS: dict[str, Callable[[Tensors, random.Random], Tensors]] = {
+    "all NaN": lambda tensors, _: floats(lambda v: v * torch.nan, tensors),
     "one infinity": one_infinity,
-    "a tensor gone": fewer,
-    "tensors turned around": shuffled,
-    "half precision": halves,
+    "a tensor gone": one_less,
+    "tensors turned around": lambda t, _: {k: v.flip(0) if v.dim() else v for k, v in t.items()},
+    "half precision": lambda tensors, _: floats(torch.Tensor.half, tensors),
 }
 """What is done to tensors, the file being whole."""
 
 
-def changed_value(path: Path, rng: random.Random) -> None:
+def changed_value(data: dict[str, Any], rng: random.Random) -> None:
     """Another number, word or nothing somewhere in a JSON file, which stays well-formed."""
-    data = json.loads(path.read_text())
     table = data
     while inner := [v for v in table.values() if isinstance(v, dict) and v]:
         if rng.random() < 0.4:
@@ -211,33 +137,47 @@ def changed_value(path: Path, rng: random.Random) -> None:
     old = table[name]
     options = [old + 1, -2, str(old)] if isinstance(old, int | float) else ["x", 3, [9], {"y": 1}]
     table[name] = rng.choice([value for value in options if value != old])
-    path.write_text(json.dumps(data))
 
 
-def added_key(path: Path, rng: random.Random) -> None:
-    data = json.loads(path.read_text())
+def added_key(data: dict[str, Any], rng: random.Random) -> None:
     keys = ("transformers_weights", "auto_map", "quantization_config", "attn_implementation")
     data[rng.choice([*keys, "num_beams", "no_repeat_ngram_size", "suppress_tokens"])] = 2
-    path.write_text(json.dumps(data))
 
 
-def removed_key(path: Path, rng: random.Random) -> None:
-    data = json.loads(path.read_text())
-    del data[rng.choice(sorted(data))]
-    path.write_text(json.dumps(data))
-
-
-TABLES: dict[str, Damage] = {
+TABLES: dict[str, Callable[[dict[str, Any], random.Random], Any]] = {
     "another value": changed_value,
     "a key more": added_key,
-    "a key less": removed_key,
+    "a key less": lambda data, rng: data.pop(rng.choice(sorted(data))),
 }
 """What is done to the content of a JSON file."""
+RANDOM = (*CHANGED, "one infinity", "a tensor gone", *TABLES)
+"""Kinds that a seed changes."""
 ADDED = (
     *("model/adapter_model.bin", "model/pytorch_model.bin", "model/adapter_config.json"),
     *("model/model.safetensors.index.json", "model/code.py", "model/other.safetensors"),
 )
 """Files that belong to no run."""
+
+
+def damage(path: Path, kind: str, rng: random.Random) -> None:
+    """Damage one file."""
+    if kind in CHANGED:
+        path.write_bytes(CHANGED[kind](path.read_bytes(), rng))
+    elif kind in WRITTEN:
+        path.write_bytes(WRITTEN[kind])
+    elif kind == SPARSE:
+        os.truncate(path, 10**11)
+    elif kind in PLACED:
+        path.unlink()
+        PLACED[kind](path)
+    elif kind in TENSORS:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata()
+        save_file(TENSORS[kind](load_file(path), rng), path, metadata=metadata)
+    else:
+        data = json.loads(path.read_text())
+        TABLES[kind](data, rng)
+        path.write_text(json.dumps(data))
 
 
 @dataclass(frozen=True)
@@ -255,14 +195,9 @@ class Case:
             shutil.copyfile(other / self.file, path)
         elif self.kind == "added":
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(pickle.dumps(Bomb()))
+            path.write_bytes(WRITTEN["a pickle"])
         else:
-            {**DAMAGES, **TENSORS, **TABLES}[self.kind](path, rng)
-
-
-RANDOM = ("flipped bit", "truncated", "grown", "overwritten", "another digit", "line gone",
-          "line twice", "one infinity", "a tensor gone", *TABLES)  # fmt: skip
-"""Kinds that a seed changes."""
+            damage(path, self.kind, rng)
 
 
 def cases(run: Path, other: Path, seeds: int = 1) -> Iterator[Case]:
@@ -270,70 +205,13 @@ def cases(run: Path, other: Path, seeds: int = 1) -> Iterator[Case]:
     files = sorted(p for p in run.rglob("*") if p.is_file() and p.name != "lock")
     for path in files:
         name = str(path.relative_to(run))
-        kinds = [*DAMAGES]
+        kinds = [*CHANGED, *WRITTEN, *PLACED, SPARSE]
         kinds += TENSORS if path.suffix == ".safetensors" else ()
         kinds += TABLES if path.suffix == ".json" else ()
         kinds += ["another run's"] if (other / name).is_file() else []
         for kind in kinds:
             yield from (Case(name, kind, seed) for seed in range(seeds if kind in RANDOM else 1))
     yield from (Case(name, "added", 0) for name in ADDED)
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a command ended: ``code``, None after a traceback or a hang, and what it wrote."""
-
-    code: int | None
-    said: str
-
-    @property
-    def word(self) -> str:
-        """``done``, ``refused`` in one line, or what is wrong with the way it ended."""
-        if self.code == 0:
-            return "done"
-        if self.code in (1, 2) and re.fullmatch(r"error: [^\n]+\n", self.said):
-            return "refused"
-        return self.said if self.code is None else f"ended with {self.code}: {self.said}"
-
-
-def attempt(words: list[object], root: Path, seconds: int = 60) -> Ending:
-    """``abc WORDS`` in a process of its own, with an end to its time and memory."""
-    out, into = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(out)
-        _in_the_child([str(word) for word in words], root, into)
-    os.close(into)
-    told = b""
-    until = time.monotonic() + seconds
-    with open(out, "rb", closefd=True) as pipe:
-        while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-            if not (part := os.read(pipe.fileno(), 65536)):
-                break
-            told += part
-        else:
-            os.kill(child, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status:
-        return Ending(None, {86: "code was run", -9: "hang"}.get(status, f"ended by {status}"))
-    return Ending(*json.loads(told))
-
-
-def _in_the_child(words: list[str], root: Path, into: int) -> None:
-    """Run a command, write how it ended, and leave without the parent's cleaning up."""
-    resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30,) * 2)
-    os.environ["ABC_RUNS"] = str(root)
-    from typer.testing import CliRunner
-
-    from cli.main import app
-
-    result = CliRunner().invoke(app, words)
-    code: int | None = result.exit_code
-    said = re.sub(r"\x1b\[[0-9;]*m", "", result.stderr)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        code, said = None, f"traceback: {result.exception!r}"
-    os.write(into, json.dumps([code, said[:2000]]).encode())
-    os._exit(0)
 
 
 @dataclass(frozen=True)
@@ -367,10 +245,10 @@ class Stage:
         words = self.words[number % len(self.words)]
         if case.file == "eval.csv":
             words = ("eval", run, "--lengths", 2, "--samples", 3, "-q")
-        ending = attempt([run if word == "RUN" else word for word in words], root)
-        outcome = ending.word
+        ended = forked([run if word == "RUN" else word for word in words], root)
+        outcome = ended.word
         named = {str(run / case.file), str(run / Path(case.file).parts[0]), Path(case.file).name}
-        if outcome == "refused" and not any(name in ending.said for name in named):
+        if outcome == "refused" and not any(name in ended.err for name in named):
             outcome = "refused, the file not named"
         if outcome == "done":
             same = _bytes(self.root / self.run / case.file) == _bytes(run / case.file)
@@ -380,7 +258,7 @@ class Stage:
                 harmless = all(before.get(k) == v or k[-1] == "2" for k, v in left.items())
             outcome = "harmless" if harmless else "silent acceptance"
         shutil.rmtree(folder)
-        return str(words[0]), outcome, ending.said.strip()
+        return str(words[0]), outcome, ended.err.strip()
 
 
 def _bytes(path: Path) -> bytes:

@@ -57,15 +57,7 @@ SLOW = {"calibrate", "heatmap"}
 LONG = {"demo", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
 LONG_WORK = {
-    "batch",
-    "steps",
-    "epochs",
-    "max_len",
-    "samples",
-    "search",
-    "seeds",
-    "minutes",
-    "budget",
+    *("batch", "steps", "epochs", "max_len", "samples", "search", "seeds", "minutes", "budget"),
 }
 """Options whose largest values are nothing but much work."""
 

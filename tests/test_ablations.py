@@ -7,7 +7,6 @@ import pytest
 import torch
 from conftest import VANILLA, view_of
 
-from abc_calib import stages
 from abc_calib.calibration.fits import nnls
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.calibration.fits.mean import segment_mean_lines
@@ -37,7 +36,6 @@ def find(vanilla):
     return made
 
 
-IDS = {"pad_token_id": 14, "bos_token_id": 12, "eos_token_id": 13}
 FITS = pytest.mark.parametrize("fit", ["nnls", "mean"])
 
 
@@ -78,14 +76,6 @@ def test_lines_count_from_the_asked_anchors(find, fit, anchors):
     assert {line.anchor for line in lines_of(found)} == {anchors}
 
 
-def test_lines_of_either_anchor_name_the_same_keys_at_one_length(find, vanilla):
-    """Of successors, the digit's line: ``anti -1`` from EOS is ``anti 1`` from the corner."""
-    segment = find(anchors="segment", dirs=("anti",), sites=("cross",), empty="transparent")
-    corner = find(anchors="corner", dirs=("anti",), sites=("cross",), empty="transparent")
-    kinds = [{line.offset for line in lines_of(found.bias)} for found in (segment, corner)]
-    assert 0 in kinds[0] and 1 in kinds[1]  # the digit of the row itself
-
-
 def test_a_penalty_takes_the_place_of_minus_infinity(find):
     hard, soft = find().bias, find(off_line_bias=-5.0).bias
     assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
@@ -96,16 +86,6 @@ def test_a_penalty_takes_the_place_of_minus_infinity(find):
     plain = Lines({"cross": heads}).dense([frame])
     matrix = layer.dense([frame])
     assert torch.equal(matrix, torch.where(plain < -1e8, torch.tensor(-5.0), plain))
-
-
-def test_a_penalty_is_saved_and_loaded_with_the_lines(find, tmp_path, make_model):
-    bias = find(off_line_bias=-5.0).bias
-    bias.save(tmp_path / "bias.safetensors")
-    assert LineBias.load(tmp_path / "bias.safetensors") == bias
-    model = make_model(decoder_layers=1, scheme="none")
-    line = ((Line("diag", 0, 0),),) * 2
-    model.set_lines(LineBias({"self": (line,)}, -2.5))
-    assert type(model).from_hub_config({**IDS, **model.hub_config()}).lines == model.lines
 
 
 @torch.no_grad()
@@ -202,21 +182,3 @@ def test_segment_means_are_means_over_the_rows_of_a_line():
         kept = {(x.direction, x.segment, x.offset) for x in heads[0] if x.direction == direction}
         wanted = {(x.direction, x.segment, x.offset) for x, m in values.items() if m > limit}
         assert kept == wanted
-
-
-def test_a_run_is_calibrated_with_options_of_every_kind(tiny, runs_root):
-    made = stages.calibrate(
-        tiny.vanilla,
-        layer="first",
-        sites=("cross",),
-        off_line_bias=-4.0,
-        empty="transparent",
-        threshold=0.3,
-        samples=300,
-        steps=2,
-    )
-    options = made.config.calibration
-    assert (options.layer, options.sites, options.off_line_bias) == ("first", ("cross",), -4.0)
-    model = made.load_model()
-    assert model.lines.off_line_bias == -4 and model.line_sets[0] is None
-    assert not model.line_sets[-1].restricted

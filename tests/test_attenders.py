@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from abc_calib.errors import UsageError
-from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory, attender_type
+from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory
 from abc_calib.nn.recurrent.attenders.location import leaky_clamp, softstair
 from abc_calib.nn.recurrent.gru import draw_closed, gru_step, run_gru
 
@@ -295,17 +294,6 @@ def test_stairs_and_clamps():
     x = torch.tensor([-1.5, 0.2, 0.5, 0.9, 2.97])
     assert torch.allclose(softstair(x), torch.tensor([stair(v) for v in x.tolist()]), atol=1e-5)
     assert leaky_clamp(torch.tensor([-1.0, 0.4, 2.0])).tolist() == pytest.approx([-0.01, 0.4, 1.02])
-
-
-def test_the_textbooks_worked_softmax():
-    """Its first printed example, with the weights that its scores do give."""
-    weights = torch.tensor([0.2, 2.8, 0.1, 1.5]).softmax(0)
-    assert weights.tolist() == pytest.approx([0.0525, 0.7072, 0.0475, 0.1927], abs=5e-5)
-
-
-def test_an_unknown_attender_is_named():
-    with pytest.raises(UsageError, match=r"unknown attender 'one_stp' \(did you mean one_step"):
-        attender_type("one_stp")
 
 
 # Gradients that are written by hand

@@ -191,24 +191,6 @@ def test_a_source_by_hand():
     assert dense[4, 0].tolist() == [MASKED] * 6 + [0.0] + [MASKED] * 2
 
 
-def test_lines_that_meet_count_once_with_the_highest_value():
-    heads = ((Line("diag", 0, 0, -3.0), Line("vert", 0, 1, -1.0), Line("anti", 0, 0, -2.0)),)
-    frame = view_of("self", torch.arange(3), 3, torch.tensor([3]))
-    bias = Lines({"self": heads}).dense([frame])[0, 0]
-    assert bias[0].tolist() == [-1.0, MASKED, MASKED]
-    assert bias[1].tolist() == [-2.0, -1.0, MASKED]
-    assert bias[2].tolist() == [-2.0, -1.0, -3.0]
-    open_ = Lines({"self": heads}).gathered([frame]).bias > MASKED / 2
-    assert open_.sum(-1)[0, 0].tolist() == [1, 2, 3]
-
-
-def test_equal_lines_count_once():
-    heads = ((Line("diag", 0, 0, -1.0),) * 3,)
-    frame = view_of("self", torch.arange(5), 5, torch.tensor([5]))
-    open_ = Lines({"self": heads}).gathered([frame]).bias > MASKED / 2
-    assert (open_.sum(-1) == 1).all()
-
-
 def test_a_corner_line_that_leaves_the_matrix_masks_its_row():
     frame = view_of("cross", torch.arange(5), 3, torch.tensor([3]))
     bias = Lines({"cross": ((Line("diag", CORNER, 1),),)})
@@ -230,15 +212,6 @@ def test_layers_know_how_few_keys_their_rows_read():
 
 
 # Masks and delimiters
-
-
-def test_padding_and_the_future_are_masked():
-    lengths = torch.tensor([2, 3])
-    cross = view_of("cross", torch.arange(4), 3, lengths).mask.expand(2, 1, 4, 3)
-    assert cross[0, 0].tolist() == [[True, True, False]] * 4
-    assert cross[1].all()
-    own = view_of("self", torch.tensor([1, 2]), 3, lengths).mask
-    assert own[0, 0].tolist() == [[True, True, False], [True, True, True]]
 
 
 def test_delimiters_are_found_in_every_row():

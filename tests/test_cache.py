@@ -165,15 +165,6 @@ def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first,
         assert all(kept.pinned - 1 in read[row] for row in range(rows // 2, rows))
 
 
-def test_answers_with_a_window_are_those_of_dense_attention(data):
-    model = small(data, 1)
-    model.set_lines(short_lines(1, 2, 2))
-    source = data.test(8, 4).source
-    written = model.decode(source, 30).ids
-    model.set_path("dense")
-    assert torch.equal(model.decode(source, 30).ids, written)
-
-
 def test_a_long_output_is_scored_in_parts(data, monkeypatch):
     """With any size of the parts the same, for a right row and for one wrong near its end."""
     model = small(data, 1)

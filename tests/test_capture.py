@@ -46,16 +46,6 @@ def test_captured_attention_is_that_of_each_sample_alone(
                 assert not seen[at, :, : size[0], size[1] :].any()
 
 
-@pytest.mark.parametrize("site", ["encoder", "self", "cross"])
-def test_rows_of_captured_attention_sum_to_one(model_for, site):
-    source = digit_data("addition")
-    model = model_for(source, encoder_layers=1)
-    (part,) = capture(model, source.training(0, 11))
-    for layer in part.weights[site]:
-        rows = layer.transpose(1, 2)[part.rows[site]]
-        torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:2]))
-
-
 def test_frames_say_where_the_delimiters_stand(model_for):
     source = digit_data("addition")
     batch = source.training(0, 11)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, change_json, vouch
+from conftest import CALIBRATED, VANILLA
 from hostile_values import schema_of
 from rich.console import Console
 from safetensors.torch import load_file
@@ -37,7 +37,6 @@ from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
 from abc_calib.stages import making
-from cli import console
 from cli.main import app
 from tasks import TASKS
 
@@ -121,28 +120,6 @@ def test_the_table_is_on_stdout_with_intervals_and_names_its_file(tiny, abc):
     assert said.err.splitlines()[-1] == f"written to {tiny.calibrated / 'eval.csv'}"
 
 
-def test_the_papers_number_of_samples_is_the_default(tiny, abc):
-    found = abc("eval", "--max-len", 2, "--json").json()["rows"]
-    assert [row["n"] for row in found] == [9, 90]
-
-
-def test_stress_adds_rows_of_other_problems(tiny, abc):
-    words = ("--lengths", "4,6", "--samples", 10, "--json")
-    plain, hard = abc("eval", *words), abc("eval", *words, "--stress", "carry")
-    both = rows_of(hard)
-    assert list(both) == [("random", 4), ("random", 6), ("carry", 4), ("carry", 6)]
-    for key, row in rows_of(plain).items():
-        assert both[key]["test_hash"] == row["test_hash"] != both["carry", key[1]]["test_hash"]
-
-
-def test_greedy_decoding_gives_the_same_figures_as_one_pass(tiny, abc):
-    """On a vanilla model, which is right at some lengths and wrong at others."""
-    words = ("eval", VANILLA, "--lengths", "1,5,6,7,20", "--samples", 60, "--stress", "carry")
-    one, greedy = (rows_of(abc(*words, "--json", *more)) for more in ((), ("--greedy",)))
-    assert one["random", 5]["accuracy"] > one["random", 7]["accuracy"]
-    assert {k: v["correct"] for k, v in one.items()} == {k: v["correct"] for k, v in greedy.items()}
-
-
 def test_evaluations_add_up_in_one_file(tiny, abc):
     abc("eval", "--lengths", "7,2", "--samples", 10)
     abc("eval", "--lengths", "3,2", "--samples", 20, "--stress", "carry")
@@ -160,13 +137,6 @@ def test_evaluations_add_up_in_one_file(tiny, abc):
     assert len(table.test_hash.unique()) == 6
 
 
-def test_a_run_is_named_by_its_folder_or_its_name(tiny, abc, monkeypatch):
-    monkeypatch.chdir(tiny.vanilla)
-    for name in (VANILLA, tiny.vanilla):
-        found = abc("eval", name, "--lengths", 3, "--samples", 5, "--json").json()
-        assert found["run"] == str(tiny.vanilla)
-
-
 # Prediction
 
 
@@ -177,16 +147,6 @@ def test_a_run_is_named_by_its_folder_or_its_name(tiny, abc, monkeypatch):
 def test_a_prediction_is_a_number_alone_on_stdout(tiny, abc, problem, answer):
     said = abc("predict", problem)
     assert (said.code, said.out, said.err) == (0, f"{answer}\n", "")
-
-
-def test_a_prediction_can_show_what_it_read(tiny, abc):
-    """The number still stands alone on its line, the first."""
-    said = abc("predict", "1299", "--show")
-    first, *table = said.out.splitlines()
-    assert first == "1300"
-    steps = [line.split() for line in table if line.strip()[:1].isdigit()]
-    assert [words[1] for words in steps] == ["0", "0", "3", "1", "&"]
-    assert "a0=9" in steps[0] and "a1=9" in steps[1]
 
 
 def test_a_prediction_can_be_json(tiny, abc):
@@ -249,63 +209,6 @@ def test_a_retrained_model_that_is_worse_than_the_first_is_told(tiny, abc):
     assert len(worse) == 1 and "% of held-out problems, " in worse[0]
     assert worse[0].endswith(" before. Try another --threshold, more --steps or another --seed")
     assert stages.held_out_loss(Run.open(tiny.calibrated)) == ""
-
-
-def test_calibrating_again_starts_from_the_first_run(tiny, abc):
-    words = ("calibrate", "--threshold", 0.3, "--no-retrain", "--json")
-    runs = [Path(abc(*words).json()["run"]) for _ in range(2)]
-    assert [run.name[-1] for run in runs] == ["2", "3"]
-    for run in runs:
-        assert json.loads((run / "config.json").read_text())["parent"] == str(tiny.vanilla)
-    lines = [(run / "lines.csv").read_text() for run in runs]
-    assert lines[0] == lines[1]
-
-
-@pytest.mark.parametrize("dirs", ["anti", "vert,diag", " diag , diag "])
-@pytest.mark.parametrize("fit", ["nnls", "mean"])
-def test_lines_have_the_directions_that_were_asked_for(tiny, abc, fit, dirs):
-    """But for sinks: a head that follows none of them is closed onto a delimiter."""
-    threshold = {"nnls": 0.3, "mean": 1}[fit]
-    words = ("--fit", fit, "--dirs", dirs, "--threshold", threshold, "--no-retrain", "--json")
-    run = Path(abc("calibrate", *words, "--samples", 300).json()["run"])
-    table = pd.read_csv(run / "lines.csv", keep_default_na=False)
-    kept = table[~table.note.isin(["sink", "transparent"])]
-    found = {line.split()[0] for line in kept.line}
-    wanted = {name.strip() for name in dirs.split(",")}
-    assert found <= wanted
-    assert found or dirs == "anti"
-    config = json.loads((run / "config.json").read_text())
-    assert config["calibration"]["dirs"] == list(dict.fromkeys(map(str.strip, dirs.split(","))))
-
-
-def test_the_papers_fit_is_read_from_the_last_layer(tiny, abc):
-    said = abc("calibrate", "--fit", "mean", "--threshold", 1, "--no-retrain")
-    assert said.code == 0 and " last " in said.out
-    made = tiny.calibrated.with_name("successor-calibrated-seed0-2")
-    options = json.loads((made / "config.json").read_text())["calibration"]
-    assert (options["fit"], options["threshold"]) == ("mean", 1.0)
-    bias = LineBias.load(made / "bias.safetensors")
-    lines = [line for layers in bias.sites.values() for head in layers[0] for line in head]
-    assert lines and {line.anchor for line in lines} == {"corner"}
-    assert all(layers[0] == layers[1] for layers in bias.sites.values())
-
-
-def test_a_model_that_has_not_interpolated_is_refused_unless_forced(tiny, abc, runs_root):
-    """The model knows five digits and is asked for seven."""
-    config = json.loads((tiny.vanilla / "config.json").read_text())
-    change_json(tiny.vanilla / "config.json", train={**config["train"], "length": 7})
-    vouch(tiny.vanilla)
-    before = sorted(os.listdir(runs_root))
-    words = ("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain")
-    line = abc(*words).error(1)
-    assert line.startswith("the model has not interpolated: ")
-    assert 50 < float(line.split(": ")[1].split(" %")[0]) < 99
-    assert "% of 2048 training samples are right" in line
-    assert line.endswith("Train longer (--steps), or use --force")
-    assert sorted(os.listdir(runs_root)) == before
-    said = abc(*words, "--force")
-    assert said.code == 0
-    assert 1000 < int(said.out.split("lines, from ")[1].split()[0]) < 2048
 
 
 def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
@@ -376,13 +279,6 @@ def test_every_option_of_a_training_reaches_the_configuration(planned, kind):
     assert reached > 20
 
 
-def test_options_of_a_training_that_go_together(planned, runs_root):
-    words = ("--base", 16, "--seed", 3, "--format", "aligned", "--attention-window", 2)
-    config = planned("train", "addition", *words, "--out", runs_root / "deep", "--threads", 1)
-    assert (config["task"], config["base"], config["train"]["seed"]) == ("addition", 16, 3)
-    assert config["model"]["attention_window"] == 2
-
-
 def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
     more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard")
@@ -393,13 +289,6 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
         **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
         **{"average": "digits", "off_line_bias": -3, "values": "hard", "empty": "sink"},
     }
-
-
-def test_the_same_command_gives_the_same_weights(abc, runs_root):
-    for _ in range(2):
-        abc(*QUICK)
-    one, two = (load_file(path) for path in sorted(runs_root.glob("*/model/model.safetensors")))
-    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_quiet_says_nothing(tiny, abc):
@@ -483,15 +372,6 @@ def test_heatmaps_are_figures_and_arrays(tiny, abc):
         assert arrays["bias"].shape == (2, 8, 10, 11)
 
 
-def test_heatmaps_of_a_vanilla_run_show_its_attention(tiny, abc, tmp_path):
-    words = ("--format", "png", "--sites", "self", "--out", tmp_path / "here", "--json")
-    found = abc("heatmap", VANILLA, *words).json()
-    names = [Path(file).name for file in found["files"]]
-    assert names == ["attention-self-layer0.png", "attention-self-layer1.png", "self.npz"]
-    assert sorted(os.listdir(tmp_path / "here")) == sorted(names)
-    assert not (tiny.vanilla / "figures").exists()
-
-
 # Lists
 
 
@@ -504,22 +384,6 @@ def test_runs_are_listed_oldest_first_with_their_state(tiny, abc):
     assert [row["stage"] for row in rows] == ["vanilla", "calibrated", "calibrated"]
     assert [row["state"] for row in rows] == ["trained", "trained", "not finished"]
     assert rows[0]["task"] == "successor" and rows[0]["held_out"] >= 99.9
-
-
-def test_a_run_that_cannot_be_read_is_listed_as_such(tiny, abc):
-    (tiny.vanilla / "config.json").write_text("{")
-    rows = {Path(row["run"]).name: row for row in abc("runs", "--json").json()}
-    assert rows[VANILLA]["state"].startswith("unreadable: ")
-    assert rows[CALIBRATED]["state"] == "trained"
-    assert abc("runs").code == 0
-
-
-def test_the_table_of_runs_has_whole_names(tiny, abc, monkeypatch):
-    monkeypatch.chdir(tiny.vanilla.parent)
-    monkeypatch.setenv("ABC_RUNS", ".")
-    monkeypatch.setattr(console.out, "width", 80)
-    shown = abc("runs").out
-    assert VANILLA in shown and CALIBRATED in shown
 
 
 def test_without_runs_the_list_says_how_to_begin(abc, runs_root):
@@ -593,12 +457,6 @@ print("loaded:", sorted(heavy & set(sys.modules)))
     command = [sys.executable, "-c", script, "predict", "--run", CALIBRATED, "99"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["loaded: ['torch']"], done
-
-
-def test_a_shell_completes_commands():
-    asked = {"_ABC_COMPLETE": "complete_bash", "COMP_WORDS": "abc ca", "COMP_CWORD": "1"}
-    done = subprocess.run(START, env={**os.environ, **asked}, capture_output=True, text=True)
-    assert done.stdout.split() == ["calibrate"]
 
 
 # Progress

@@ -1,7 +1,12 @@
-"""The examples of CONTRIBUTING are executed: each is one file and one line, and works."""
+"""The examples of CONTRIBUTING are executed: each is one file and one line, and works.
+
+Its kind of model and its notation go through training, evaluation, prediction, calibration and
+sweeps, so that whatever asks for a kind elsewhere fails here.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -16,14 +21,15 @@ from abc_calib.calibration import pipeline, trial
 from abc_calib.calibration.fits import FITS
 from abc_calib.config import MODEL_OPTIONS, PRESETS
 from abc_calib.data import DATA
+from abc_calib.errors import Interrupted, UsageError
 from abc_calib.nn.build import MODELS
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import get_target, make_report
 from abc_calib.reproduction.pipeline import collect
 from abc_calib.reproduction.targets import TARGETS
-from abc_calib.runs import Run
-from abc_calib.sweeps import Test, ensure
+from abc_calib.runs import Run, list_runs
+from abc_calib.sweeps import Job, Test, ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS
 
@@ -145,18 +151,146 @@ def test_a_target(tmp_path: Path):
     assert "| 1 head |" in report.markdown and len(report.records) == 2
 
 
-def test_a_kind_of_model():
+# A kind of model and a notation
+
+
+@pytest.fixture
+def strip() -> None:
+    """The kind of model and the notation of the page, registered."""
     added("A kind of model")
+    added("A notation")
+
+
+SHAPES: dict[str, Any] = {
+    "strip": {"model": "strip", "width": 8},
+    "transformer": {"width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 1},
+    "decoder": {"model": "decoder", "width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 2},
+    "gru": {"model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8},
+}
+LENGTHS = {"caesar": 4, "addition": 3, "copy": 10}
+"""Training lengths."""
+ALL = [
+    ("caesar", "strip"), ("caesar", "transformer"), ("caesar", "gru"), ("caesar", "decoder"),
+    ("addition", "strip"), ("copy", "strip"), ("copy", "decoder"), ("addition", "decoder"),
+]  # fmt: skip
+
+
+def test_the_python_of_a_kind_of_model_runs(strip):
     _, used = blocks("A kind of model", "python")
     scope: dict[str, Any] = {}
     exec(used.replace("width=24", "width=24, steps=3"), scope)
     assert scope["run"].config.kind == "strip" and scope["run"].config.model.width == 24
     assert scope["table"]["n"].tolist() == [100]
+    assert command("A notation") == ["train", "caesar"]
 
 
-def test_a_notation(abc: Callable[..., Any]):
-    added("A notation")
-    assert abc(*command("A notation"), *QUICK).code == 0
-    assert Run.open().config.task == "caesar"
-    assert abc("eval", "--lengths", 5, "--samples", 3, "--json").json()["rows"][0]["n"] == 3
+@pytest.mark.parametrize(("task", "kind"), ALL)
+def test_a_run_is_trained_opened_and_evaluated(abc, strip, task, kind):
+    length = LENGTHS[task]
+    run = stages.train(task, length=length, steps=3, batch=8, **SHAPES[kind])
+    assert run.result is not None and run.result["steps"] == 3
+    again = Run.open(run.path)
+    assert again.config == run.config and again.config.kind == kind
+    assert type(again.config.model) is MODEL_OPTIONS[kind]
+    assert type(again.data) is DATA[TASKS[task].notation]
+    assert [found.path for found in list_runs()] == [run.path]
+
+    model, other = run.load_model(), again.load_model()
+    assert type(model) is MODELS[kind]
+    batch = again.data.test(length, 7)
+    assert torch.equal(model(batch.source, batch.target), other(batch.source, batch.target))
+    described = json.loads((run.path / "model" / "config.json").read_text())
+    assert described["model_type"] == MODELS[kind].hub_names[0]
+
+    rows = stages.evaluate(again, [length, length + 1], samples=5)
+    assert rows["length"].tolist() == [length, length + 1] and (rows["n"] == 5).all()
+    words = ("--lengths", f"{length},{length + 1}", "--samples", 5, "--json")
+    said = abc("eval", run.path, *words).json()
+    assert said["task"] == task
+    columns = ["length", "set", "n", "accuracy", "test_hash"]
+    assert [[row[c] for c in columns] for row in said["rows"]] == rows[columns].values.tolist()
+    greedy = stages.evaluate(again, [length], samples=5, greedy=True)
+    assert greedy["accuracy"].tolist() == rows["accuracy"].tolist()[:1]
+
+
+@pytest.mark.parametrize(("task", "kind"), ALL[:3])
+def test_a_sweep_job_has_a_key_and_is_done_to_its_end(strip, task, kind, tmp_path):
+    """In this process, as a worker does it in one of its own."""
+    length = LENGTHS[task]
+    options = {**SHAPES[kind], "length": length, "steps": 2, "batch": 4}
+    job = Job(task=task, options=options, tests=(Test(length=length, n=3),))
+    job.check()
+    assert job.key.startswith(f"{task}-{job.config.model.label}-vanilla-seed0-")
+    assert Job(task=task, options={**options, "width": 10}).key != job.key
+    with pytest.raises(UsageError, match="unknown test set 'nothing'"):
+        Job(task=task, options=options, tests=(Test(length=length, set="nothing"),)).check()
+    ensure(job, tmp_path)
+    assert job.complete(tmp_path) and not job.missing_tests(tmp_path)
+    (row,) = job.rows(tmp_path)
+    assert (row["length"], row["n"], row["set"]) == (length, 3, "random")
+    found = job.run(tmp_path)
+    assert found is not None and type(found.load_model()) is MODELS[kind]
+
+
+def test_what_was_learnt_is_predicted(abc, strip):
+    """Beyond the training length too: the model looks at one letter at a time."""
+    run = stages.train("caesar", model="strip")
+    assert run.result is not None and run.result["validation_accuracy"] == 100
+    assert stages.predict(run, "abcdefg").answer == "bcdefga"
+    found = stages.predict(run, "gag")
+    assert found.correct and found.output == ["a", "b", "a", "&"]
+    assert found.places == ["", "0", "1", "2", ""]
+    rows = abc("eval", "--lengths", 20, "--json").json()["rows"]
+    assert [(row["n"], row["accuracy"]) for row in rows] == [(20, 100.0)]
     assert "no word of caesar" in abc("predict", "xyz").error(2)
+
+
+def test_a_stopped_training_goes_on_and_finetuning_starts_from_its_weights(strip):
+    whole = stages.train("caesar", model="strip", steps=6, validate_every=2)
+
+    def stop(progress):
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    started: list[Run] = []
+    how: dict[str, Any] = {"on_step": stop, "on_start": started.append}
+    with pytest.raises(Interrupted, match="stopped at step 3"):
+        stages.train("caesar", model="strip", steps=6, validate_every=2, **how)
+    run = stages.resume(started[0])
+    tuned = stages.train("caesar", finetune=run, steps=1, learning_rate=1e-9)
+    assert tuned.config.kind == "strip" and tuned.config.model == run.config.model
+    one, two, three = (found.load_model().state_dict() for found in (whole, run, tuned))
+    assert all(torch.equal(one[name], value) for name, value in two.items())
+    assert all(torch.allclose(one[name], value, atol=1e-6) for name, value in three.items())
+
+
+def test_a_transformer_on_the_notation_is_calibrated(strip):
+    """Lines are counted in the layout of its data."""
+    run = stages.train("caesar")
+    made = stages.calibrate(run, force=True, samples=32, threshold=0.05, steps=2, batch=5)
+    assert made.load_model().lines == made.bias()
+    assert "cross" in made.bias().sites
+    assert len(stages.evaluate(made, [4], samples=3)) == 1
+
+
+def test_what_a_model_or_a_notation_cannot_is_said_in_one_line(abc, strip, runs_root):
+    for options, message in (
+        ({"model": "strip", "heads": 2}, "heads = 2: an option of transformer and decoder, not of"),
+        ({"model": "strip", "width": 0}, "width = 0: give a whole number from 1 to 1,000"),
+        ({"model": "stripe"}, "unknown model 'stripe': choose transformer or decoder or gru or st"),
+        ({"attention_window": 1, **SHAPES["transformer"]}, "attention_window = 1: .*caesar"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            stages.train("caesar", **options)
+    assert not runs_root.exists()
+    run = stages.train("caesar", model="strip", steps=1)
+    with pytest.raises(UsageError, match="it has no attention at all"):
+        stages.calibrate(run, force=True)
+    with pytest.raises(UsageError, match="has no lines"):
+        run.lines()
+    batch = run.data.training(0, 3)
+    with pytest.raises(UsageError, match="no attention heads: it has no attention at all"):
+        run.load_model().attention(batch.source, batch.target)
+    assert "caesar" in abc("stress", run.path).error(2)
+    assert abc("certify", run.path).error(2)
+    assert "unknown test set 'heldout'" in abc("eval", run.path, "--set", "heldout").error(2)

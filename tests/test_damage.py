@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from conftest import CALIBRATED, VANILLA, change_json, vouch
-from damage import Stage, attempt
+from damage import Stage, damage
+from warm import forked
 
 from abc_calib import stages
 from abc_calib.errors import Interrupted
-from abc_calib.runs import Run
+from abc_calib.runs import Run, list_runs
 
 READERS = (
     ("predict", "12", "--run", "RUN"),
@@ -26,13 +27,7 @@ READERS = (
 )
 """Commands that open a finished run; the last one refuses it whole."""
 QUICK: dict[str, Any] = {"steps": 12, "validate_every": 4, "batch": 8, "device": "cpu"}
-SHAPE: dict[str, Any] = {
-    "width": 8,
-    "heads": 2,
-    "feedforward": 16,
-    "decoder_layers": 1,
-    "length": 4,
-}
+SHAPE: dict[str, Any] = {"width": 8, "heads": 2, "feedforward": 16, "decoder_layers": 1}
 
 
 def make_stages(root: Path, finished: Path) -> dict[str, Stage]:
@@ -46,7 +41,9 @@ def make_stages(root: Path, finished: Path) -> dict[str, Stage]:
             on_step = (lambda _: None) if name == "unbroken" else interrupt
             try:
                 out = begun / name
-                stages.train("successor", out=out, seed=seed, on_step=on_step, **QUICK, **SHAPE)
+                stages.train(
+                    "successor", out=out, seed=seed, on_step=on_step, length=4, **QUICK, **SHAPE
+                )
             except Interrupted:
                 pass
         lines = copy(finished, root / "lines")
@@ -93,7 +90,7 @@ def broken(stage: Stage, tmp_path: Path, part: float, seeds: int) -> list[tuple]
     return [end for end in ends if end[2] not in ("refused", "harmless")]
 
 
-@pytest.mark.parametrize(("name", "part"), [("finished", 0.25), ("begun", 0.6), ("lines", 0.3)])
+@pytest.mark.parametrize(("name", "part"), [("finished", 0.12), ("begun", 0.25), ("lines", 0.2)])
 def test_damage_is_refused_by_name_or_does_no_harm(damaged, tmp_path, name, part):
     assert broken(damaged[name], tmp_path, part, 1) == []
 
@@ -109,7 +106,7 @@ def test_the_unbroken_runs_pass(damaged, tmp_path):
         shutil.copytree(stage.root, tmp_path / stage.name)
         run = tmp_path / stage.name / stage.run
         for words in stage.words:
-            ending = attempt([run if w == "RUN" else w for w in words], run.parent)
+            ending = forked([run if w == "RUN" else w for w in words], run.parent)
             assert ending.word == "done", ending
 
 
@@ -126,21 +123,17 @@ def test_the_list_shows_every_run_whatever_is_broken(damaged, tmp_path):
     (root / "pipe").mkdir()
     os.mkfifo(root / "pipe" / "config.json")
     (root / "loop").symlink_to("loop")
-    ending = attempt(["runs", "--json"], root)
+    ending = forked(["runs", "--json"], root)
     assert ending.word == "done", ending
     listed = {run.path.name for run in map(Run, root.iterdir())} - {"loop"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(root))
-        from abc_calib.runs import list_runs
-
         assert {run.path.name for run in list_runs()} == listed
 
 
 @pytest.mark.parametrize("how", ["a pipe", "a link to /dev/zero", "a folder", "not UTF-8",
                                  "sparse 100 GB", "a link to itself", "zeros"])  # fmt: skip
 def test_a_damaged_name_of_the_latest_run_is_refused(damaged, tmp_path, how):
-    from damage import DAMAGES
-
     shutil.copytree(damaged["finished"].root, tmp_path / "runs")
-    DAMAGES[how](tmp_path / "runs" / "latest", random.Random(0))
-    assert attempt(["predict", "12"], tmp_path / "runs").word == "refused"
+    damage(tmp_path / "runs" / "latest", how, random.Random(0))
+    assert forked(["predict", "12"], tmp_path / "runs").word == "refused"

@@ -70,6 +70,28 @@ def test_layout_by_hand(task, base, layout, source, read, write):
     assert laid_out(task, source, layout, base) == (read, write)
 
 
+FORMATS = ("", "Free", "free:3", "fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:x", "fixed:²")
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+def test_unknown_formats_are_refused(layout):
+    with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed:60"):
+        Format(layout)
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "layout", "said"),
+    [
+        ("multiplication2", "123*45", "aligned", r"multiplication2 has no columns, .* fixed:N"),
+        ("zigzag", "123", "fixed:5", "zigzag reads digits by their place: use the format free"),
+        ("addition", "1234+1", "fixed:3", "4 digits does not fit 3: use the format free, or fi"),
+    ],
+)
+def test_formats_that_do_not_fit_are_refused(task, source, layout, said):
+    with pytest.raises(ValueError, match=said):
+        laid_out(task, source, layout)
+
+
 def test_rows_of_unequal_length_are_padded_at_the_right():
     data = digit_data("addition")
     rule, vocabulary = data.task, data.vocabulary
@@ -91,38 +113,6 @@ def test_the_vocabulary_of_base_ten_is_the_papers():
     assert len(vocabulary) == 15
     assert (vocabulary.sos, vocabulary.eos, vocabulary.pad) == (12, 13, 14)
     assert vocabulary.text([12, 1, 2, 14, 13, 3]) == "12"
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [
-        "",
-        "Free",
-        "free:3",
-        "fixed",
-        "fixed:",
-        "fixed:0",
-        "fixed:-1",
-        "fixed:x",
-        "fixed:1.5",
-        "fixed:²",
-    ],
-)
-def test_unknown_formats_are_refused(layout):
-    with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed:60"):
-        Format(layout)
-
-
-def test_a_task_without_columns_or_without_padding_is_refused():
-    with pytest.raises(ValueError, match=r"multiplication2 has no columns, .* free or fixed:N"):
-        laid_out("multiplication2", "123*45", "aligned")
-    with pytest.raises(ValueError, match="zigzag reads digits by their place: use the format free"):
-        laid_out("zigzag", "123", "fixed:5")
-
-
-def test_an_operand_wider_than_the_format_is_refused():
-    with pytest.raises(ValueError, match=r"4 digits does not fit 3: use the format free, or fixed"):
-        laid_out("addition", "1234+1", "fixed:3")
 
 
 @given(

@@ -9,20 +9,17 @@ import torch
 from conftest import TOKENS, digit_data, in_stream
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from transformers import AutoModelForSeq2SeqLM
 
 from abc_calib import stages
 from abc_calib.config import DecoderOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, Line, LineBias
-from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.nn.transformer.model import DecoderOnly
-from abc_calib.runs import Run
 
 NAMES = (*SCHEMES, "rpe:clip=3,values=true", "randomized:base=learned")
 BIASED = ["none", "lines", "some transparent", "one line a head"]
@@ -113,10 +110,9 @@ def step_by_step(model: DecoderOnly, source: Tensor, steps: int) -> Tensor:
 @pytest.mark.parametrize("biased", BIASED)
 @pytest.mark.parametrize("scheme", NAMES)
 def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased):
-    for seed in (0, 1):
-        model = build(scheme, biased, seed)
-        written = model.decode(sources(), 12).ids
-        assert torch.equal(written, step_by_step(model.exact(), sources(), 12))
+    model = build(scheme, biased, 1)
+    written = model.decode(sources(), 12).ids
+    assert torch.equal(written, step_by_step(model.exact(), sources(), 12))
 
 
 @pytest.mark.parametrize("biased", BIASED[1:])
@@ -124,7 +120,7 @@ def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased)
 def test_lines_are_gathered_as_they_are_drawn(build, biased):
     """On short and long sources; and passes over many rows write what single steps do."""
     data = digit_data()
-    for seed in range(4):
+    for seed in range(2):
         model = build("none", biased, seed)
         for batch in (data.training(0, 7), data.test(40, 3)):
             model.set_path("dense")
@@ -180,23 +176,10 @@ def test_a_bias_says_that_it_is_of_a_stream(build, tmp_path):
         LineBias.from_dict({"stream": 1})
 
 
-@pytest.mark.parametrize("biased", BIASED)
-@pytest.mark.parametrize("scheme", ["none", "randomized", "coupled"])
-def test_it_comes_back_through_the_auto_class(build, tmp_path, scheme, biased):
-    model = build(scheme, biased, 3)
-    Run(tmp_path).save_model(model)
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
-    assert type(loaded) is hub.AbcDecoder and loaded.network.lines == model.lines
-    source = sources()
-    mask = (source != 14).long()
-    told = loaded.generate(source, attention_mask=mask, max_new_tokens=9, do_sample=False)
-    expected = model.decode(source, 9).ids
-    assert torch.equal(told[:, 1:], expected[:, : told.shape[1] - 1])
-
-
 # From nothing
 
 
+@pytest.mark.slow
 def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
     monkeypatch.setenv("ABC_RUNS", str(tmp_path))
     shape = {"width": 32, "heads": 4, "feedforward": 64, "decoder_layers": 2}

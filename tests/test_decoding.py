@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TOKENS, digit_data
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_transformer import CASES, additions, with_lines
 from torch import Tensor
@@ -52,12 +52,11 @@ def spent(budget: Budget, passes: list[tuple[int, int]]) -> int:
 @pytest.mark.parametrize(("shape", "biased"), CASES)
 def test_both_ways_write_the_same(make_model, random_bias, passes, shape, biased):
     """Random weights, positions of every scheme, on lines and dense, alone and in a batch."""
-    for seed in (0, 1):
-        model = with_lines(make_model(seed, **shape), random_bias, biased, seed)
-        for source in (additions(), additions()[:1]):
-            one, other = both(model, source, 40)
-            assert torch.equal(one, other)
-            assert torch.equal(model.decode(source, 40).ids, one)
+    model = with_lines(make_model(0, **shape), random_bias, biased)
+    for source in (additions()[:3], additions()[:1]):
+        one, other = both(model, source, 24)
+        assert torch.equal(one, other)
+        assert torch.equal(model.decode(source, 24).ids, one)
     assert max(rows for rows, _ in passes) >= decoding.FEWEST
 
 
@@ -71,6 +70,7 @@ def on_lines(model: Transformer) -> Transformer:
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(0, 3), st.integers(0, 60))
+@settings(max_examples=12)
 def test_any_sizes_of_passes_write_the_same(sizes, seed, steps):
     """What a pass may have is a matter of speed alone."""
     model = narrow(seed)
@@ -101,7 +101,7 @@ def test_a_calibrated_model_answers_alike_in_few_passes(tiny, passes):
     run = Run.open(tiny.calibrated)
     model, data = run.load_model(), run.data
     for kind in ("random", "hard", "carry"):
-        for length in (1, 5, 40, 300):
+        for length in (1, 40, 200):
             batch = data.test(length, 1, kind, 1)
             one, other = both(model, batch.source, batch.target.shape[1])
             assert torch.equal(one, other) and torch.equal(one, batch.target)
@@ -139,7 +139,7 @@ CIRCLE = {12: 0, **{digit: (digit + 1) % 10 for digit in range(10)}}
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_where_every_row_waits_for_the_one_before_passes_cost_little_more(passes, samples):
-    model, steps = chained(CIRCLE), 500
+    model, steps = chained(CIRCLE), 200
     source = digit_data().test(9, samples).source
     one, other = both(model, source, steps)
     assert torch.equal(one, other)
@@ -153,7 +153,7 @@ def test_where_every_row_waits_for_the_one_before_passes_cost_little_more(passes
 
 def test_a_chain_that_repeats_itself_takes_few_passes(passes):
     """As a carry does that runs through all digits."""
-    model, steps = chained({12: 9, 9: 9}), 3000
+    model, steps = chained({12: 9, 9: 9}), 1000
     source = digit_data().test(9, 1).source
     one, other = both(model, source, steps)
     assert torch.equal(one, other) and set(other[0].tolist()) == {9}

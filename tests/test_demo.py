@@ -11,7 +11,7 @@ from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
 from abc_calib.errors import AbcError
 from abc_calib.reproduction import demo
-from abc_calib.reproduction.demo import compare, demo_lengths, demo_samples, worked_example
+from abc_calib.reproduction.demo import compare, worked_example
 from abc_calib.runs import Run
 from tasks import TASKS, Successor
 
@@ -91,14 +91,6 @@ def test_the_demo_as_json_is_one_object(abc, trained_already):
     assert {"length", "accuracy", "n", "set"} < set(found["rows"][0])
 
 
-def test_a_demo_whose_model_does_not_learn_ends_with_one_line(abc, tiny_preset, monkeypatch):
-    model, first, second = PRESETS["small"]
-    preset = (model, first.model_copy(update={"steps": 2}), second)
-    monkeypatch.setitem(PRESETS, "small", preset)
-    line = abc("demo", "successor", "--quiet").error(1)
-    assert line.startswith("the model has not interpolated: 0.0 % of 2048 training samples")
-
-
 def test_both_runs_are_compared_on_the_same_problems(tiny):
     seen = []
     runs = {"vanilla": Run(tiny.vanilla), "calibrated": Run(tiny.calibrated)}
@@ -109,25 +101,6 @@ def test_both_runs_are_compared_on_the_same_problems(tiny):
         assert [row.test_hash for row in one] == [row.test_hash for row in other]
         assert [row.n for row in other] == [10, 24]
         assert [row.accuracy for row in other] == [100.0, 100.0]
-
-
-def test_lengths_begin_with_the_training_length():
-    assert demo_lengths(6) == [6, 10, 15, 20, 50, 100, 200, 500, 1000]
-    assert demo_lengths(20) == [20, 50, 100, 200, 500, 1000]
-    assert demo_lengths(3) == [3, 6, 10, 15, 20, 50, 100, 200, 500, 1000]
-
-
-def test_samples_are_those_of_the_paper_up_to_50_digits_and_fewer_beyond():
-    found = [demo_samples(10, length) for length in (1, 2, 6, 50, 51, 1000)]
-    assert found == [9, 90, 10_000, 10_000, 1000, 1000]
-    assert demo_samples(2, 6) == 32
-
-
-def test_the_worked_example_has_40_digits(tiny):
-    example = worked_example(Run(tiny.calibrated))
-    assert len(example.problem) == 40
-    assert int(example.answer) == int(example.problem) + 1
-    assert example.correct
 
 
 def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):

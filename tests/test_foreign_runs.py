@@ -217,39 +217,44 @@ def nothing_is_left(runs_root: Path) -> bool:
     return not any(runs_root.glob("*")) if runs_root.exists() else True
 
 
-def test_wrong_answers_are_counted_and_the_first_is_named(somebodys, runs_root):
-    pairs = sums()
-    pairs[7], pairs[9] = (pairs[7][0], "1"), (pairs[9][0], "99")
-    write_pairs(somebodys.pairs, pairs)
-    said = refusal(somebodys)
-    assert f"2 of the {len(pairs)} pairs in p.jsonl are wrong" in said
-    assert f"the first is pair 8, '{pairs[7][0]}' with '1'" in said
-    assert nothing_is_left(runs_root)
-
-
-def test_answers_that_contradict_each_other_are_refused(somebodys, runs_root):
-    write_pairs(somebodys.pairs, [*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")])
-    assert "contradict" in refusal(somebodys, "=") and nothing_is_left(runs_root)
-
-
-def test_pairs_of_one_length_are_refused(somebodys, runs_root):
-    write_pairs(somebodys.pairs, [(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)])
-    assert "all sources are 3 wide" in refusal(somebodys, "=") and nothing_is_left(runs_root)
+WRONG = [*sums()[:7], (sums()[7][0], "1"), sums()[8], (sums()[9][0], "99"), *sums()[10:]]
+FIT, CHECK = "--fit-lengths", "--check-lengths"
 
 
 @pytest.mark.parametrize(
-    ("delimiters", "words"),
+    ("pairs", "delimiters", "more", "words"),
     [
-        ("*,=", "the delimiter '*' is no single token of this tokenizer"),
-        ("<s>,=", "the delimiter '<s>' is nowhere in the data"),
-        ("=,+", "does not have the delimiters = + in this order"),
-        ("+", "ends in no delimiter"),
-        ("+,+,=", "does not have the delimiters + + = in this order"),
+        (WRONG, "+,=", (), f"2 of the {len(WRONG)} pairs in p.jsonl are wrong"),
+        (WRONG, "+,=", (), f"the first is pair 8, '{WRONG[7][0]}' with '1'"),
+        ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
+        ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
+        ("{", "=", (), "line 1 of"),
+        ('{"source": "1+1="}', "=", (), "is no pair"),
+        ('{"source": "1+1=", "target": 2}', "=", (), "is no pair"),
+        ("[]", "=", (), "is no pair"),
+        ("", "=", (), "holds no pairs"),
+        (None, "*,=", (), "the delimiter '*' is no single token of this tokenizer"),
+        (None, "<s>,=", (), "the delimiter '<s>' is nowhere in the data"),
+        (None, "=,+", (), "does not have the delimiters = + in this order"),
+        (None, "+", (), "ends in no delimiter"),
+        (None, "+,+,=", (), "does not have the delimiters + + = in this order"),
+        (None, "+,=", (FIT, "1-2"), "--fit-lengths and --check-lengths go together"),
+        (None, "+,=", (FIT, "2-1", CHECK, "3"), "give lengths as in 1-4"),
+        (None, "+,=", (FIT, "1-3", CHECK, "2-3"), "give longer ones"),
+        (None, "+,=", (FIT, "a", CHECK, "3"), "give lengths as in 1-4"),
+        (None, "+,=", (FIT, "1-2", CHECK, "8-9"), "no pairs of --check-lengths 8-9"),
+        (None, "+,=", (FIT, "7-8", CHECK, "9-10"), "no pairs of --fit-lengths 7-8"),
     ],
-)
-def test_delimiters_that_are_not_in_the_data(somebodys, runs_root, delimiters, words):
-    assert words in refusal(somebodys, delimiters)
-    assert nothing_is_left(runs_root)
+    ids=str,
+)  # fmt: skip
+def test_pairs_delimiters_and_lengths_that_do_not_fit(
+    somebodys, runs_root, pairs, delimiters, more, words
+):
+    if isinstance(pairs, str):
+        somebodys.pairs.write_text(pairs)
+    elif pairs:
+        write_pairs(somebodys.pairs, pairs)
+    assert words in refusal(somebodys, delimiters, *more) and nothing_is_left(runs_root)
 
 
 def test_a_tokenizer_that_merges_digits_is_refused(somebodys, runs_root):
@@ -296,54 +301,16 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
         (other / "config.json").write_text(json.dumps({**config, **change}))
         (other / "generation_config.json").write_text("{}")
         assert words in refusal(Somebodys(other, somebodys.pairs))
-    assert nothing_is_left(runs_root)
-
-
-def test_a_model_that_has_lines_already_is_refused(somebodys, runs_root):
+    torch.manual_seed(0)
+    shape = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4}
+    mamba = tf.MambaForCausalLM(tf.MambaConfig(eos_token_id=2, **shape))
+    saved(mamba, tokenizer(), tmp_path / "mamba")
+    said = refusal(Somebodys(tmp_path / "mamba", somebodys.pairs))
+    assert "takes no attention function" in said
     model = tf.LlamaForCausalLM.from_pretrained(somebodys.folder)
     inject(model, abc.LineBias({}), Marks((14, 15)))
     saved(model, tokenizer(), somebodys.folder)
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
-
-
-def test_a_model_without_a_backend_is_refused(somebodys, runs_root):
-    torch.manual_seed(0)
-    config = tf.MambaConfig(
-        vocab_size=16, hidden_size=16, num_hidden_layers=1, state_size=4, eos_token_id=2
-    )
-    saved(tf.MambaForCausalLM(config), tokenizer(), somebodys.folder)
-    assert "takes no attention function" in refusal(somebodys) and nothing_is_left(runs_root)
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("{", "line 1 of"),
-        ('{"source": "1+1="}', "is no pair"),
-        ('{"source": "1+1=", "target": 2}', "is no pair"),
-        ("[]", "is no pair"),
-        ("", "holds no pairs"),
-    ],
-)
-def test_lines_that_are_no_pairs(somebodys, runs_root, line, words):
-    somebodys.pairs.write_text(line)
-    assert words in refusal(somebodys) and nothing_is_left(runs_root)
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--fit-lengths", "1-2"], "--fit-lengths and --check-lengths go together"),
-        (["--fit-lengths", "2-1", "--check-lengths", "3"], "give lengths as in 1-4"),
-        (["--fit-lengths", "1-3", "--check-lengths", "2-3"], "give longer ones"),
-        (["--fit-lengths", "a", "--check-lengths", "3"], "give lengths as in 1-4"),
-        (["--fit-lengths", "1-2", "--check-lengths", "8-9"], "no pairs of --check-lengths 8-9"),
-        (["--fit-lengths", "7-8", "--check-lengths", "9-10"], "no pairs of --fit-lengths 7-8"),
-    ],
-)
-def test_lengths_that_do_not_fit(somebodys, runs_root, more, words):
-    assert words in refusal(somebodys, "+,=", *more)
-    assert nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

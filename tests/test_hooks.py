@@ -8,7 +8,7 @@ import torch
 from conftest import CALIBRATED, VANILLA
 
 import abc_calib
-from abc_calib import Run, UsageError, stages
+from abc_calib import Run, stages
 from abc_calib.reporting import hooks
 
 
@@ -46,13 +46,7 @@ def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
 
 
 def test_a_stream_has_the_source_before_the_output(runs_root):
-    shape = {
-        "encoder_layers": None,
-        "decoder_layers": 2,
-        "width": 16,
-        "heads": 2,
-        "feedforward": 16,
-    }
+    shape = {"decoder_layers": 2, "width": 16, "heads": 2, "feedforward": 16}
     run = stages.train("addition", model="decoder", steps=2, batch=8, progress=False, **shape)
     seen = abc_calib.patterns(run, "12+345")
     source, output = len(seen["source"]), len(seen["output"])
@@ -79,9 +73,3 @@ def test_what_patterns_cannot_be_of_is_refused(tiny, abc, runs_root, monkeypatch
     assert "give a shorter source" in abc(*words).error(2)
     assert not (tiny.vanilla / "patterns.npz").exists()
     monkeypatch.undo()
-
-
-def test_a_recurrent_model_has_no_heads(runs_root):
-    run = stages.train("copy", model="gru", steps=1, batch=4, progress=False)
-    with pytest.raises(UsageError, match="has no heads to show"):
-        abc_calib.patterns(run, "1 2")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import TOKENS, change_json
-from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
 from test_transformer import CASES, additions, with_lines
 from torch import Tensor
@@ -88,7 +85,6 @@ def test_what_a_run_saves_comes_back_through_the_auto_class(build, tmp_path, sha
     target = source[:, 1:5].clamp(max=9)
     with torch.no_grad():
         same(loaded(source, source != 14, target).logits, model(source, target))
-    assert torch.equal(generated(loaded, source, 9), model.decode(source, 9).ids)
 
 
 def same(one: Tensor, other: Tensor) -> None:
@@ -155,13 +151,6 @@ def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
     expected = model.decode(batch.source, steps).ids
     assert torch.equal(written, expected[:, : written.shape[1]])
     assert (expected[:, written.shape[1] :] == model.pad).all()
-
-
-def test_no_other_room_imports_transformers():
-    """It takes longer than most commands."""
-    code = "import sys, abc_calib.stages, cli.main; print('transformers' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 # Folders that older versions wrote
@@ -296,22 +285,6 @@ def test_the_configuration_comes_back_through_the_auto_class(build, tmp_path):
     assert config.num_hidden_layers == config.decoder_layers == 2
 
 
-def test_a_value_of_the_wrong_type_in_the_configuration_is_refused():
-    """Strict validation of transformers' configurations has to be asked for."""
-    with pytest.raises(StrictDataclassError, match="heads"):
-        hub.AbcConfig(heads="eight")
-    with pytest.raises(StrictDataclassError, match="attender"):
-        hub.AbcRecurrentConfig(attender=3)
-
-
-def test_parameters_that_a_checkpoint_lacks_are_filled_in(make_model, tmp_path):
-    folder = saved(make_model(), tmp_path)
-    model = hub.AbcTransformer.from_pretrained(folder, scheme="rpe:clip=3")
-    table = model.network.scheme_of("encoder").table
-    assert table.shape == (2, 2, 7, 10)
-    assert table.std().item() == pytest.approx((2 / 17) ** 0.5, rel=0.3)
-
-
 # A face and its model
 
 
@@ -326,14 +299,6 @@ def test_a_face_shares_its_weights_with_its_network(build):
     with torch.no_grad():
         face.embed.weight.zero_()
         assert not face.network.embed.weight.any() and model.embed.weight.any()
-
-
-def test_training_mode_is_that_of_the_network(make_model):
-    face = hub.wrapped(make_model(cyclic=3))
-    for mode in (True, False):
-        assert face.train(mode).training == face.network.training == mode
-        assert face.network.encoder.training == mode
-    assert hub.wrapped(make_model().train()).network.training
 
 
 def test_lines_that_are_set_on_a_face_are_saved_with_it(build, tmp_path):
@@ -380,10 +345,10 @@ def test_attentions_are_those_of_the_model(build):
 @pytest.mark.parametrize(("shape", "biased"), CASES)
 def test_generate_is_decode(build, shape, biased):
     """Whatever stands where the mask says padding, and without a mask where the pad id stands."""
-    model, source = build(shape, biased, seed=1), additions()
-    face, expected = hub.wrapped(model), model.decode(source, 17).ids
-    assert torch.equal(generated(face, source, 17), expected)
-    written = face.generate(source.masked_fill(source == 14, 5), (source != 14).long(), 17)[:, 1:]
+    model, source = build(shape, biased, seed=1), additions()[:3]
+    face, expected = hub.wrapped(model), model.decode(source, 9).ids
+    assert torch.equal(generated(face, source, 9), expected)
+    written = face.generate(source.masked_fill(source == 14, 5), (source != 14).long(), 9)[:, 1:]
     assert torch.equal(written, expected[:, : written.shape[1]])
     assert (expected[:, written.shape[1] :] == 14).all()
 

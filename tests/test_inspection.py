@@ -10,7 +10,6 @@ import torch
 from conftest import vouch
 
 from abc_calib import stages
-from abc_calib.errors import UsageError
 from abc_calib.evaluation.inspect import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
 from abc_calib.runs import Run
 from tasks import TaskError
@@ -66,27 +65,6 @@ def test_every_step_has_its_weights_and_variables(runs):
     assert not found.correct
 
 
-def test_places_are_words_from_0_and_the_start_is_before_them(changed):
-    """Without weights a step is the sigmoid of 0: half a word at a time, from START."""
-
-    def still(model):
-        model.attender.direction.bias.fill_(50.0)
-        model.attender.numbers_of.weight.zero_()
-
-    found = inspect(changed("one_step", still), SOURCE)
-    steps = len(found.output)
-    assert found.variables["step"] == pytest.approx([0.5] * steps)
-    halves = -1 + 0.5 * np.arange(1, steps + 1)
-    assert found.variables["centre"] == pytest.approx(halves, abs=0.05)
-    assert found.looked == pytest.approx(halves, abs=0.05)
-
-
-def test_an_attender_of_content_has_no_variables_and_one_figure(abc, runs, tmp_path):
-    said = abc("inspect", runs["content"].path, "--input", SOURCE, "--out", tmp_path / "figures")
-    assert said.code == 0 and "looks at" in said.out and "centre" not in said.out
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["attention.pdf"]
-
-
 def test_the_command_prints_a_line_a_step_and_writes_figures(abc, runs, tmp_path):
     given = ("inspect", runs["mix"].path, "--input", SOURCE, "--out", tmp_path / "figures")
     said = abc(*given, "--format", "png,svg")
@@ -118,24 +96,6 @@ def test_a_source_that_makes_no_sense_is_one_line(abc, runs, source, message):
     with pytest.raises(TaskError, match=message):
         inspect(runs["mix"], source)
     assert message in abc("inspect", runs["mix"].path, "--input", source).error(2)
-
-
-def test_bad_options_are_one_line(abc, runs, tmp_path):
-    path = runs["mix"].path
-    assert "--input" in abc("inspect", path).error(2)
-    assert "bmp" in abc("inspect", path, "--input", SOURCE, "--format", "bmp").error(2)
-    for command in ("inspect", "diagnose"):
-        words = (command, tmp_path / "none", *(["--input", SOURCE] if command == "inspect" else []))
-        assert "none" in abc(*words).error(2)
-
-
-def test_a_transformer_is_pointed_to_its_heatmaps(abc, tmp_path):
-    small = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 8, "steps": 1}
-    run = stages.train("successor", out=tmp_path / "run", length=3, batch=4, **small)
-    for call in (lambda: inspect(run, "199"), lambda: diagnose(run)):
-        with pytest.raises(UsageError, match="is no recurrent model: abc heatmap shows"):
-            call()
-    assert "abc heatmap" in abc("diagnose", run.path).error(2)
 
 
 # Diagnosis

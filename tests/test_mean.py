@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from abc_calib.calibration import extend_bias
 from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines, of_digits
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, Layout, Line, LineBias
+from abc_calib.geometry import CORNER, DIRECTIONS, Layout, Line
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import Lines
 
@@ -113,32 +113,6 @@ def test_a_strong_line_by_hand():
     np.testing.assert_allclose(lower[:, 1:3], expected[:, 1:3], atol=1e-12)
 
 
-def test_anti_diagonals_are_aligned_at_the_top_right():
-    attention = np.zeros((1, 3, 5))
-    attention[0, [0, 1, 2], [3, 2, 1]] = 1.0
-    bias = extend_bias(attention, (4, 11), ["anti"], 1.5)[0]
-    assert np.argwhere(bias == 0).tolist() == [[0, 9], [1, 8], [2, 7], [3, 6]]
-    assert mean_lines(attention, ["anti"], 1.5) == ((Line("anti", CORNER, 1, 0.0),),)
-
-
-def test_directions_combine_by_their_maximum():
-    attention = np.zeros((1, 5, 7))
-    attention[0, :, 2] = 0.5
-    attention[0, range(5), range(5)] = 0.6
-    bias = extend_bias(attention, (5, 7), ["diag", "vert"], 1.5)[0]
-    assert (bias[:, 2] == 0).all() and (np.diag(bias) == 0).all()
-    assert np.isinf(bias).sum() == 35 - 9
-
-
-def test_heads_are_calibrated_each_on_its_own():
-    rng = np.random.default_rng(0)
-    attention = rng.random((3, 5, 7))
-    attention[1] *= 1000
-    together = extend_bias(attention, (7, 11), threshold=1.0)
-    alone = [extend_bias(head[None], (7, 11), threshold=1.0)[0] for head in attention]
-    assert np.array_equal(together, np.stack(alone))
-
-
 @pytest.mark.parametrize("threshold", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize(("m", "n"), [(7, 29), (13, 17), (23, 31)])
 def test_a_head_that_attends_evenly_is_transparent(m, n, threshold):
@@ -147,30 +121,12 @@ def test_a_head_that_attends_evenly_is_transparent(m, n, threshold):
     assert np.count_nonzero(bias) == 0
 
 
-def test_the_lines_survive_the_file(tmp_path):
-    attention = np.random.default_rng(1).random((3, 5, 7))
-    heads = mean_lines(attention, threshold=0.7)
-    bias = LineBias({"cross": (heads,)})
-    bias.save(tmp_path / "bias.safetensors")
-    loaded = LineBias.load(tmp_path / "bias.safetensors").heads("cross", 0)
-    expected = extend_bias(attention, (11, 13), threshold=0.7)
-    assert np.array_equal(dense_bias(loaded, (11, 13)), expected.astype(np.float32))
-
-
 def test_line_means_use_the_papers_indices():
     """With rows and keys from 0: ``j - i``, ``n - 1 - (i + j)`` and ``j``."""
     matrix = np.arange(6.0).reshape(2, 3)
     assert line_means(matrix, "diag") == {-1: 3.0, 0: 2.0, 1: 3.0, 2: 2.0}
     assert line_means(matrix, "anti") == {2: 0.0, 1: 2.0, 0: 3.0, -1: 5.0}
     assert line_means(matrix, "vert") == {0: 1.5, 1: 2.5, 2: 3.5}
-
-
-def test_single_precision_is_averaged_in_double():
-    attention = np.random.default_rng(2).random((2, 5, 7)).astype(np.float32)
-    assert np.array_equal(
-        extend_bias(attention, (7, 11), threshold=0.5),
-        extend_bias(attention.astype(np.float64), (7, 11), threshold=0.5),
-    )
 
 
 @pytest.mark.parametrize(
@@ -222,10 +178,3 @@ def test_padding_hides_a_line_that_only_digits_follow():
     digits = line_means(np.where(inside, attention, np.nan), "anti")
     assert all_cells[1] == pytest.approx(2 / 21)
     assert digits == {1: 1.0, 2: 0.0, 0: 0.0}
-
-
-def test_the_command_averages_over_digits_and_says_for_which_fit(tiny, abc):
-    made = abc("calibrate", tiny.vanilla, "--fit", "mean", "--average", "digits", "--no-retrain")
-    assert made.code == 0
-    told = abc("calibrate", tiny.vanilla, "--average", "digits", "--no-retrain").error(2)
-    assert "--average digits: only the fit mean averages along lines" in told

@@ -155,24 +155,6 @@ def test_of_twins_the_first_takes_all():
     np.testing.assert_allclose(weights, [0.4, 0.6, 0, 0], atol=1e-4)
 
 
-def test_a_crossing_of_a_strong_line_is_no_line():
-    """The anti-diagonals that cross a strong vertical get next to nothing."""
-    part = captured("cross", [{Line("vert", 2, 1): 1.0}])
-    lines = candidates("cross", DIRECTIONS, 2, 6)
-    weights = fit([part], {"cross": lines})["cross"].weights[0, 0]
-    assert weights[lines.index(Line("vert", 2, 1))] == pytest.approx(1.0, abs=1e-4)
-    assert weights.sum() == pytest.approx(1.0, abs=1e-3)
-
-
-def test_padding_rows_do_not_count():
-    part = captured("cross", CROSS)
-    lines = {"cross": candidates("cross", DIRECTIONS, 2, 6)}
-    before = fit([part], lines)["cross"].weights
-    for layer in part.weights["cross"]:
-        layer.permute(0, 2, 1, 3)[~part.rows["cross"]] = 7.0
-    np.testing.assert_allclose(fit([part], lines)["cross"].weights, before, atol=1e-9)
-
-
 def test_sites_without_layers_or_candidates_are_left_out():
     part = captured("cross", CROSS)
     wanted = {site: candidates(site, ["anti"], 2, 6) for site in SITES}
@@ -241,15 +223,3 @@ def test_every_strong_line_gets_a_head_and_every_head_one_line(weights, threshol
             assert len(kept) == len(layer)
             given_up = [strongest[k] for k in range(len(lines)) if lines[k] in strong - kept]
             assert max(given_up) <= min(strongest[lines.index(line)] for line in kept)
-
-
-def test_heads_that_follow_no_line_close_onto_the_sink():
-    weights = np.array([[[0.1, 0.0], [0.9, 0.0], [0.0, 0.19]]])
-    heads = kept_lines(KINDS[:2], weights[0], 0.2)
-    assert heads == ((SINK,), (KINDS[0],), (SINK,))
-
-
-def test_two_heads_on_one_line_make_room_for_a_weaker_one():
-    weights = np.array([[[0.9, 0.3], [0.8, 0.4]]])
-    heads = kept_lines(KINDS[:2], weights[0], 0.2)
-    assert heads == ((KINDS[0],), (KINDS[1],))

@@ -116,17 +116,6 @@ def test_typed_problems_are_written_and_judged(chromium, page, width):
 
 
 @needs_browser
-def test_the_first_run_shows_where_it_goes_wrong(chromium, page):
-    chromium.open(page)
-    said = chromium.ask("document.querySelector('#run-0 .verdict').textContent")
-    assert said.startswith("✗ Wrong: the first wrong token is y")
-    assert chromium.ask("document.querySelectorAll('#run-0 .cell.bad').length") > 0
-    assert "not computed in the page" in chromium.ask(
-        "document.querySelector('#run-0').textContent"
-    )
-
-
-@needs_browser
 def test_runs_are_opened_and_tokens_chosen_by_keyboard(chromium, page):
     chromium.open(page)
     opened = "[...document.querySelectorAll('details.run')].map((run) => run.open)"

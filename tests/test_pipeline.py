@@ -93,22 +93,11 @@ def test_calibrating_twice_gives_the_same_lines(vanilla, model, found):
     assert (again.bias, again.table, again.samples) == (found.bias, found.table, found.samples)
 
 
-def test_the_saved_bias_is_the_one_that_the_model_was_retrained_with(trained):
-    run = Run(trained.root / CALIBRATED)
-    assert run.load_model().lines == run.bias()
-
-
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_only_the_asked_directions_are_followed(vanilla, model, direction):
     found = calibrate(model, vanilla.data, options(dirs=(direction,)))
     followed = {row.line.split()[0] for row in found.table if row.note != "sink"}
     assert followed <= {direction}
-
-
-def test_above_every_weight_all_heads_are_sinks(vanilla, model):
-    found = calibrate(model, vanilla.data, options(threshold=1.0))
-    assert {row.line for row in found.table} == {"diag +0", "vert +0 segment 1"}
-    assert found.checks == []
 
 
 @pytest.mark.parametrize("values", ["hard", "soft"])
@@ -119,43 +108,6 @@ def test_no_head_rests_on_the_first_row(vanilla, model, fit, values):
     bias = calibrate(model, vanilla.data, asked).bias
     own = [line for site, _, _, line in all_lines(bias) if site == "self"]
     assert own and not any(line.direction == "vert" for line in own)
-
-
-# The paper's fit
-
-
-def test_the_papers_lines_are_those_above_mean_and_deviation_in_the_last_layer(vanilla, model):
-    k = 1.0
-    found = calibrate(model, vanilla.data, options(fit="mean", threshold=k))
-    for site, layers in found.bias.sites.items():
-        assert layers[0] == layers[1]
-        attention = found.attention[site][-1]
-        m, n = attention.shape[1:]
-        for head, lines in enumerate(layers[-1]):
-            wanted = set()
-            for direction in DIRECTIONS:
-                if (site, direction) == ("self", "anti"):
-                    continue
-                means = {}
-                for offset in range(-m - n, m + n):
-                    cells = [
-                        attention[head, i, j]
-                        for i in range(m)
-                        for j in range(n)
-                        if offset == {"diag": j - i, "anti": n - 1 - i - j, "vert": j}[direction]
-                    ]
-                    if cells:
-                        means[offset] = np.mean(cells)
-                mu, sigma = np.mean(list(means.values())), np.std(list(means.values()))
-                wanted |= {(direction, o) for o, mean in means.items() if mean > mu + k * sigma}
-            assert {(line.direction, line.offset) for line in lines} == wanted
-    assert {row.layer for row in found.table} == {-1}
-
-
-def test_heads_without_a_line_are_transparent_in_the_papers_fit(vanilla, model):
-    found = calibrate(model, vanilla.data, options(fit="mean", threshold=50.0))
-    assert len(found.bias.transparent()) == 2 * 2 * 8
-    assert {(row.line, row.note) for row in found.table} == {("-", "transparent")}
 
 
 # Which samples
@@ -175,26 +127,11 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
 
 
-def test_lines_are_read_from_training_numbers_alone(vanilla, model):
-    source = vanilla.data
-    step = pipeline.UNREACHED_STEP
-    for batch in (source.training(step, 300), full_length(source, 300, model)):
-        assert source.split.allows(batch.problems, held_out=False).all()
-        assert max(batch.problems.operands[0].lengths) == 5
-
-
 def test_samples_of_full_length_have_one_shape_and_are_right(vanilla, model):
     batch = full_length(vanilla.data, 300, model)
     assert set(batch.problems.operands[0].lengths) == {5}
     assert (batch.source != vanilla.data.vocabulary.pad).all()
     assert exact_matches(model, batch).all()
-
-
-def test_where_nothing_is_right_samples_of_full_length_are_taken_as_they_are(model_for):
-    source = digit_data("successor", length=4)
-    batch = full_length(source, 100, model_for(source))
-    assert len(batch) > 30
-    assert set(batch.problems.operands[0].lengths) == {4}
 
 
 def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model):
@@ -203,12 +140,6 @@ def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model
     right = 100 * exact_matches(model, batch).float().mean()
     with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
         calibrate(model, source, options())
-
-
-def test_a_model_that_is_always_wrong_is_refused_even_if_forced(model_for):
-    source = digit_data("addition")
-    with pytest.raises(AbcError, match="decodes no training sample correctly: train longer"):
-        calibrate(model_for(source), source, options(), force=True)
 
 
 # The choice between candidates
@@ -309,15 +240,6 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
     assert [c.accuracy for c in checks] == accuracies
     assert [c.lines for c in checks] == lines_left
-
-
-def test_the_same_bias_is_tried_once(biases, monkeypatch):
-    calls = []
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: calls.append(bias) or Trial(0.5))
-    same = [(0.4, biases[0]), (0.3, biases[0]), (0.2, biases[1])]
-    checks = choose(same, ADAM, None).checks
-    assert calls == biases[:2]
-    assert [c.threshold for c in checks] == [0.4, 0.2]
 
 
 def test_candidates_are_tried_from_the_fewest_lines_on(vanilla, model, monkeypatch):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,17 +16,14 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from abc_calib import stages
 from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, Line, LineBias
 from abc_calib.geometry.coords import View
-from abc_calib.nn.hub import load
-from abc_calib.nn.positions import SCHEMES, Scheme, build_scheme, check_scheme
+from abc_calib.nn.positions import SCHEMES, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.alibi import slopes
 from abc_calib.nn.positions.t5 import bucket
 from abc_calib.nn.transformer.model import draw
-from abc_calib.runs import Run
 
 H, E = 3, 14
 """Heads and their width, where a test needs a shape of unequal sizes."""
@@ -65,24 +60,6 @@ def test_sinusoidal_is_the_formula_of_vaswani(width):
             angle = position / 10000 ** (2 * (column // 2) / width)
             expected = math.cos(angle) if column % 2 else math.sin(angle)
             assert waves[row, column].item() == pytest.approx(expected, abs=2e-4)
-
-
-def test_sinusoidal_adds_to_the_embeddings_of_every_sample():
-    scheme = build_scheme("sinusoidal", 6, 2)
-    x = torch.randn(3, 5, 6)
-    added = scheme.embed(x, standing(torch.arange(5))) - x
-    torch.testing.assert_close(added[0], added[2])
-    assert scheme.absolute and not scheme.has_score_bias
-
-
-def test_no_positions_change_nothing():
-    scheme = build_scheme("none", 6, 2)
-    x, positions = torch.randn(2, 3, 6), torch.arange(3)
-    queries = torch.randn(2, 2, 3, 3)
-    assert torch.equal(scheme.embed(x, standing(positions)), x)
-    assert torch.equal(scheme.rotate(queries, standing(positions)), queries)
-    assert scheme.score_bias(queries, queries, places(rows=range(3), keys=3)) is None
-    assert not scheme.absolute
 
 
 def test_learned_positions_are_rows_of_a_table_and_beyond_it_the_last():
@@ -137,11 +114,6 @@ def test_alibi_slopes_are_those_of_transformers(heads):
     torch.testing.assert_close(torch.tensor(slopes(heads)), bloom)
     mpt = build_mpt_alibi_tensor(heads, 2)[:, 0, 0]
     torch.testing.assert_close(torch.tensor(slopes(heads)), -mpt)
-
-
-def test_alibi_slopes_are_the_published_ones():
-    assert slopes(8) == [2.0**-k for k in range(1, 9)]
-    assert slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -431,38 +403,4 @@ def test_a_bad_scheme_is_refused(given, message):
         check_scheme(given, 8, 2)
 
 
-def test_checking_a_scheme_draws_no_random_number():
-    state = torch.get_rng_state()
-    for name in SCHEMES:
-        check_scheme(name, 8, 2)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_rope_with_an_odd_head_width_is_refused_before_anything_is_written(runs_root):
-    message = "width 12 with heads 4 makes 3 a head: choose .* even quotient"
-    with pytest.raises(UsageError, match=message):
-        stages.train("successor", scheme="rope", width=12, heads=4, steps=1)
-    assert not runs_root.exists()
-
-
 # Documentation
-
-
-@torch.no_grad()
-def test_the_example_of_contributing_is_a_scheme(make_model, monkeypatch, tmp_path):
-    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    section = text[text.index("## A position scheme") :]
-    (code,) = re.findall(r"```python\n(.*?)```", section[: section.index("\n## ")], re.DOTALL)
-    names: dict = {}
-    monkeypatch.setitem(SCHEMES, "recency", Scheme)  # what it registers goes with the test
-    exec(code, names)
-    assert SCHEMES["recency"] is names["Recency"]
-    model = make_model(scheme="recency", encoder_layers=1)
-    source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 5, 13]])
-    plain = make_model(encoder_layers=1, scheme="none")
-    assert not torch.allclose(model(source, target), plain(source, target))
-    model.scheme_of("encoder").strength.fill_(0.7)
-    Run(tmp_path).save_model(model)
-    loaded = load(tmp_path / "model").network
-    assert loaded.scheme_of("encoder").strength.tolist() == pytest.approx([0.7, 0.7])
-    torch.testing.assert_close(loaded(source, target), model(source, target))

@@ -144,10 +144,6 @@ def test_judgements_run(tiny, abc, words):
     assert said.code == 0 and ("certified" in said.out or "nothing failed" in said.out)
 
 
-def test_the_version_runs(abc):
-    assert abc("--version").out.startswith("abc-calib ")
-
-
 class OneDigit(Addition):
     """Sums of two digits."""
 

@@ -15,7 +15,7 @@ from abc_calib import stages
 from abc_calib.config import RecurrentOptions, TrainOptions
 from abc_calib.data import Batch, TokenData
 from abc_calib.data.vocabulary import TokenIds
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import exact_matches, measured, written
 from abc_calib.evaluation.sequences import compare, edit_distance
 from abc_calib.nn.build import build_model
@@ -126,22 +126,6 @@ def test_layers_of_the_decoder_are_stacked_cells(backbone, attender, layers):
         assert i is not None and j is not None and torch.allclose(i, j, atol=1e-12), name
 
 
-@pytest.mark.parametrize("backbone", ["ray_chowdhury", "dubois"])
-def test_a_second_layer_adds_a_cell_to_the_decoder_and_one_layer_none(backbone, monkeypatch):
-    def cells(layers: int) -> set[str]:
-        names = model_of(backbone=backbone, layers=layers).state_dict()
-        return {name for name in names if name.startswith("body.further")}
-
-    parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    assert cells(1) == set() and cells(2) == {f"body.further.0.{part}" for part in parts}
-    one = model_of(backbone=backbone, layers=1).state_dict()
-    target = "abc_calib.nn.recurrent.backbones.further_cells"
-    monkeypatch.setattr(target, lambda _: torch.nn.ModuleList())
-    without = model_of(backbone=backbone, layers=1).state_dict()
-    assert list(one) == list(without)
-    assert all(torch.equal(one[name], without[name]) for name in one)
-
-
 def test_dropout_is_on_the_first_state_of_every_layer_but_not_on_the_query():
     model = model_of("mix", backbone="dubois", layers=3)
     kept = model.encode(SOURCE)
@@ -160,12 +144,6 @@ def test_start_and_end_are_places_of_the_source_and_learn():
     with torch.no_grad():
         model.backbone.start.add_(1.0)
     assert not torch.allclose(model.loss(SOURCE, TARGET), loss)
-
-
-def test_weights_know_the_backbone_by_its_older_name():
-    """So that a folder of an older version loads."""
-    names = list(model_of().state_dict())
-    assert {name.partition(".")[0] for name in names} == {"body", "attender"}
 
 
 def test_the_size_is_that_of_the_paper():
@@ -261,18 +239,6 @@ def test_finetuning_starts_from_the_weights_of_a_run():
     assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
 
 
-def test_finetuning_keeps_the_window_of_a_run():
-    tiny = {"steps": 1, "batch": 8, "width": 8, "heads": 2, "decoder_layers": 1}
-    first = stages.train("addition", attention_window=1, format="aligned", **tiny)
-    second = stages.train(
-        "addition", finetune=first, format="aligned", steps=1, batch=8, learning_rate=1e-9
-    )
-    assert second.config.model.attention_window == 1
-    assert second.load_model().lines == first.load_model().lines is not None
-    one, two = (dict(run.load_model().named_parameters()) for run in (first, second))
-    assert all(torch.allclose(one[name], two[name], atol=1e-7) for name in one)
-
-
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
@@ -284,12 +250,6 @@ def test_finetuning_keeps_the_window_of_a_run():
 def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, message):
     with pytest.raises(UsageError, match=message):
         stages.train(task, finetune=trained, **options)
-
-
-def test_arithmetic_trains_on_recurrent_models_too():
-    run = stages.train("addition", **{**QUICK, "attender": "mix"})
-    assert run.config.model.backbone == "dubois" and run.config.base == 10
-    assert stages.evaluate(run, [3], samples=5)["accuracy"].tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -312,11 +272,6 @@ def test_bad_options_are_refused_before_anything_is_written(options, message, ru
     with pytest.raises(UsageError, match=message):
         stages.train("lookup", **options)
     assert not runs_root.exists()
-
-
-def test_a_recurrent_model_is_not_calibrated(trained):
-    with pytest.raises(UsageError, match="no lines can be put into this model: it is recurrent"):
-        stages.calibrate(trained)
 
 
 # Metrics
@@ -367,17 +322,6 @@ def test_one_pass_and_decoding_find_the_same_rows_right(trained):
     batch = data.test(7, 30)
     _, right = measured(model, data, batch)
     assert torch.equal(right, exact_matches(model, batch))
-
-
-def test_a_prediction_says_where_it_looked(trained):
-    task = get_task("lookup")
-    try:
-        found = stages.predict(trained, "010 t3 t4 .", show=True)
-    except AbcError as error:
-        assert "wrote no end" in str(error)
-    else:
-        assert found.correct == (found.answer == task.solve("010 t3 t4 ."))
-        assert len(found.attended) == len(found.output)
 
 
 @pytest.mark.parametrize(

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import (
     TARGETS,
     get_target,
     load_results,
     make_report,
-    read_targets,
     reproduce,
-    write_report,
 )
-from abc_calib.reproduction.cells import ACCURACY, shown, verdict
+from abc_calib.reproduction.cells import ACCURACY, MEAN, MEASURES, TITLES, shown, verdict
 from abc_calib.reproduction.layouts import LAYOUTS
-from abc_calib.reproduction.pipeline import NEEDED, collect, measured
+from abc_calib.reproduction.pipeline import NEEDED, measured
 from abc_calib.reproduction.remarks import REMARKS
-from abc_calib.reproduction.targets import Entry
-from abc_calib.sweeps import Job, Test, ensure
 from abc_calib.sweeps.jobs import with_parents
+from tasks import TASKS
 
 RESULTS = Path(__file__).parent / "results"
 COMMITTED = Path(__file__).parents[1] / "reports" / "reproduction"
@@ -50,20 +47,25 @@ def test_the_paper_has_a_number_for_every_length_of_its_rows():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "own", "said"),
+    ("measure", "theirs", "ours", "own", "said"),
     [
-        (99.8, 100.0, True, "agreement"),
-        (100.0, 100.0 - ACCURACY.tolerance, True, "agreement"),
-        (6.0, 100.0, True, "improvement"),
-        (1.3, 100.0, False, "disagreement"),
-        (100.0, 98.9, True, "disagreement"),
-        (21.3, 0.5, False, "disagreement"),
-        (None, 100.0, True, ""),
-        (100.0, None, True, ""),
+        ("accuracy", 99.8, 100.0, True, "agreement"),
+        ("accuracy", 100.0, 100.0 - ACCURACY.tolerance, True, "agreement"),
+        ("accuracy", 6.0, 100.0, True, "improvement"),
+        ("accuracy", 1.3, 100.0, False, "disagreement"),
+        ("accuracy", 100.0, 98.9, True, "disagreement"),
+        ("accuracy", 21.3, 0.5, False, "disagreement"),
+        ("accuracy", None, 100.0, True, ""),
+        ("accuracy", 100.0, None, True, ""),
+        ("edit_distance", 90.7, 99.0, False, "agreement"),
+        ("edit_distance", 86.0, 3.0, True, "improvement"),
+        ("edit_distance", 0.0, 3.0, True, "disagreement"),
+        ("attention_loss", 2.1, 0.5, True, "improvement"),
+        ("attention_loss", 34.8, 3.0, False, "disagreement"),
     ],
 )
-def test_verdicts(theirs, ours, own, said):
-    assert verdict(theirs, ours, own) == said
+def test_verdicts_know_which_way_is_better(measure, theirs, ours, own, said):
+    assert verdict(theirs, ours, own, MEASURES[measure]) == said
 
 
 def test_accuracies_are_never_rounded_up():
@@ -73,45 +75,6 @@ def test_accuracies_are_never_rounded_up():
 
 
 # Targets
-
-
-TOY = """
-layout = "lengths"
-columns = ["row", "length", "min"]
-[rows]
-narrow = {label = "narrow", options = {width = 16}}
-wide = {label = "wide", options = {width = 32}}
-[targets.toy]
-title = "A toy"
-tasks = ["copy"]
-tests = [{lengths = [6], samples = 10, seeds = 2}]
-"""
-
-
-def test_another_target_is_a_section_of_a_file(abc, tmp_path, monkeypatch):
-    toy = read_targets(TOY)["toy"]
-    monkeypatch.setitem(TARGETS, "toy", toy)
-    results, outcomes = reproduce(get_target("toy"), root=tmp_path / "jobs", budget=1e-9)
-    assert len(results) == 0 and [o.job.options for o in outcomes] == [
-        {"width": 16, "seed": 0}, {"width": 32, "seed": 0},
-        {"width": 16, "seed": 1}, {"width": 32, "seed": 1},
-    ]  # fmt: skip
-    about = {"stage": "vanilla", "length": 6, "n": 10, "accuracy": 50.0}
-    known = pd.DataFrame(
-        [{"row": e.row, "task": e.task, "seed": e.seed, **about} for e in toy.entries()],
-        columns=NEEDED,
-    )
-    assert make_report(toy, known, 1).records[0] == {"row": "narrow", "length": 6, "min": 50.0}
-    known.to_csv(tmp_path / "toy-seeds.csv", index=False)
-    given = ("reproduce", "toy", "--from-results", "--results", tmp_path)
-    said = abc(*given, "--out", tmp_path / "out")
-    assert said.out.startswith("A toy")
-    assert ["wide", "2", "50", "/", "50"] in [line.split()[1:] for line in said.out.splitlines()]
-    assert "| wide | 2 | 50 / 50 |" in (tmp_path / "out" / "toy.md").read_text()
-    saved = (tmp_path / "out" / "toy.csv").read_text()
-    assert saved == "row,length,min\nnarrow,6,50.0\nwide,6,50.0\n"
-    with pytest.raises(ValueError, match="colour"):
-        read_targets(TOY + "colour = 1")
 
 
 def test_files_name_what_there_is():
@@ -125,49 +88,14 @@ def test_files_name_what_there_is():
             assert rule.lengths is None or rule.lengths == tuple(sorted(rule.lengths))
 
 
-def test_rivals_say_how_far_each_gets_alone_and_calibrated(tmp_path):
-    """A row of results for each model and length, right to 10 digits alone and to 200 with ABC."""
-    target = get_target("rivals")
-    rows = [
-        {
-            "task": e.task, "row": e.row, "seed": e.seed, "length": test.length, "n": test.n,
-            "stage": target.known[e.row].stage, "key": f"{e.row} {e.seed}",
-            "accuracy": 100.0 if e.row.endswith("abc") or test.length <= 10 else 1.0,
-            "train_seconds": 60.0, "error": None,
-        }
-        for e in target.entries(seeds=2)
-        for test in e.job.tests
-        if e.task == "addition"
-    ]  # fmt: skip
-    made = make_report(target, pd.DataFrame(rows), 2)
-    (table,) = made.tables
-    cells = {row[0]: row for row in table.rows}
-    alone = ["100 / 100", "100 / 100", *["1 / 1"] * 5]
-    assert cells["position coupling, decoder-only"][2:-1] == [*alone, "60"]
-    assert cells["position coupling, decoder-only"][-1].startswith("30 → 200")
-    assert cells["Abacus, encoder-decoder, + ABC"][2:-2] == ["100 / 100"] * 7
-    assert any("with ABC at 200: 26 of 26 rows" in note for note in made.notes)
-    assert not any("at the training length itself" in note for note in made.notes)
-    for row in rows:
-        if row["row"] == "decoder, fire, hints, abc":
-            row["accuracy"] = 49.5
-    (lost,) = [
-        note
-        for note in make_report(target, pd.DataFrame(rows), 2).notes
-        if "at the training length itself" in note
-    ]
-    assert lost.startswith("Addition, FIRE, index hints, decoder-only, + ABC: 49.5 %")
-    write_report(made, None, tmp_path)
-    assert (tmp_path / "rivals-addition.png").stat().st_size > 10_000
-
-
 # Jobs
 
 
-def test_every_job_of_the_paper_and_its_reviewers_is_possible():
+@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.slow)])
+def test_jobs_of_the_paper_and_its_reviewers_are_possible(every):
     names = ("table1", "table2", "table3", "figure1", "reviewers", "rivals")
     entries = [entry for name in names for entry in get_target(name).entries(seeds=1)]
-    for job in with_parents([entry.job for entry in entries]):
+    for job in with_parents([entry.job for entry in entries])[::every]:
         job.check()
 
 
@@ -188,15 +116,6 @@ def test_targets_share_their_trainings_and_begin_with_seed_0():
     assert len(get_target("figure1").entries(seeds=2)) == 2 * 2 * 5
     paper = get_target("table2").entries(preset="paper", seeds=1)
     assert {e.job.config.model.decoder_layers for e in paper} == {6}
-
-
-def test_without_time_everything_is_missing(tmp_path):
-    target = get_target("table2")
-    results, outcomes = reproduce(target, seeds=1, root=tmp_path, budget=1e-9)
-    made = make_report(target, results, 1)
-    assert {o.state for o in outcomes} == {"missing"} and not list(tmp_path.iterdir())
-    assert "successor, 0 of 1 seeds: vanilla" in made.markdown
-    assert [record["median"] for record in made.records] == [None] * 8
 
 
 def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
@@ -257,20 +176,6 @@ def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpola
     assert measured(entry, rows[1:]) is None
 
 
-def test_results_are_collected_from_the_jobs_folders(tmp_path):
-    quick = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2}
-    job = Job(task="successor", options=quick, tests=(Test(length=6, n=9),))
-    ensure(job, tmp_path)
-    results = collect([Entry("successor", "rope", 0, job)], tmp_path)
-    assert results[["row", "task", "seed", "length", "n"]].to_numpy().tolist() == [
-        ["rope", "successor", 0, 6, 9]
-    ]
-    write_report(make_report(get_target("table1"), results), results, tmp_path / "out")
-    assert load_results("table1", tmp_path / "out")["key"].tolist() == [job.key]
-    saved = pd.read_csv(tmp_path / "out" / "table1.csv")
-    assert saved[saved["seeds"] > 0]["row"].tolist() == ["rope"]
-
-
 # Rendering
 
 
@@ -306,46 +211,6 @@ def test_cells_are_medians_and_minima_beside_the_paper():
     fewer = make_report(get_target("table1"), load_results("table1", RESULTS), seeds=1)
     assert by_place(fewer.records)["addition", "abc", 50]["seeds"] == 1
     assert "- addition abc" not in fewer.markdown
-
-
-def test_a_seed_that_does_not_interpolate_is_not_missing_where_it_would_be_calibrated():
-    results = load_results("table1", RESULTS)
-    failed = results["error"].notna()
-    assert results[failed][["task", "row", "seed"]].to_numpy().tolist() == [["addition", "abc", 4]]
-    results.loc[failed, ["error", "stage", "interpolated"]] = [None, "vanilla", False]
-    text = make_report(get_target("table1"), results).markdown
-    assert "- addition, 4 of 5 seeds: abc" not in text
-    assert "Addition, not calibrated since the first training did not interpolate" in text
-    assert "the number of seeds: abc (1)." in text
-    results.loc[failed, "interpolated"] = True
-    assert "- addition, 4 of 5 seeds: abc" in make_report(get_target("table1"), results).markdown
-
-
-def test_rivals_say_how_long_both_trainings_of_a_row_took():
-    row = {"task": "copy", "row": "transformer, rope, abc", "length": 10, "n": 9, "accuracy": 100.0}
-    took = [("vanilla", 0, 5.0), ("calibrated", 0, 2.0), ("vanilla", 1, 40.0), ("vanilla", 2, 7.0)]
-    rows = [
-        {**row, "stage": stage, "seed": seed, "train_seconds": seconds, "key": f"{stage}{seed}"}
-        for stage, seed, seconds in [*took, ("calibrated", 2, 4.0)]
-    ]
-    results = pd.DataFrame([*rows, *rows])  # more than one length
-    made = make_report(get_target("rivals"), results.assign(held_out=100.0, error=None))
-    (table,) = made.tables
-    assert table.columns[-2] == "seconds"
-    (line,) = table.rows
-    assert line[0] == "RoPE, encoder-decoder, + ABC" and line[-2] == "9"  # of 7 and 11
-
-
-def test_table_2_answers_yes_and_no():
-    results = load_results("table1", RESULTS)
-    found = {
-        (r["task"], r["column"]): r for r in make_report(get_target("table2"), results).records
-    }
-    one = found["addition", "interpolation"]
-    assert (one["length"], one["answer"], one["paper_answer"]) == (6, "yes", "yes")
-    assert (found["addition", "extrapolation"]["answer"], one["verdict"]) == ("no", "agreement")
-    parity = found["parity", "interpolation"]
-    assert (parity["length"], parity["answer"]) == (20, "")
 
 
 def test_the_command_renders_committed_results(abc, tmp_path, runs_root):
@@ -398,6 +263,83 @@ def test_bad_input(abc, tmp_path):
         load_results("table1", tmp_path)
 
 
-def test_what_is_printed_as_json_is_valid_json(abc):
-    said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
-    assert "NaN" not in said.out and json.loads(said.out)
+# The location-attention papers
+
+
+NAMES = (
+    *("attenders-table2", "attenders-table3", "attenders-table4", "attenders-table7"),
+    *("attenders-table9", "attenders-abc"),
+    *("location-table3", "location-figure6", "location-figure8"),
+)
+ATTENDER_TARGETS = {name: TARGETS[name] for name in NAMES}
+ROWS = TARGETS["attenders-table2"].known
+NUMBERS = {place: number for place, (number, _) in TARGETS["attenders-table2"].printed.items()}
+
+
+def by_measure(made):
+    return {(r["measure"], r["task"], r["row"], r["length"]): r for r in made.records}
+
+
+def test_every_cell_of_the_tables_has_its_number():
+    counts = {}
+    for kind, task, row, _ in NUMBERS:
+        counts[kind, row] = counts.get((kind, row), 0) + 1
+        assert row in ROWS and row in ATTENDERS and task in (*TASKS, MEAN)
+    assert counts["edit_distance", "mono"] == 24 and counts["attention_loss", "additive"] == 6
+    assert counts["accuracy", "one_step"] == 24 and counts["accuracy", "mix_one_step"] == 25
+    assert NUMBERS["accuracy", "lookup", "mono", 11] == 29.9
+    assert NUMBERS["accuracy", "inv_reverse_recopy", "mix_mono_pr", 100] == 42.1
+    assert NUMBERS["accuracy", "copy", "no_step2", 30] == 1.4
+    assert NUMBERS["edit_distance", "reverse_recopy", "content", 100] == 249.3
+    assert NUMBERS["attention_loss", MEAN, "mix", 11] == 6.7
+
+
+def test_every_number_of_a_paper_stands_in_a_target():
+    nothing, found = pd.DataFrame(columns=NEEDED), set()
+    for target in ATTENDER_TARGETS.values():
+        rows = by_measure(make_report(target, nothing))
+        found |= {place for place, row in rows.items() if row["paper"] is not None}
+    assert set(NUMBERS) == found
+
+
+def test_a_printed_deviation_is_room_to_agree():
+    printed = get_target("attenders-table3").printed
+    for row, ours, said in (
+        ("mix_one_step", 38.0, "agreement"),
+        ("bi_relative", 12.0, "improvement"),
+    ):
+        theirs, spread = printed["accuracy", "scan", row, 48]
+        assert verdict(theirs, ours, ROWS[row].own, spread=spread) == said
+    assert printed["accuracy", "scan", "mix_one_step", 48] == (29.51, 9.46)
+
+
+def test_jobs_are_possible_shared_and_begin_with_seed_0():
+    entries = {name: target.entries() for name, target in ATTENDER_TARGETS.items()}
+    for found in entries.values():
+        assert [entry.seed for entry in found] == sorted(entry.seed for entry in found)
+        assert {entry.task for entry in found} <= set(TITLES)
+    assert {name: len(found) for name, found in entries.items()} == {
+        "attenders-table2": 48 + 4 * 4 * 6,
+        "attenders-table3": 6,
+        "attenders-table4": 32 + 4 * 6,
+        "attenders-table7": 96,
+        "attenders-table9": 48 + 4 * 4 * 6,
+        "attenders-abc": 2 * 5 * 4 + 3 * (1 + 4 * 5) + 5,
+        "location-table3": 18,
+        "location-figure6": 2,
+        "location-figure8": 4,
+    }
+    assert len(get_target("attenders-table2").entries(seeds=2)) == 96
+    second, ninth = entries["attenders-table2"], entries["attenders-table9"]
+    assert second == ninth
+    one_of_each = {(e.task, e.row): e.job for found in entries.values() for e in found}
+    probing = {e.task for e in entries["attenders-table2"]}
+    assert len(probing) == 8
+    checked = [job for (task, row), job in one_of_each.items() if row in ("one_step", "mix")]
+    assert {job.task for job in checked} == {*probing, "noisy_lookup_single", "addition"}
+    for job in checked:
+        job.check()
+    (scan, *_) = entries["attenders-table3"]
+    assert [(t.set, t.length, t.n) for t in scan.job.measures] == [("test", 48, 3920)]
+    paper_job = get_target("location-figure6").entries(preset="paper")[0].job
+    assert (paper_job.config.train.monitor, paper_job.config.train.teacher_forcing) == ("loss", 0.2)

@@ -10,7 +10,6 @@ import torch
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.stress import smallest, stress
-from abc_calib.runs import Run
 
 
 def test_margins_are_those_of_the_logits(half_trained):
@@ -61,16 +60,6 @@ def test_failures_say_where(half_trained):
     assert all(len(part) <= 5 for part in least.around)
 
 
-def test_an_exact_model_has_none(tiny, abc):
-    said = abc("stress", tiny.calibrated, "--lengths", "5,30", "--samples", 10, "--search", 60)
-    assert said.code == 0 and "nothing failed" in said.out and "all nines" in said.out
-    kept = json.loads((tiny.calibrated / "stress.json").read_text())
-    assert kept["smallest"] is None
-    assert {row["length"] for row in kept["rows"]} == {1, 5, 30}
-    assert kept["rows"][0]["family"] == "all zeros"
-    assert all(row["wrong"] == 0 for row in kept["rows"])
-
-
 def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     words = ("--samples", 10, "--search", 60)
     told = abc("stress", tiny.vanilla, "--lengths", "9", *words, "--json", "-q").json()
@@ -88,14 +77,6 @@ def test_bad_stress_is_refused(half_trained, tiny, abc):
     assert "--lengths a: give whole numbers" in abc("stress", tiny.vanilla, "--lengths", "a").error(
         2
     )
-
-
-def test_hard_rows_stand_beside_random_ones(tiny, abc):
-    words = ("--lengths", "5,40", "--samples", 30)
-    told = abc("eval", tiny.calibrated, *words, "--stress", "--json", "-q").json()
-    rows = {(row["set"], row["length"]): row["accuracy"] for row in told["rows"]}
-    assert rows == {(kind, n): 100.0 for kind in ("random", "hard") for n in (5, 40)}
-    assert "choose hard or carry" in abc("eval", "--stress", str(tiny.vanilla)).error(2)
 
 
 def test_dense_heads_are_named(tiny, abc):
@@ -121,12 +102,6 @@ def test_certify_says_what_it_found(tiny, abc):
     assert (
         refuted.code == 0 and refuted.out.startswith("refuted:") and " instead of " in refuted.out
     )
-
-
-def test_verify_certifies_first_where_it_has_to(tiny, abc):
-    said = abc("verify", tiny.calibrated)
-    assert said.code == 0 and "certifying first" in said.err and "verified" in said.out
-    assert "not certified but refuted" in abc("verify", tiny.vanilla, "-q").error(2)
 
 
 def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
@@ -169,9 +144,3 @@ def test_tasks_on_tokens_have_no_certificate(abc):
     assert abc("train", "copy", *words).code == 0
     for command in ("certify", "stress"):
         assert "is not arithmetic" in abc(command, "-q").error(2)
-
-
-def test_a_run_without_a_model_has_no_certificate(tiny, abc):
-    run = Run.open(tiny.calibrated)
-    (run.path / "model" / "model.safetensors").unlink()
-    assert "train again" in abc("certify", run).error(1)

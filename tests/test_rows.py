@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import in_stream
+from conftest import in_stream, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,17 +40,7 @@ from abc_calib.training.plan import plan_training
 from tasks import ROW_TASKS, TaskError, get_task
 from tasks.rows import ROW
 
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 OWN = Line("diag", 0, 0)
-
-
-def written(number: int, base: int) -> str:
-    """The digits of a number, most significant first."""
-    text = ""
-    while number or not text:
-        number, digit = divmod(number, base)
-        text = DIGITS[digit] + text
-    return text
 
 
 def long_rows(a: int, b: int, base: int) -> list[str]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tasks import TASKS, get_task, rules
-from tasks.arithmetic import Arithmetic
+from tasks import get_task, rules
 from tasks.closure import NotClosed, check_closed
 from tasks.rules import Rule
-
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def written(number: int, base: int) -> list[int]:
@@ -31,62 +24,6 @@ def written(number: int, base: int) -> list[int]:
 def tape(digits: list[int], width: int | None = None):
     values = np.array([digits + [0] * ((width or 0) - len(digits))])
     return values, np.array([values.shape[1]])
-
-
-def row_of(rule: Rule, *numbers: int, base: int) -> list[int]:
-    """What the rule writes in its one row, for operands as wide as the widest."""
-    digits = [written(number, base) for number in numbers]
-    wide = max(len(d) for k, d in enumerate(digits) if k != rule.of_row)
-    tapes = [tape(d, None if k == rule.of_row else wide) for k, d in enumerate(digits)]
-    ((values, widths),) = rule.rows(tapes)
-    return values[0, : widths[0]].tolist()
-
-
-@given(st.integers(2, 36), st.data())
-@settings(max_examples=60, deadline=None)
-def test_one_row_is_that_of_integers(base, data):
-    number = st.integers(0, base ** data.draw(st.integers(1, 9)) - 1)
-    a, b, c = (data.draw(number) for _ in range(3))
-    a, b = max(a, b), min(a, b)
-    wide = max(len(written(a, base)), len(written(b, base)))
-    assert row_of(rules.successor(base), a, base=base) == written(a + 1, base)
-    total = written(a + b, base)
-    assert row_of(rules.addition(base), a, b, base=base) == total + [0] * (wide - len(total))
-    rest = written(a - b, base)
-    assert row_of(rules.subtraction(base), a, b, base=base) == rest + [0] * (wide - len(rest))
-    factor = data.draw(st.integers(0, base - 1))
-    product = written(a * factor, base)
-    found = row_of(rules.multiplication(base), a, factor, base=base)
-    assert found == product + [0] * (len(written(a, base)) - len(product))
-    if base >= 3:
-        three = written(a + b + c, base)
-        wide = max(wide, len(written(c, base)))
-        found = row_of(rules.addition(base, 3), a, b, c, base=base)
-        assert found == three + [0] * (wide - len(three))
-    bits = written(a, 2)
-    parity = np.bitwise_xor.accumulate(bits).tolist()
-    assert row_of(rules.running_xor(), a, base=2) == parity
-    if b < a:
-        with pytest.raises(ValueError):
-            row_of(rules.subtraction(base), b, a, base=base)
-
-
-@given(st.integers(2, 12), st.data())
-@settings(max_examples=40, deadline=None)
-def test_rows_are_those_of_integers(base, data):
-    number = st.integers(0, base ** data.draw(st.integers(1, 6)) - 1)
-    a, b = data.draw(number), data.draw(number)
-    rows = rules.long_multiplication(base).rows([tape(written(x, base)) for x in (a, b)])
-    above, width = 0, len(written(a, base)) + 1
-    for digit, (values, widths) in zip(written(b, base), rows, strict=True):
-        above = above // base + a * digit
-        expected = written(above, base)
-        assert widths[0] == width
-        assert values[0, :width].tolist() == expected + [0] * (width - len(expected))
-    numbers = data.draw(st.lists(number, min_size=1, max_size=5))
-    rows = rules.sums(base).rows([tape(written(x, base)) for x in numbers])
-    for k, (values, widths) in enumerate(rows):
-        assert values[0, : widths[0]].tolist() == written(sum(numbers[: k + 1]), base)
 
 
 @pytest.mark.parametrize("make", [rules.long_multiplication, rules.sums])
@@ -133,19 +70,6 @@ def test_states_that_do_the_same_are_one():
     assert rules.addition(10).first.states == 6
     assert rules.successor(10).first.states == 6
     assert rules.multiplication(10).first.symbols == tuple(range(10))
-
-
-def test_the_task_of_contributing_is_one(monkeypatch):
-    """Its class and its rule, as printed, agree."""
-    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    section = text.split("## A task\n")[1].split("## A position scheme")[0]
-    code, *_ = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    monkeypatch.setitem(TASKS, "doubling", Arithmetic)  # what it registers goes with the test
-    scope: dict = {}
-    exec(compile(code, "<CONTRIBUTING>", "exec"), scope)
-    task = scope["Doubling"]()
-    for number in [0, 5, 49, 50, 999, 123456789]:
-        assert int(task.solve(str(number))) == 2 * number
 
 
 @pytest.mark.parametrize(("task", "base"), [("addition3", 3), ("addition4", 4), ("addition3", 4)])

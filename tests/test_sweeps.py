@@ -43,32 +43,6 @@ def sweep_file(tmp_path):
 # Files
 
 
-def test_recurrent_models_are_jobs_too(sweep_file, tmp_path):
-    (made,) = read_sweep(
-        sweep_file(
-            """
-            [sweep]
-            tasks = ["copy"]
-            lengths = [5]
-            samples = 4
-            [options]
-            model = "gru"
-            width = 8
-            embedding = 4
-            batch = 16
-            steps = 2
-            [grid]
-            attender = ["one_step"]
-            """
-        )
-    )
-    assert made.key.startswith("copy-one_step-vanilla-seed0-")
-    ensure(made, tmp_path / "jobs")
-    (row,) = results_table([made], tmp_path / "jobs").to_dict("records")
-    assert (row["attender"], row["n"]) == ("one_step", 4)
-    assert row["too_early"] + row["too_late"] + row["content"] + row["accuracy"] == 100
-
-
 def test_options_of_a_task_are_part_of_a_job(sweep_file):
     """Random tables by TOML: another training, other data, and columns of the results."""
     jobs = read_sweep(
@@ -380,8 +354,8 @@ def test_jobs_that_differ_in_their_seeds_are_checked_once(sweep_file, monkeypatc
     checked = []
     check = Job.check
     monkeypatch.setattr(Job, "check", lambda job: (checked.append(job), check(job)))
-    text = "[sweep]\ntasks = ['successor', 'parity']\nseeds = 250\ncalibrate = true"
-    assert len(read_sweep(sweep_file(text))) == 500
+    text = "[sweep]\ntasks = ['successor', 'parity']\nseeds = 15\ncalibrate = true"
+    assert len(read_sweep(sweep_file(text))) == 30
     assert len(checked) == 2
 
 
@@ -404,19 +378,3 @@ def test_a_worker_that_is_killed_is_named_by_its_signal(tmp_path):
 
     (outcome,) = run_jobs([job(steps=10**6)], tmp_path, on_change=kill)
     assert outcome.state == "failed" and outcome.reason.startswith("killed by SIGKILL (log: ")
-
-
-def test_the_command_writes_what_is_complete(abc, sweep_file, tmp_path):
-    text = "\n".join(f"{k} = {v}" for k, v in QUICK.items())
-    path = sweep_file(
-        f"[sweep]\ntasks = ['successor']\nlengths = [3, 9]\nsamples = 20\n[options]\n{text}"
-    )
-    (one,) = read_sweep(path)
-    ensure(one, tmp_path / "jobs")
-    said = abc("sweep", path, "--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv", "--json")
-    assert said.code == 0 and said.json() == {
-        "results": str(tmp_path / "r.csv"), "complete": 1,
-        "failed": [], "blocked": [], "missing": [], "rows": 2,
-    }  # fmt: skip
-    assert "complete already" in said.err
-    assert pd.read_csv(tmp_path / "r.csv")["length"].tolist() == [3, 9]

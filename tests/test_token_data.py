@@ -115,9 +115,3 @@ def test_the_pipeline_of_the_transformer_runs_on_tokens(task, monkeypatch):
     assert calibrated.result["steps"] == 4
     table = stages.evaluate(calibrated, [7, 11], samples=9)
     assert table["length"].tolist() == [7, 11] and (table["n"] == 9).all()
-
-
-def test_random_tables_are_kept_in_the_run():
-    run = stages.train("lookup", task_options={"tables": 12, "seed": 3}, **TINY)
-    assert run.config.task_options == {"tables": 12, "seed": 3}
-    assert len(run.load_model().embed.weight) == 8 + 12 + 2 + 1 + 3

@@ -101,18 +101,6 @@ def test_few_windows_of_very_many_are_drawn_all_over(run):
     assert len(set(np.concatenate(drawn).tolist())) > 100
 
 
-def test_hard_problems_are_a_part_of_a_batch(run):
-    found = certain(run.load_model(), run.data, 0)
-    usual = run.data.training(3, 40)
-    assert found.batch(usual, 3) is usual
-    found.hard = ["99999", "9899"]
-    batch = found.batch(usual, 3)
-    texts = [run.data.task.plain(batch.problems, row) for row in range(len(batch))]
-    assert len(batch) == 40 and set(texts[-2:]) <= set(found.hard)
-    assert texts[:-2] == [run.data.task.plain(usual.problems, row) for row in range(38)]
-    assert torch.equal(batch.source, found.batch(usual, 3).source)
-
-
 def test_nothing_is_certain_of_a_model_that_sees_all(trained):
     vanilla = Run.open(trained.root / VANILLA)
     assert certain(vanilla.load_model(), vanilla.data, 0) is None

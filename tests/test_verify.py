@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CALIBRATED, TRAIN, VANILLA, digit_data
+from conftest import CALIBRATED, TRAIN, VANILLA, change_json, digit_data, vouch
 from random_models import drawn, sources
 
 from abc_calib import stages
-from abc_calib.config import PRESETS, TrainOptions
+from abc_calib.config import PRESETS, TrainOptions, TransformerOptions
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
@@ -25,7 +26,7 @@ from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
-from abc_calib.proof import forms, prove, rounding
+from abc_calib.proof import forms, prove, rounding, windows
 from abc_calib.proof import repair as repairing
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.compared import compared
@@ -38,23 +39,23 @@ from abc_calib.proof.second_look import verify
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
-from abc_calib.runs.records import Record
 from abc_calib.stages import predict
 from tasks.basic import Addition
 from tasks.digits import from_integers
 
-MOST = 20_000
+MOST = 4_000
 """Windows of a random model that are run."""
+ONE_HEAD = TransformerOptions(width=8, heads=1, feedforward=8, decoder_layers=1, scheme="none")
 
 
 def judged(seed: int) -> tuple[Any, Any, Any, list[Any]] | None:
     """A random model with its data, proof and checked windows; None where it has too many."""
     model, data = drawn(seed)
-    try:
+    with pytest.MonkeyPatch.context() as patch, suppress(Undecided, TooMany):
+        patch.setattr(windows, "MOST_SIZES", 800)
         proof = prepare(model, data, part=4 * MOST, most=MOST)
-    except (Undecided, TooMany):
-        return None
-    return model, data, proof, check(proof)
+        return model, data, proof, check(proof)
+    return None
 
 
 def double(model: Any) -> Any:
@@ -196,8 +197,7 @@ def test_windows_made_in_parts_are_the_same(seed):
 
 def test_labels_are_read_from_the_query():
     data: Any = digit_data("addition", base=10)
-    options = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1, "scheme": "none"}
-    model = build_model("transformer", _options(options), data, 0)
+    model = build_model("transformer", ONE_HEAD, data, 0)
     cross = (Line("anti", 1, 0), Line("anti", 2, -1), Line("vert", 2, 1))
     model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
     field = prepare(model, data).field
@@ -205,12 +205,6 @@ def test_labels_are_read_from_the_query():
     assert {"a[t]", "b[t-1]", "b[0]", "y[t-1]"} <= names
     wheres = {where(p) for places in field.places.values() for p in places}
     assert any("or more" in text for text in wheres)
-
-
-def _options(fields: dict[str, Any]) -> Any:
-    from abc_calib.config import TransformerOptions
-
-    return TransformerOptions(**fields)
 
 
 # A trained model
@@ -281,23 +275,13 @@ def test_a_changed_certificate_is_found_out(certified, tmp_path):
     assert set(FALSE) == fields and not difference(again, Certificate.load(run))
     for name, value in FALSE.items():
         path.write_text(content)
-        change(path, **{name: value})
+        change_json(path, **{name: value})
         with pytest.raises(AbcError, match="was changed after"):
             Certificate.load(run)
         forged = Certificate(**json.loads(path.read_text()))
-        change(path, sha256=forged.seal())
+        change_json(path, sha256=forged.seal())
         assert difference(again, Certificate.load(run)) == name
     with pytest.raises(AbcError, match="does not hold: it says counterexamples"):
-        verify(run, samples=5, sources=2)
-
-
-def test_a_refuted_certificate_cannot_be_made_a_certified_one(certified, tmp_path):
-    run = biased(certified, tmp_path, 3, 100)
-    assert certify(run).outcome == "refuted"
-    forged = Certificate.load(run)
-    forged.outcome, forged.wrong, forged.counterexamples = "certified", 0, []
-    forged.save(run)
-    with pytest.raises(AbcError, match="does not hold"):
         verify(run, samples=5, sources=2)
 
 
@@ -325,7 +309,7 @@ def test_what_cancels_in_one_order_only_is_not_certified(certified, tmp_path):
         for column, sign in ((0, 1), (1, -1)):
             second.weight[:, column] = sign * 1e17 * torch.arange(1, 1 + len(second.weight))
     run.save_model(model)
-    vouch(run)
+    vouch(run.path)
     certificate = certify(run)
     assert certificate.outcome != "certified"
 
@@ -361,7 +345,7 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
     with torch.no_grad():
         model.head.weight[3, int(model.head.weight[3].abs().argmax())] *= -40
     run.save_model(model)
-    vouch(run)
+    vouch(run.path)
     with pytest.raises(AbcError, match="other weights"):
         Certificate.load(run)
     certificate = certify(run)
@@ -392,7 +376,7 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
             if weight.dim() > 1:
                 weight += 0.2 * weight.std() * torch.randn_like(weight)
     run.save_model(model)
-    vouch(run)
+    vouch(run.path)
     rounds = []
     made = repair(run, out=tmp_path / "repaired", on_round=rounds.append)
     assert rounds[0].outcome == "refuted" and rounds[-1].outcome == "certified"
@@ -426,18 +410,8 @@ def biased(run: Run, folder, token: int, by: float) -> Run:
     with torch.no_grad():
         model.head.bias[token] += by
     made.save_model(model)
-    vouch(made)
+    vouch(made.path)
     return made
-
-
-def vouch(run: Run) -> None:
-    """Let the run stand for the weights that it has now."""
-    ended: Any = run.result
-    run.save_result({k: v for k, v in ended.items() if k not in Record.model_fields})
-
-
-def change(path, **changes) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 # The checker that stands by itself
@@ -518,8 +492,7 @@ class Rarely(Addition):
 def followed(task: Any) -> Any:
     """A small model of addition, and what its rows see."""
     data: Any = make_data(task, TrainOptions(length=3, format="free"))
-    options = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1, "scheme": "none"}
-    model = build_model("transformer", _options(options), data, 0)
+    model = build_model("transformer", ONE_HEAD, data, 0)
     cross = (Line("anti", 1, 0), Line("anti", 2, 0))
     model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
     return model, data, prepare(model, data).field
@@ -714,10 +687,7 @@ def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):
 
 def test_lines_that_go_on_by_a_part_of_a_column_are_refused():
     source = digit_data("addition3", base=4, format="aligned")
-    options = _options(
-        {"width": 8, "heads": 1, "feedforward": 12, "decoder_layers": 1, "scheme": "none"}
-    )
-    model = build_model("transformer", options, source, 0).eval()
+    model = build_model("transformer", ONE_HEAD, source, 0).eval()
     own = (((Line("diag", 0, 0),),),)
     for stride in (1, 2, 4):
         line = Line("anti", 2, 0, stride=stride)

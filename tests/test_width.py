@@ -1,4 +1,4 @@
-"""What commands print fits a terminal of 80 columns, and of 120."""
+"""What commands print fits a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from abc_calib import progress, stages
-from abc_calib.evaluation.exact import Row
-from abc_calib.reporting.tables import accuracy_table
 from abc_calib.runs import folders
 from abc_calib.text import Table, as_latex, visible
 from cli import completion, console, sweep
-from cli.jobs import jobs_table
 from cli.tables import Fitted
 
-WIDTHS = (80, 120)
+WIDTH = 80
 COMMANDS = (
     ("runs",),
     ("runs", "--sort", "held-out", "--task", "successor"),
@@ -52,20 +49,19 @@ def recurrent(tmp_path_factory) -> Path:
     return stages.train("lookup", out=folder, model="gru", attender="mix", **small).path
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(str, words))[:30])
-def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, words, width):
+def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, words):
     deep = tiny.vanilla.parent / "a folder of an experiment" / "a run of a very long name indeed"
     deep.parent.mkdir()
     tiny.vanilla.rename(deep)
-    monkeypatch.setattr(console.out, "width", width)
+    monkeypatch.setattr(console.out, "width", WIDTH)
     monkeypatch.setattr(console.out, "_force_terminal", True)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     places = {"LONG-VANILLA": deep, "RECURRENT": recurrent, "OUT": tmp_path / "drawn"}
     said = run_command(*(places.get(word, word) for word in words))
     assert said.code == 0, said
     lines = [line for line in said.out.splitlines() if not line.startswith("/")]  # paths are whole
-    assert max(map(cell_len, lines)) <= width
+    assert max(map(cell_len, lines)) <= WIDTH
     if words[0] == "runs":
         assert said.out.splitlines()[0].split() == [
             *("run", "task", "stage", "seed", "held-out", "seconds")
@@ -103,40 +99,6 @@ def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():
     assert all(len(line) <= 40 or "8" * 100 in line for line in lines)
 
 
-def test_the_table_of_the_demo_fits_and_tells_intervals_that_say_something():
-    def row(kind: str, length: int, accuracy: float, n: int, low: float, high: float) -> Row:
-        return Row(length, accuracy, n, kind, 0, low, high, 0, "", 0.0)
-
-    sure, unsure = (100.0, 10_000, 99.96, 100.0), (99.8, 1000, 99.28, 99.95)
-    names = [f"{run}, {kind}" for run in ("vanilla", "calibrated") for kind in ("random", "carry")]
-    rows = {
-        name: [row("", 6, *sure), row("", 1000, *unsure), row("", 7, 100.0, 10, 72.25, 100.0)]
-        for name in names
-    }
-    printed = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    printed.print(Fitted(accuracy_table(rows)))
-    lines = printed.export_text().splitlines()
-    assert max(map(len, lines)) <= 80
-    text = "\n".join(lines)
-    assert "99.96" not in text
-    assert text.count("[99.3, 100.0]") == text.count("[72.2, 100.0]") == 4
-    first = [line.split()[0] for line in lines if line.strip()]
-    assert [word for word in first if word.isdigit()] == ["6", "7", "1000"]
-
-
-@given(
-    title=st.sampled_from(["training long_multiplication", "checking windows"]),
-    note=st.sampled_from(["", "held-out 100.0 %, loss 0.0000"]),
-    left=st.none() | st.floats(0, 10**5),
-    width=st.integers(20, 75),
-)
-def test_a_bar_in_a_narrow_terminal_still_tells_how_much(title, note, left, width):
-    task: Any = SimpleNamespace(description=title, completed=1234, total=5000, elapsed=10.0)
-    task.fields, task.time_remaining = {"note": note}, left
-    line = progress.fitted(task, "steps", width)
-    assert len(line) <= width and "1234/5000 steps" in line
-
-
 def printed_at(width: int, what: object) -> list[str]:
     """The lines of something that is printed to a terminal."""
     printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -163,37 +125,6 @@ def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, wid
     assert max(map(cell_len, lines), default=0) <= width
     missing = letters(*map("".join, rows), title) - letters(*lines)
     assert not missing
-
-
-@given(
-    keys=st.lists(st.from_regex(r"[a-z_]{1,20}-[a-z_]{1,20}-seed[0-9]{1,3}", fullmatch=True)),
-    said=st.text(max_size=100),
-    seconds=st.floats(0, 10**6),
-    width=st.integers(40, 200),
-)
-def test_the_live_table_of_jobs_fits(keys, said, seconds, width):
-    running: Any = [
-        SimpleNamespace(job=SimpleNamespace(key=key), seconds=seconds, last_line=said)
-        for key in keys
-    ]
-    now: Any = SimpleNamespace(seconds_left=seconds, total=10, waiting=["x"], running=running)
-    now.count = lambda *states: 3
-    lines = printed_at(width, jobs_table(now))
-    assert max(map(cell_len, lines)) <= width
-    assert not letters("3/10 complete", *keys, progress.clock(seconds)) - letters(*lines)
-
-
-@given(
-    cells=st.lists(st.lists(st.text(max_size=12), min_size=7, max_size=7), max_size=5),
-    width=st.integers(40, 200),
-)
-def test_a_table_that_is_too_wide_goes_on_below(cells, width):
-    columns = [f"column {i}" for i in range(7)]
-    printed = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    printed.print(Fitted(Table(columns, cells)))
-    lines = printed.export_text().splitlines()
-    assert max(map(cell_len, lines)) <= width
-    assert sum(line.count("column") for line in lines) >= 7
 
 
 def test_runs_are_found_in_folders_and_removed_when_asked(tiny, runs_root):
@@ -232,13 +163,6 @@ def test_tables_as_latex(tiny):
     runs = run_command("runs", "--latex").out
     assert "\\begin{tabular}{lllrrr}" in runs and "100.00 \\%" in runs
     assert as_latex(["a"], [[1]]).startswith("\\begin{tabular}")
-
-
-def test_nothing_is_removed_that_is_no_run(tmp_path: Path):
-    folder = tmp_path / "precious"
-    folder.mkdir()
-    assert "is not a run folder" in run_command("runs", "rm", folder, "--yes").error(1)
-    assert folder.is_dir()
 
 
 def test_a_sweep_as_latex():

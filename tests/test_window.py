@@ -51,13 +51,7 @@ def test_a_row_sees_its_digit_and_those_before_it():
     """Row 0 has EOS on the line and the last digit beside it."""
     assert seen("successor", "1234") == ["4&", "34&", "234", "123", "$12"]
     assert seen("parity", "110") == ["0&", "10&", "110", "$11"]
-    assert seen("successor", "1234", window=2) == [
-        "34&",
-        "234&",
-        "1234&",
-        "$1234",
-        "$123",
-    ]
+    assert seen("successor", "1234", window=2) == ["34&", "234&", "1234&", "$1234", "$123"]
 
 
 def test_a_row_of_columns_sees_both_digits_of_its_column():
@@ -123,12 +117,6 @@ def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
     assert model.options.cyclic == 3
     strides = {line.stride for line in model.lines.heads("cross", 0)[0]}
     assert strides == {2}
-
-
-def test_the_older_name_of_the_option_is_taken(runs_root):
-    run = stages.train("successor", attention_window=2, **SMALL)
-    assert run.config.model.attention_window == 2
-    assert run.load_model().lines == window_of(run.data, 2)
 
 
 def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():

@@ -16,8 +16,10 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
+import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,14 +43,21 @@ class Ended:
     err: str
     seconds: float
 
+    @property
+    def word(self) -> str:
+        """``done``, ``refused`` in one line, or what is wrong with the way it ended."""
+        if self.code == 0:
+            return "done"
+        if self.code in (1, 2) and re.fullmatch(r"error: [^\n]+\n", self.err):
+            return "refused"
+        return f"ended with {self.code}: {self.err}"
+
 
 # The program
 
 
 def serve() -> None:
     """Read invocations from stdin, a line of JSON each, and write how they ended."""
-    import warnings
-
     import torch
 
     import abc_calib.evaluation.inspect
@@ -59,29 +68,37 @@ def serve() -> None:
 
     assert abc_calib and cli  # imported before the first fork
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     for line in sys.stdin:
         print(json.dumps(asdict(_run(json.loads(line)))), flush=True)
 
 
-def _run(case: dict) -> Ended:
+def forked(words: list[object], root: Path, seconds: float = 2 * SECONDS) -> Ended:
+    """How ``abc WORDS`` ends in a fork of this process, with ``root`` for its runs."""
+    env, argv = {"ABC_RUNS": str(root)}, [str(word) for word in words]
+    asked = {"argv": argv, "env": env, "folder": str(root), "encoding": "utf-8", "stdout": ""}
+    return _run(asked, seconds)
+
+
+def _run(case: dict, seconds: float = SECONDS) -> Ended:
     started = time.perf_counter()
-    names = [f"{os.environ['SCRATCH']}/{name}" for name in ("out", "err")]
-    for name in names:
-        Path(name).write_bytes(b"")
-    child = os.fork()
-    if child == 0:
-        _invoke(case, *names)
-    code = _waited(child, started)
-    out, err = (Path(name).read_bytes().decode(case["encoding"], "replace") for name in names)
-    return Ended(code, out[:20_000], err[:20_000], time.perf_counter() - started)
+    with tempfile.TemporaryDirectory() as scratch:
+        names = [f"{scratch}/out", f"{scratch}/err"]
+        for name in names:
+            Path(name).touch()
+        child = os.fork()
+        if child == 0:
+            _invoke(case, *names)
+        code = _waited(child, seconds)
+        texts = (Path(name).read_bytes().decode(case["encoding"], "replace") for name in names)
+        out, err = (text[:20_000] for text in texts)
+    return Ended(code, out, err, time.perf_counter() - started)
 
 
-def _waited(child: int, started: float) -> int | None:
+def _waited(child: int, seconds: float) -> int | None:
     """The exit code, or None after the time is over."""
     handle = os.pidfd_open(child)
     try:
-        ready, _, _ = select.select([handle], [], [], SECONDS)
+        ready, _, _ = select.select([handle], [], [], seconds)
     finally:
         os.close(handle)
     if not ready:
@@ -95,6 +112,7 @@ def _invoke(case: dict, out: str, err: str) -> None:
     code = 1
     try:
         os.setsid()
+        warnings.simplefilter("ignore")
         resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
         os.environ.update(case["env"])
         os.chdir(case["folder"])
@@ -155,10 +173,8 @@ class Warm:
     def __init__(self, folder: Path, template: Path):
         self.folder, self.template = folder, template
         workspace(folder, template)
-        scratch = folder.with_name(folder.name + "-scratch")
-        scratch.mkdir()
         root = Path(__file__).parents[1]
-        where = {"ABC_RUNS": str(folder / "runs"), "SCRATCH": str(scratch), "PYTHONPATH": str(root)}
+        where = {"ABC_RUNS": str(folder / "runs"), "PYTHONPATH": str(root)}
         kept = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
         self.env = {**kept, **where, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
