@@ -3,7 +3,7 @@
 A scheme may act at three places, and by default acts at none of them (NoPE): it may change the
 embeddings, change queries and keys, or add to the attention scores. Hooks get the positions of
 queries *and* of keys, since cross-attention is not square. To add a scheme, write a subclass of
-``Scheme`` in a file of its own and name it in ``SCHEMES``.
+``Scheme`` and name it in ``SCHEMES``.
 
 Options follow the name, and are part of it wherever a scheme is named: ``rpe:clip=8``,
 ``t5:buckets=16,distance=64``.
@@ -16,17 +16,11 @@ from abc_calib.config import DecoderOptions, Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from abc_calib.geometry.lines import SITES, Site
-from abc_calib.nn.positions.abacus import Abacus
-from abc_calib.nn.positions.absolute import Learned, Sinusoidal
-from abc_calib.nn.positions.alibi import Alibi
+from abc_calib.nn.positions.absolute import Learned, Randomized, Sinusoidal
 from abc_calib.nn.positions.base import Scheme, Shape
-from abc_calib.nn.positions.coupled import Coupled
-from abc_calib.nn.positions.fire import Fire
-from abc_calib.nn.positions.randomized import Randomized
-from abc_calib.nn.positions.rope import Rope
-from abc_calib.nn.positions.shaw import Rpe
-from abc_calib.nn.positions.t5 import T5
-from abc_calib.nn.positions.xl import TransformerXL
+from abc_calib.nn.positions.columns import Abacus, Coupled
+from abc_calib.nn.positions.distance import T5, Alibi, Fire
+from abc_calib.nn.positions.relative import Rope, Rpe, TransformerXL
 from abc_calib.nn.undrawn import undrawn
 
 __all__ = [

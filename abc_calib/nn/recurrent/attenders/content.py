@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.nn.positions.absolute import angles, waves
-from abc_calib.nn.positions.rope import turned
+from abc_calib.nn.positions.relative import turned
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
 
 
