@@ -17,10 +17,9 @@ from abc_calib.config import (
     refuse_unknown,
 )
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.memory import check_samples
+from abc_calib.evaluation.memory import check_samples, check_training
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
-from abc_calib.training.memory import check_training
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.version import __version__

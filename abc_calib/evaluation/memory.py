@@ -1,13 +1,26 @@
-"""Refuse what would not fit, before it is tried."""
+"""Refuse what would not fit the memory, before it is tried."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from abc_calib.config import ModelOptions, RunConfig
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, OptionError
 from abc_calib.nn.base import Model
+from abc_calib.nn.build import model_type
+from abc_calib.nn.undrawn import undrawn
 from abc_calib.runs import Run
+
+BYTES_PER_DIGIT = 75
+"""What drawing and laying out a test set takes at its peak, measured on all tasks."""
+PROBLEMS = 10_000
+"""What a training draws at least at once: a training set, or what is held out."""
 
 
 def available_memory() -> int | None:
@@ -18,15 +31,9 @@ def available_memory() -> int | None:
 
 def _free_of_machine() -> int | None:
     try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
+        named = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(named["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -46,8 +53,7 @@ def _left_of_process() -> int | None:
         import resource
 
         most, _ = resource.getrlimit(resource.RLIMIT_AS)
-        with open("/proc/self/statm") as file:
-            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         return None if most == resource.RLIM_INFINITY else max(1, most - taken)
     except (ImportError, OSError, ValueError):
         return None
@@ -58,23 +64,78 @@ def gibibytes(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB"
 
 
+def fits(needed: int) -> bool:
+    """Are so many bytes free? Where that cannot be told, they are."""
+    free = available_memory()
+    return free is None or needed <= 0.9 * free
+
+
 def refuse(option: str, value: object, needed: int, what: str, more: str = "") -> None:
     """``OptionError`` if so many bytes are not free; ``option`` is what asks for them."""
-    free = available_memory()
-    if free is not None and needed > 0.9 * free:
-        found = f"{what} about {gibibytes(needed)}{more}, and {gibibytes(free)} are free"
+    if not fits(needed):
+        free = gibibytes(available_memory() or 0)
+        found = f"{what} about {gibibytes(needed)}{more}, and {free} are free"
         raise OptionError(option, value, f"{found}; give less")
 
 
-BYTES_PER_DIGIT = 75
-"""What drawing and laying out a test set takes at its peak, measured on all tasks."""
-
-
 def check_samples(samples: int, length: int, option: str = "samples") -> None:
-    """``OptionError`` if a test set of so many numbers would not fit the free memory."""
+    """``OptionError`` if so many problems of a length would not fit the free memory."""
     value = samples if option == "samples" else length
     what = f"{samples} samples of {length} digits need"
     refuse(option, value, BYTES_PER_DIGIT * samples * length, what)
+
+
+def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = "") -> None:
+    """Raise an error if a pass over such sources would not fit the free memory.
+
+    ``OptionError`` where an ``option`` asks for them.
+    """
+    needed = model.memory_needed(batch, keys, steps)
+    if model.device.type == "cpu" and not fits(needed):
+        rule = (
+            f"a source of {keys} tokens needs about {gibibytes(needed)}, and "
+            f"{gibibytes(available_memory() or 0)} are free: use a shorter one, or a calibrated "
+            "model whose heads all follow lines, which takes memory linear in length"
+        )
+        raise OptionError(option, keys, rule) if option else AbcError(rule)
+
+
+def check_training(config: RunConfig, data: Data, given: Collection[str]) -> None:
+    """``OptionError`` if a step of a training would not fit; ``given`` are options to blame.
+
+    The one is blamed with whose default it would need least.
+    """
+    if torch.cuda.is_available() or fits(needed := step_memory(config.model, config, data)):
+        return
+    sizes = {**config.train.model_dump(), **config.model.model_dump()}
+    least: dict[str, int] = {}
+    for name in (*given, "batch"):
+        if isinstance(sizes.get(name), int) and not isinstance(sizes[name], bool):
+            model, train = (_at_default(o, name) for o in (config.model, config.train))
+            changed = config.model_copy(update={"train": train})
+            least[name] = step_memory(model, changed, data)
+    blamed = min(least, key=lambda name: least[name])
+    rest = least[blamed]
+    others = "" if fits(rest) else f" ({gibibytes(rest)} with its default: others ask too)"
+    what = f"a step of {config.train.batch} samples with this model needs"
+    refuse(blamed, sizes[blamed], needed, what, others)
+
+
+def step_memory(model: ModelOptions, config: RunConfig, data: Data) -> int:
+    """Bytes of a step of training: weights, gradients and moments, activations, problems."""
+    made, train = model_type(config.kind), config.train
+    with torch.random.fork_rng(devices=[]), undrawn():
+        network = made(model, data.vocabulary.tokens)
+    longest = data.training(0, 1, exact=True)
+    keys, steps = longest.source.shape[1], longest.target.shape[1]
+    weights = 16 * sum(weight.numel() for weight in network.parameters())
+    drawn = 3 * BYTES_PER_DIGIT * train.batch * train.length
+    return weights + network.memory_needed(train.batch, keys, steps, training=True) + drawn
+
+
+def _at_default(options: Any, name: str) -> Any:
+    fields = type(options).model_fields
+    return options.model_copy(update={name: fields[name].default}) if name in fields else options
 
 
 def dense_note(run: Run) -> str:
@@ -91,21 +152,3 @@ def dense_note(run: Run) -> str:
     else:
         return ""
     return f"{which}: dense attention, whose cost a digit grows with length"
-
-
-def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = "") -> None:
-    """Raise an error if a pass over such sources would not fit the free memory.
-
-    ``OptionError`` where an ``option`` asks for them.
-    """
-    if model.device.type != "cpu":
-        return
-    free = available_memory()
-    needed = model.memory_needed(batch, keys, steps)
-    if free is not None and needed > 0.9 * free:
-        rule = (
-            f"a source of {keys} tokens needs about {gibibytes(needed)}, and {gibibytes(free)} "
-            "are free: use a shorter one, or a calibrated model whose heads all follow lines, "
-            "which takes memory linear in length"
-        )
-        raise OptionError(option, keys, rule) if option else AbcError(rule)

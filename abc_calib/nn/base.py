@@ -144,25 +144,15 @@ class Model(nn.Module):
         return []
 
     @abstractmethod
-    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
-        """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
+    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+        """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly.
 
-    def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
-        """Bytes that a step of training may take, roughly: weights, moments, what is kept."""
-        return self.memory_of_weights + 4 * self.memory_needed(batch, keys, steps)
-
-    @property
-    def memory_of_weights(self) -> int:
-        """Bytes of the weights in training: with their gradients and two moments."""
-        return 16 * sum(weight.numel() for weight in self.parameters())
-
-    def rows_per_chunk(self, tokens: int) -> int:
-        """How many rows of so many tokens are decoded at once."""
-        return max(1, self.tokens_at_once // tokens)
+        In ``training`` with all that is kept for the gradients.
+        """
 
     def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
-        """``rows`` in parts of ``rows_per_chunk``."""
-        yield from rows.split(self.rows_per_chunk(tokens)) if len(rows) else ()
+        """``rows`` of so many tokens in parts that are decoded at once."""
+        yield from rows.split(max(1, self.tokens_at_once // tokens)) if len(rows) else ()
 
     # Beside the weights
 

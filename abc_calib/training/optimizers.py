@@ -1,35 +1,38 @@
-"""Optimisers by name: the model's own, or Muon for its matrices beside it."""
+"""Optimisers by name: the model's own, or Muon for its matrices beside it.
+
+Muon (Jordan et al. 2024): a step is the momentum, with all its singular values near 1.
+``torch.optim.Muon`` takes one matrix at a time, in bfloat16: on processors without instructions
+for that, several times what the rest of a training step costs. Here matrices of one shape are
+taken at once, in their own precision; up to rounding the steps are the same.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from abc_calib.config import TrainOptions
 from abc_calib.errors import OptionError
 from abc_calib.nn.base import Model
-from abc_calib.training.muon import Muon
 
 FACTOR = 8.0
 """Muon's rate, by the other weights' one: its updates have singular values of about 1."""
 MOMENTUM, DECAY = 0.9, 0.01
+LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315
+"""Of the polynomial that takes singular values between 0 and 1 to about 1 (Jordan et al.)."""
+TIMES = 5
 
 
-def optimizer_of(model: Model, name: str) -> AnyOptimizer:
+def optimizer_of(model: Model, name: str) -> torch.optim.Optimizer:
     """``adam``: the model's own. ``muon``: that for vectors, embeddings and the output alone.
 
-    Muon (Jordan et al. 2024) orthogonalises the update of each of ``model.matrices``.
+    Muon orthogonalises the update of each of ``model.matrices``.
     """
     own = model.optimizer()
-    if name == "adam":
-        return own
-    matrices = model.matrices
-    taken = {id(weight) for weight in matrices}
-    for group in own.param_groups:
-        group["params"] = [weight for weight in group["params"] if id(weight) not in taken]
-    return Together(own, Muon(matrices, MOMENTUM, DECAY, factor=FACTOR))
+    return own if name == "adam" else Muon(own, model.matrices)
 
 
 def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
@@ -39,51 +42,80 @@ def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
         raise OptionError("optimizer", options.optimizer, rule)
 
 
-class Together:
-    """Several optimisers as one; the state of each is numbered on from that of the one before."""
+class Muon(torch.optim.Optimizer):
+    """Muon for ``matrices``, with Nesterov's momentum and decoupled weight decay; else ``own``.
 
-    def __init__(self, *parts: torch.optim.Optimizer):
-        self.parts = parts
-        self.param_groups = [group for part in parts for group in part.param_groups]
+    The rate of a matrix with more rows than columns is higher by the root of their ratio. ``own``
+    keeps the state of the other weights here, in the groups that it had.
+    """
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        for part in self.parts:
-            part.zero_grad(set_to_none)
+    def __init__(
+        self,
+        own: torch.optim.Optimizer,
+        matrices: Iterable[Tensor],
+        momentum: float = MOMENTUM,
+        weight_decay: float = DECAY,
+        factor: float = FACTOR,
+    ):
+        matrices = list(matrices)
+        taken = {id(weight) for weight in matrices}
+        groups = [
+            {**g, "params": [w for w in g["params"] if id(w) not in taken]}
+            for g in own.param_groups
+        ]
+        mine = {"params": matrices, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__([*groups, {**mine, "factor": factor}], {"lr": 1e-3})
+        self.own = own
+        own.state = self.state
 
-    def step(self) -> None:
-        for part in self.parts:
-            part.step()
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        *groups, mine = self.param_groups
+        self.own.param_groups, self.own.state = groups, self.state
+        self.own.step()
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
+        for weight in mine["params"]:
+            if weight.grad is not None:
+                update = wide(self.update(weight, mine["momentum"]))
+                by_shape.setdefault(update.shape, []).append((weight, update))
+        for some in by_shape.values():
+            made = orthogonal(torch.stack([update for _, update in some]))
+            for (weight, _), change in zip(some, made, strict=True):
+                tall = max(1.0, weight.shape[0] / weight.shape[1])
+                weight.mul_(1 - mine["lr"] * mine["weight_decay"])
+                wide(weight).add_(change, alpha=-mine["lr"] * math.sqrt(tall))
 
-    def state_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"state": {}, "param_groups": []}
-        for part, first in zip(self.parts, self._firsts(), strict=True):
-            mine = part.state_dict()
-            found["state"] |= {first + index: state for index, state in mine["state"].items()}
-            found["param_groups"] += mine["param_groups"]
-        return found
-
-    def load_state_dict(self, given: dict[str, Any]) -> None:
-        groups = iter(given["param_groups"])
-        states = []
-        for part, first in zip(self.parts, self._firsts(), strict=True):
-            last = first + _weights(part.param_groups)
-            states.append({i - first: s for i, s in given["state"].items() if first <= i < last})
-        if any(states) and not all(states):
-            raise ValueError("it lacks what one of the optimisers keeps")
-        for part, state in zip(self.parts, states, strict=True):
-            own = [next(groups) for _ in part.param_groups]
-            part.load_state_dict({"state": state, "param_groups": own})
-        self.param_groups = [group for part in self.parts for group in part.param_groups]
-
-    def _firsts(self) -> Iterable[int]:
-        first = 0
-        for part in self.parts:
-            yield first
-            first += _weights(part.param_groups)
+    def update(self, weight: Tensor, momentum: float) -> Tensor:
+        """What the momentum and the gradient of a matrix say together."""
+        state, gradient = self.state[weight], weight.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(mean, momentum)
 
 
-AnyOptimizer = torch.optim.Optimizer | Together
+def wide(matrix: Tensor) -> Tensor:
+    """``(r, c)``, or its transpose where it has more rows than columns."""
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
 
 
-def _weights(groups: Iterable[dict[str, Any]]) -> int:
-    return sum(len(group["params"]) for group in groups)
+def orthogonal(matrices: Tensor) -> Tensor:
+    """``(n, r, c)``, ``r <= c``: the same singular vectors, with values near 1.
+
+    A step multiplies from the left by a polynomial of ``x x^T``; where that is much smaller than
+    ``x``, the steps are made there alone, and ``x`` is multiplied once.
+    """
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    narrow = 2 * x.shape[1] > x.shape[2]
+    gram, product = x @ x.mT, None
+    for time in range(TIMES):
+        factor = torch.baddbmm(gram, gram, gram, beta=CUBIC, alpha=QUINTIC)
+        factor.diagonal(dim1=1, dim2=2).add_(LINEAR)
+        if narrow:
+            x = factor @ x
+        else:
+            product = factor if product is None else factor @ product
+        if time + 1 < TIMES:
+            gram = x @ x.mT if narrow else factor @ gram @ factor
+    return x if product is None else product @ x

@@ -12,9 +12,9 @@ from abc_calib import plugins
 from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, changed, refuse_unknown
 from abc_calib.data import make_data
 from abc_calib.errors import OptionError, UsageError
+from abc_calib.evaluation.memory import PROBLEMS, check_samples, check_training
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
-from abc_calib.training.memory import check_length, check_training
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.training.recipes import RECIPES, check_preset
@@ -64,7 +64,7 @@ def _planned(
     """The same, of a task that is known."""
     made = model_type(kind)
     given = {name: value for name, value in given.items() if value is not None}
-    check_length(given.get("length") or problem.train_length)
+    check_samples(PROBLEMS, given.get("length") or problem.train_length, "length")
     known = finetune.config.model.model_dump() if finetune else {}
     shape, training = RECIPES[kind](problem, preset, {**known, **given, "epochs": epochs})
     asked = list(given)

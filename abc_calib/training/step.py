@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch
 from abc_calib.nn.base import Model
-from abc_calib.training.optimizers import AnyOptimizer, optimizer_of
+from abc_calib.training.optimizers import optimizer_of
 from abc_calib.training.schedule import NEARLY, learning_rate
 
 
 def optimise(
     model: Model,
-    optimizer: AnyOptimizer,
+    optimizer: torch.optim.Optimizer,
     batch: Batch,
     rate: float,
     max_grad_norm: float = 1.0,

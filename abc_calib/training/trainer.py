@@ -37,8 +37,6 @@ VALIDATION_SIZE, GLANCE, RIGHT = 2000, 256, 0.97
 """Held-out problems; and how many of them are enough until so many of those are right."""
 THROUGHOUT = 0.99
 """Exact match on problems of all training lengths, below which no training ends early."""
-ADAM_KEEPS = {"step", "exp_avg", "exp_avg_sq"}
-"""Of each weight; torch takes a checkpoint without one of them, and fails at its next step."""
 UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
 """Those problems are drawn as the batch of a step that no training reaches."""
 
@@ -226,6 +224,7 @@ class Trainer:
         )
 
     def write_history(self) -> None:
+        """Write ``history.jsonl``."""
         lines = [json.dumps(entry) + "\n" for entry in self.history]
         write_text(self.run.path / "history.jsonl", "".join(lines))
 
@@ -274,6 +273,7 @@ class Trainer:
             "cooling_from": self.cooling_from,
             "history": self.history,
             "hard": self.ending.hard if self.ending is not None else [],
+            "tensors": sorted(tensors),
         }
         self.run.save_checkpoint(tensors, state)
         self.saved = self.step
@@ -295,10 +295,8 @@ class Trainer:
                 if name.startswith("optimizer."):
                     _, index, key = name.split(".")
                     optimizer["state"].setdefault(int(index), {})[key] = value
-            kinds = {frozenset(kept) for kept in optimizer["state"].values()}
-            lacks = any(kind < ADAM_KEEPS for kind in kinds)
-            if lacks or len(kinds) > len(self.optimizer.param_groups):
-                raise KeyError("a part of the optimiser")
+            if missing := {*state["tensors"]} - {*tensors}:
+                raise KeyError(min(missing))  # torch takes an optimiser's state without it
             self.optimizer.load_state_dict(optimizer)
             torch.set_rng_state(tensors["random"])
             if "random.cuda" in tensors and self.device.type == "cuda":

@@ -134,29 +134,21 @@ class AlongLines(Model):
             return self
         return copy.deepcopy(self).double().eval()
 
-    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
-        options = self.options
-        layers = self.attention_layers
-        # what a token leaves: keys and values of each layer, and its states (a stream has each's)
-        kept = (3 * len(self.layers) + 4) * options.width * (keys + steps)
-        passed = steps + (keys if layers["encoder"] else 0)  # four were measured of a whole source
-        activations = kept + 8 * passed * (options.width + options.feedforward)
-        return 4 * batch * activations + self._scores(batch, keys, steps)
-
-    def memory_to_train(self, batch: int, keys: int, steps: int) -> int:
-        options = self.options
-        layers = 1 + self.attention_layers["encoder"] + len(self.layers)
-        kept = 20 * batch * (keys + steps) * (options.width + options.feedforward)
-        return self.memory_of_weights + layers * (kept + self._scores(batch, keys, steps) // 8)
-
-    def _scores(self, batch: int, keys: int, steps: int) -> int:
-        """Bytes of the scores of dense attention."""
-        inner = [module.lines.get("encoder") for module in self._attending("encoder")]
-        if all(lines is not None and lines.restricted for lines in (*inner, *self.line_sets)):
-            return 0
+    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+        width, inner = self.options.width, self.attention_layers["encoder"]
+        wide = width + self.options.feedforward
+        dense = [module.lines.get("encoder") for module in self._attending("encoder")]
+        dense = [lines for lines in (*dense, *self.line_sets) if not (lines and lines.restricted)]
         most = keys + steps if self.stream else max(keys, steps)
-        pairs = steps * most + (keys * keys if self.attention_layers["encoder"] else 0)
-        return 12 * self.options.heads * batch * pairs
+        scores = 12 * self.options.heads * (steps * most + (keys * keys if inner else 0))
+        scores = scores if dense else 0
+        if training:
+            layers = 1 + inner + len(self.layers)
+            return batch * layers * (20 * (keys + steps) * wide + scores // 8)
+        # what a token leaves: keys and values of each layer, and its states (a stream has each's)
+        kept = (3 * len(self.layers) + 4) * width * (keys + steps)
+        passed = steps + (keys if inner else 0)  # four were measured of a whole source
+        return batch * (4 * kept + 32 * passed * wide + scores)
 
 
 def _check_causal(lines: LineBias) -> None:
