@@ -10,14 +10,15 @@ are -100 where nothing counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from abc_calib.calibration.fits.base import Evidence
 from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
 from abc_calib.config import build
 from abc_calib.errors import UsageError
@@ -126,49 +127,18 @@ def joined(parts: Sequence[Attention]) -> Attention:
 # The fit
 
 
-@dataclass(frozen=True)
-class Given:
+def evidence_of(attention: Attention) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
-
-    attention: Attention
-
-    def captured(self) -> Iterator[Attention]:
-        yield self.attention
-
-    @property
-    def closes(self) -> Tensor:
-        return self.attention.views["cross"].keys.marks
-
-    @property
-    def parts(self) -> int:
-        return self.closes.shape[1] - 1
-
-    @property
-    def data(self) -> Given:
-        return self
-
-    @property
-    def length(self) -> int:
-        """The widest part of a source."""
-        return int((self.closes.diff(dim=1) - 1).max())
-
-    @property
-    def model(self) -> Given:
-        return self
-
-    options = model
-
-    @property
-    def stream(self) -> bool:
-        return not self.attention.weights.get("encoder")
-
-    @property
-    def heads(self) -> int:
-        return self.attention.weights["self"][0].shape[1]
-
-    @property
-    def attention_layers(self) -> dict[str, int]:
-        return {"encoder": 0, **{s: len(x) for s, x in self.attention.weights.items()}}
+    closes, own = attention.views["cross"].keys.marks, attention.weights["self"]
+    layers: dict[Site, int] = {site: len(x) for site, x in attention.weights.items()}
+    return Evidence(
+        captured=lambda: iter([attention]),
+        parts=closes.shape[1] - 1,
+        length=int((closes.diff(dim=1) - 1).max()),  # the widest part of a source
+        layers={"encoder": 0, **layers},
+        heads=own[0].shape[1],
+        stream=not layers.get("encoder"),
+    )
 
 
 def fit_lines(
@@ -184,9 +154,8 @@ def fit_lines(
     One a head (``hard``), or as many as it follows with values in proportion (``soft``). A head
     without lines is a ``sink``, which reads nothing new, or ``transparent``.
     """
-    evidence: Any = Given(attention)
     options = build(NnlsOptions, threshold=threshold, dirs=tuple(dirs), values=values, empty=empty)
-    return Nnls(evidence, options).bias(threshold)
+    return Nnls(evidence_of(attention), options).bias(threshold)
 
 
 def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
@@ -194,7 +163,7 @@ def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
 
     The mean over all rows that count; a head of a stream has its lines at both sites.
     """
-    given = Given(attention)
+    given = evidence_of(attention)
     sites = [("cross", "self")] if given.stream else [(site,) for site in attention.views]
     table = []
     for group in sites:

@@ -67,7 +67,8 @@ def calibrate(
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
     options = settled(options)
-    evidence = Evidence(model, data, correct, full_length(data, options.samples, model))
+    longest = full_length(data, options.samples, model)
+    evidence = Evidence.of_run(model, data, correct, longest)
     fit = fit_type(options.fit)(evidence, options)
     if options.threshold is not None or len(fit.thresholds) == 1:
         threshold = fit.thresholds[0] if options.threshold is None else options.threshold

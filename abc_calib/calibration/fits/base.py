@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, cast
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,44 +14,41 @@ from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
-from abc_calib.geometry.coords import View
-from abc_calib.nn.base import Attention, Model
-
-LAST = -1
-"""In the table, the layer of lines that were found in the last one and serve all."""
+from abc_calib.nn.base import Attention
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What a fit may look at: the attention of a model that is right, at training lengths.
 
-    ``correct``: training samples that it decodes correctly. ``longest``: those of one shape,
-    operands of the full training length.
+    ``captured`` gives it in parts. ``parts`` of a source, and the ``length`` of the longest; how
+    many ``layers`` of each site with how many ``heads``; is it a ``stream``? Of a run also
+    ``correct``, the training samples that it decodes correctly, and ``longest``, those of one
+    shape, operands of the full training length.
     """
 
-    model: Model
-    data: Data
-    correct: Batch
-    longest: Batch
+    captured: Callable[[], Iterator[Attention]]
+    parts: int
+    length: int
+    layers: Mapping[Site, int]
+    heads: int
+    stream: bool
+    model: Any = None
+    data: Any = None
+    correct: Any = None
+    longest: Any = None
 
-    def captured(self) -> Iterator[Attention]:
-        """The attention of ``correct``, in parts."""
-        return capture(self.model, self.correct)
+    @classmethod
+    def of_run(cls, model: Any, data: Data, correct: Batch, longest: Batch) -> Evidence:
+        """What a run's model and data give."""
+        shape = model.attention_layers, model.options.heads, model.stream
+        parts, read = len(data.layout_at(1).parts), partial(capture, model, correct)
+        return cls(read, parts, data.length, *shape, model, data, correct, longest)
 
     @cached_property
     def averaged(self) -> dict[Site, np.ndarray]:
         """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
         return average_attention(self.model, self.longest)
-
-    @cached_property
-    def views(self) -> dict[Site, View]:
-        """Where the queries and keys of ``longest`` stand."""
-        return next(capture(self.model, self.longest)).views
-
-    @property
-    def parts(self) -> int:
-        """How many parts the delimiters cut a source into."""
-        return len(self.data.layout_at(1).parts)
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,6 @@ class LineRow:
     value: float
     note: str = ""
 
-    @classmethod
-    def of(
-        cls, site: Site, layer: int, head: int, line: Line, weight: float, note: str = ""
-    ) -> LineRow:
-        """A row of the table, its weight rounded."""
-        return cls(site, layer, head, line.label(site), round(weight, 4), line.value, note)
-
-    @classmethod
-    def transparent(cls, site: Site, layer: int, head: int) -> LineRow:
-        return cls(site, layer, head, "-", 0.0, 0.0, "transparent")
-
 
 class Fit(ABC):
     """Base of all fits: one a file, listed in ``abc_calib.calibration.fits.FITS``.
@@ -96,6 +82,9 @@ class Fit(ABC):
     #: from which share of right samples on a model is read, if less than usual is enough
     right_at_least: ClassVar[float] = 1.0
 
+    #: the sites at which lines were looked for
+    looked: Collection[Site]
+
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         self.evidence, self.options = evidence, options
 
@@ -104,15 +93,31 @@ class Fit(ABC):
         """The lines kept at a threshold."""
 
     @abstractmethod
+    def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
+        """The share of its attention that a head gives a line of ``bias``, and a note."""
+
     def table(self, bias: LineBias) -> list[LineRow]:
         """The kept lines, each with the share of attention that the fit gives it."""
+        table, transparent = list[LineRow](), bias.transparent()
+        for site, layers in bias.sites.items():
+            every = enumerate(layers) if site in self.looked else ()
+            for layer, head, lines in (
+                (k, h, x) for k, heads in every for h, x in enumerate(heads)
+            ):
+                for line in lines:
+                    weight, note = self.share(site, layer, head, line)
+                    shown = line.label(site), round(weight, 4), line.value
+                    table.append(LineRow(site, layer, head, *shown, note))
+                if (site, layer, head) in transparent:
+                    table.append(LineRow(site, layer, head, "-", 0.0, 0.0, "transparent"))
+        return table
 
     def made(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
         """The bias of these lines. Of a stream, tokens of the source look at themselves alone."""
-        off, model = self.options.off_line_bias, cast(Any, self.evidence.model)
-        if not model.stream:
+        off = self.options.off_line_bias
+        if not self.evidence.stream:
             return LineBias(dict(sites), off)
-        layers, heads = model.attention_layers, model.options.heads
+        layers, heads = self.evidence.layers, self.evidence.heads
         nothing: Heads = ((),) * heads
         both = [sites.get(site, (nothing,) * layers[site]) for site in ("cross", "self")]
         if self.options.empty == "sink":
@@ -127,14 +132,14 @@ class Fit(ABC):
     def groups(self) -> list[tuple[Site, ...]]:
         """Sites whose heads are the same: of a stream, those of the output."""
         sites = self.options.sites
-        if not self.evidence.model.stream:
+        if not self.evidence.stream:
             return [(site,) for site in sites]
         return [tuple(site for site in ("cross", "self") if site in sites)]
 
     @property
     def sinks(self) -> Mapping[Site, Line | None]:
         """What a head without lines is closed onto; None where it stays open."""
-        if self.options.empty != "sink" or self.evidence.model.stream:
+        if self.options.empty != "sink" or self.evidence.stream:
             return {"encoder": None, "self": None, "cross": None}
         return sinks(self.evidence.parts)
 

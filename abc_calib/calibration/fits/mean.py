@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from abc_calib.calibration.fits.base import LAST, Evidence, Fit, LineRow, filled
+from abc_calib.calibration.capture import capture
+from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, filled, name_of
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
@@ -29,8 +30,8 @@ class MeanOptions(CalibrationOptions):
     average: Literal["all", "digits"] = "all"
 
 
-Means = list[dict[Line, float]]
-"""For every head, the mean along each line that was looked at, as a line of value 0."""
+LAST = -1
+"""In the table, the layer of lines that were found in the last one and serve all."""
 
 
 class Mean(Fit):
@@ -41,63 +42,57 @@ class Mean(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        self.attention = {s: a for s, a in evidence.averaged.items() if s in options.sites}
-        if options.average == "digits":
-            layout, length = evidence.data.layout_at(evidence.data.length), evidence.data.length
-            self.attention = {
-                site: np.where(of_digits(site, layout, length, layers.shape[-2:]), layers, np.nan)
-                for site, layers in self.attention.items()
-            }
-        self.rows: list[LineRow] = []
+        #: of each layer and head the mean along each line that was looked at, of value 0
+        self.looked = self.means = dict[Site, list[list[dict[Line, float]]]]()
+        for site, layers in evidence.averaged.items():
+            if site in options.sites:
+                found = [self._along(site, layer) for layer in self._of_digits(site, layers)]
+                self.means[site] = [found[origin] for origin in self.origins(len(found))]
+        self.found: dict[Site, list[Heads]] = {}
 
-    def bias(self, threshold: float) -> LineBias:
-        self.rows = []
-        sites = {site: self._site(site, threshold) for site in self.attention}
-        return self.made(sites)
+    def _of_digits(self, site: Site, layers: np.ndarray) -> np.ndarray:
+        """The attention, nan in the cells that the option ``average`` leaves out."""
+        if self.options.average != "digits":
+            return layers
+        length = self.evidence.length
+        layout = self.evidence.data.layout_at(length)
+        return np.where(of_digits(site, layout, length, layers.shape[-2:]), layers, np.nan)
 
-    def table(self, bias: LineBias) -> list[LineRow]:
-        return self.rows
-
-    def _site(self, site: Site, threshold: float) -> tuple[Heads, ...]:
-        """The lines of every layer of a site; adds them to the table."""
-        layers, last = self.attention[site], self.options.layer == "last"
-        made = []
-        for layer, origin in enumerate(self.origins(len(layers))):
-            found, means = self._stand_out(layers[origin], site, threshold)
-            if self.options.values == "hard":
-                found = tuple(tuple(replace(x, value=0.0) for x in head) for head in found)
-            heads = filled(found, site, self.sinks[site])
-            made.append(heads)
-            if not (last and layer):
-                self.rows += _rows(site, LAST if last else layer, heads, found, means)
-        return tuple(made)
-
-    def _stand_out(self, matrices: np.ndarray, site: Site, threshold: float) -> tuple[Heads, Means]:
-        """The lines of one layer's heads, and the mean along each line."""
+    def _along(self, site: Site, matrices: np.ndarray) -> list[dict[Line, float]]:
+        """The mean along each line that is looked for, of every head of a layer."""
         # anti-diagonals of self-attention have no meaning while the output's length is open
         dirs = [d for d in self.options.dirs if not (site == "self" and d == "anti")]
-        if not dirs:
-            return ((),) * len(matrices), [{} for _ in matrices]
-        if self.options.anchors == "segment":
-            evidence = self.evidence
-            view, first = evidence.views[site], torch.tensor([0])
-            one = View(site, view.queries.samples(first), view.keys.samples(first))
-            lines = candidates(site, dirs, evidence.parts, evidence.data.length)
-            return segment_mean_lines(matrices, lines, one, threshold)
-        return mean_lines(matrices, dirs, threshold), [corner_means(x, dirs) for x in matrices]
+        if self.options.anchors != "segment":
+            return [corner_means(matrix, dirs) for matrix in matrices]
+        evidence = self.evidence
+        lines = candidates(site, dirs, evidence.parts, evidence.length)
+        view = next(capture(evidence.model, evidence.longest.take(torch.tensor([0])))).views[site]
+        return segment_means(matrices, lines, view) if lines else [{} for _ in matrices]
 
+    def bias(self, threshold: float) -> LineBias:
+        for site, layers in self.means.items():
+            self.found[site] = [tuple(outstanding(x, threshold) for x in heads) for heads in layers]
+            if self.options.values == "hard":
+                self.found[site] = [
+                    tuple(tuple(map(name_of, head)) for head in heads) for heads in self.found[site]
+                ]
+        return self.made(
+            {
+                site: tuple(filled(heads, site, self.sinks[site]) for heads in layers)
+                for site, layers in self.found.items()
+            }
+        )
 
-def _rows(site: Site, layer: int, heads: Heads, found: Heads, means: Means) -> list[LineRow]:
-    """The table of a layer; ``found`` is what it has without sinks."""
-    rows = []
-    for head, lines in enumerate(heads):
-        for line in lines:
-            weight = means[head].get(replace(line, value=0.0), 0.0) if found[head] else 0.0
-            note = "" if found[head] else "sink"
-            rows.append(LineRow.of(site, layer, head, line, weight, note))
-        if not lines:
-            rows.append(LineRow.transparent(site, layer, head))
-    return rows
+    def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
+        if not self.found[site][layer][head]:
+            return 0.0, "sink"
+        return self.means[site][layer][head].get(name_of(line), 0.0), ""
+
+    def table(self, bias: LineBias) -> list[LineRow]:
+        table = super().table(bias)
+        if self.options.layer != "last":
+            return table
+        return [replace(row, layer=LAST) for row in table if row.layer == 0]
 
 
 def of_digits(site: Site, layout: Layout, length: int, shape: tuple[int, int]) -> np.ndarray:
@@ -204,23 +199,21 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
     return bias
 
 
-def segment_mean_lines(
-    matrices: np.ndarray, lines: Sequence[Line], view: View, threshold: float
-) -> tuple[Heads, Means]:
-    """``mean_lines`` among given lines of any anchor, and the mean along each for every head.
+def segment_means(
+    matrices: np.ndarray, lines: Sequence[Line], view: View
+) -> list[dict[Line, float]]:
+    """For every head the mean along each of these lines of any anchor, which has a cell.
 
-    ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes. As there, a
-    line has to stand out among those of its direction.
+    ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes.
     """
-    all_means = []
     key, outside = (x[0, 0].numpy() for x in Lines({view.site: (tuple(lines),)}).positions(view))
     row = np.arange(matrices.shape[1])[:, None]
-    inside = ~np.broadcast_to(outside, (len(row), len(lines)))
-    key = np.broadcast_to(key, inside.shape)
-    for matrix in matrices.astype(np.float64):
-        cells = np.where(inside, matrix[row, key], np.nan)
-        counts = (~np.isnan(cells)).sum(0)
-        means = np.nansum(cells, axis=0) / np.maximum(counts, 1)
-        looked = zip(lines, means, counts, strict=True)
-        all_means.append({line: mean for line, mean, count in looked if count})
-    return tuple(outstanding(means, threshold) for means in all_means), all_means
+    shape = len(row), len(lines)
+    key, outside = np.broadcast_to(key, shape), np.broadcast_to(outside, shape)
+    cells = np.where(outside, np.nan, matrices.astype(np.float64)[:, row, key])  # (h, m, k)
+    counts = (~np.isnan(cells)).sum(1)
+    means = np.nansum(cells, axis=1) / np.maximum(counts, 1)
+    return [
+        {line: m for line, m, count in zip(lines, mine, there, strict=True) if count}
+        for mine, there in zip(means.tolist(), counts, strict=True)
+    ]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from pydantic import field_validator
 
-from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, name_of, rests, sinks
+from abc_calib.calibration.fits.base import Evidence, Fit, name_of, rests, sinks
 from abc_calib.config import CalibrationOptions
 from abc_calib.config.options import option
 from abc_calib.errors import UsageError
@@ -67,12 +67,12 @@ class Nnls(Fit):
         super().__init__(evidence, options)
         anchors = options.anchors or ""
         wanted: dict[Site, tuple[Line, ...]] = {
-            site: candidates(site, options.dirs, evidence.parts, evidence.data.length, anchors)
+            site: candidates(site, options.dirs, evidence.parts, evidence.length, anchors)
             for site in options.sites
         }
         if not any(wanted.values()):
             raise UsageError("there is no line in these directions at these sites: name others")
-        self.fitted: dict[Site, Fitted] = {}
+        self.looked = self.fitted = dict[Site, Fitted]()
         for site, found in fit(evidence.captured(), wanted).items():
             origins = self.origins(len(found.weights))
             closing = options.empty == "sink"
@@ -94,28 +94,15 @@ class Nnls(Fit):
                 sites[site] = tuple(_lines(mine, heads, self.sinks[site]) for heads in layers)
         return self.made(sites)
 
-    def table(self, bias: LineBias) -> list[LineRow]:
-        closing, transparent = sinks(self.evidence.parts), bias.transparent()
-        closed = ALONE if bias.stream else None
-        table = []
-        for site, layers in bias.sites.items():
-            found = self.fitted.get(site)
-            if found is None:
-                continue
-            index = {name_of(line): k for k, line in enumerate(found.lines)}
-            for layer, heads in enumerate(layers):
-                for head, lines in enumerate(heads):
-                    weights = found.weights[layer, head]
-                    for line in lines:
-                        at = index.get(name_of(line))
-                        weight = 0.0 if at is None else float(weights[at])
-                        strongest = weight == float(weights.max(initial=0.0)) or len(lines) > 1
-                        note = "sink" if line in (closing[site], closed) else "assigned"
-                        note = "" if weight > 0 and strongest else note
-                        table.append(LineRow.of(site, layer, head, line, weight, note))
-                    if (site, layer, head) in transparent:
-                        table.append(LineRow.transparent(site, layer, head))
-        return table
+    def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
+        found = self.fitted[site]
+        weights = dict(zip(found.lines, found.weights[layer, head].tolist(), strict=True))
+        weight = weights.get(name_of(line), 0.0)
+        strongest = weight == max(weights.values(), default=0.0) or self.options.values == "soft"
+        if weight > 0 and strongest:
+            return weight, ""
+        closing = ALONE if self.evidence.stream else sinks(self.evidence.parts)[site]
+        return weight, "sink" if line == closing else "assigned"
 
 
 def candidates(

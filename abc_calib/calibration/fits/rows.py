@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from abc_calib.calibration.capture import CHUNK
-from abc_calib.calibration.fits.base import Evidence, Fit, LineRow
+from abc_calib.calibration.fits.base import Evidence, Fit
 from abc_calib.calibration.fits.nnls import NnlsOptions, fit
 from abc_calib.calibration.windows import contradictions, seen, smallest
 from abc_calib.config import CalibrationOptions
@@ -54,9 +54,8 @@ class Rows(Fit):
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
         found = candidates(evidence.parts, options)
-        self.lines = {site: found[site] for site in options.sites if found.get(site)}
-        model: Any = evidence.model
-        self.layers, self.heads = model.attention_layers["self"], model.options.heads
+        self.looked = self.lines = {site: found[site] for site in options.sites if found.get(site)}
+        self.layers, self.heads = evidence.layers["self"], evidence.heads
 
     @cached_property
     def weights(self) -> dict[Site, np.ndarray]:
@@ -154,19 +153,9 @@ class Rows(Fit):
         views = model.views(batch.source, batch.target)
         return seen(batch, model.shifted(batch.target), views, [*lines, ("self", OWN)], model.pad)
 
-    def table(self, bias: LineBias) -> list[LineRow]:
-        table = []
-        for site, layers in bias.sites.items():
-            weight = dict(zip(self.lines[site], self.weights[site], strict=True))
-            for layer, heads in enumerate(layers):
-                for head, lines in enumerate(heads):
-                    for line in lines:
-                        note = "sink" if line == self.sinks[site] else ""
-                        share = float(weight.get(line, 0.0))
-                        table.append(LineRow.of(site, layer, head, line, share, note))
-                    if not lines:
-                        table.append(LineRow.transparent(site, layer, head))
-        return table
+    def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
+        weight = dict(zip(self.lines[site], self.weights[site].tolist(), strict=True))
+        return weight.get(line, 0.0), "sink" if line == self.sinks[site] else ""
 
 
 OWN = Line("diag", 0, 0)
