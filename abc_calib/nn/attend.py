@@ -62,6 +62,14 @@ def attend(
     return rearrange(weights @ heads[3], "(b h) i e -> b h i e", h=h)
 
 
+def weighed(queries: Tensor, keys: Tensor, bias: Tensor, scaling: float | None = None) -> Tensor:
+    """The weights ``(b, h, i, j)`` themselves, all arguments as of ``attend``."""
+    scaling = 1 / math.sqrt(queries.shape[-1]) if scaling is None else scaling
+    scores = queries @ keys.transpose(-1, -2) * scaling + bias.to(queries.dtype)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(-1, dtype=precise).to(queries.dtype)
+
+
 def gathered(
     queries: Tensor, keys: Tensor, values: Tensor, bias: Gathered, dropout: float, scaling: float
 ) -> Tensor:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -61,6 +61,8 @@ class Model(nn.Module):
     options_type: ClassVar[type[ModelOptions]]
     #: ``model_type`` and class name of its ``transformers`` face
     hub_names: ClassVar[tuple[str, str]]
+    #: its options in ``config.json``, by their names there
+    hub_options: ClassVar[dict[str, str]] = {}
     #: are source and output one stream, which each head looks at as a whole?
     stream: bool = False
     #: why no lines can be put into its attention; empty where they can
@@ -164,14 +166,19 @@ class Model(nn.Module):
         """Take weights of such a folder, and say so; ``AbcError`` if they are another model's."""
         return False
 
-    @abstractmethod
     def hub_config(self) -> dict[str, Any]:
         """Everything that shapes it, as plain data: ``config.json`` beside its weights."""
+        named = {key: getattr(self.options, name) for key, name in self.hub_options.items()}
+        return {"vocab_size": self.tokens.size, **named}
 
     @classmethod
-    @abstractmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> Model:
-        """A model of that shape."""
+    def from_hub_config(cls, config: Mapping[str, Any], **more: Any) -> Self:
+        """A model of that shape; ``more``: options that are not in ``hub_options``."""
+        named = {name: config[key] for key, name in cls.hub_options.items()}
+        pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
+        delimiters = tuple(config.get("delimiter_ids") or ())
+        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
+        return cls(cls.options_type(**named, **more), ids)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import inspect
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -192,13 +191,6 @@ class Foreign(Model):
         return held + 6 * self.sites.heads * batch * (keys + steps) ** 2 * 4
 
     # Beside the weights
-
-    def hub_config(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> Model:
-        raise UsageError("a foreign model is loaded by its own class: from_pretrained")
 
     def write_folder(self, folder: Path) -> bool:
         self.network.save_pretrained(folder)

@@ -78,12 +78,11 @@ class AbcDecoderConfig(AttentionConfig):
 
 @strict
 class AbcRecurrentConfig(HubConfig):
-    """Everything that shapes the GRU encoder-decoder; ``body``: an older name of ``backbone``."""
+    """Everything that shapes the GRU encoder-decoder."""
 
     model_type = "abc_recurrent"
 
     backbone: str | None = None
-    body: str | None = None
     attender: str = "content"
     d_embedding: int = 64
     d_head: int = 128

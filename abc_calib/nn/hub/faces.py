@@ -14,7 +14,8 @@ from abc_calib.nn.base import Model
 from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig, HubConfig
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import read_folder
-from abc_calib.nn.transformer.model import DecoderOnly, Transformer, draw
+from abc_calib.nn.transformer.attention import draw
+from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
 FROM_AUTO = ("revision", "trust_remote_code", "adapter_kwargs", "_from_auto")
 """What the Auto classes add, without a meaning here."""

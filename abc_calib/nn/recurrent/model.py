@@ -6,8 +6,7 @@ A decoder's step depends on the one before, so writing is a loop; all that does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -22,15 +21,17 @@ from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
 from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury, looked_up
 from abc_calib.nn.recurrent.gru import gru_step
 
-SAME_NAMES = ("backbone", "attender", "d_head", "layers", "dropout", "legacy_normalisation")
-"""Options that have the same name in ``hub_config``."""
-
 
 class Recurrent(Model):
     """The model."""
 
     options_type = RecurrentOptions
     hub_names = ("abc_recurrent", "AbcRecurrent")
+    hub_options: ClassVar[dict[str, str]] = {
+        **{name: name for name in ("backbone", "attender", "d_head", "layers", "dropout")},
+        **{"d_embedding": "embedding", "d_model": "width", "d_value": "value"},
+        "legacy_normalisation": "legacy_normalisation",
+    }
     no_lines = "it is recurrent: its state may hold all that it has read"
     has_attender = True
     tokens_at_once = 65_536  # steps cost little more for more rows
@@ -142,30 +143,6 @@ class Recurrent(Model):
             token = 20 * o.width * (o.layers + 1) + 4 * (o.embedding + o.d_head + o.value)
             pair = 10
         return 4 * batch * ((keys + steps) * token + pair * keys * steps)
-
-    # Beside the weights
-
-    def hub_config(self) -> dict[str, Any]:
-        options = self.options
-        return {
-            "vocab_size": self.tokens.size,
-            "d_embedding": options.embedding,
-            "d_model": options.width,
-            "d_value": options.value,
-            **{name: getattr(options, name) for name in SAME_NAMES},
-        }
-
-    @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> Recurrent:
-        config = {"backbone": config.get("body"), **config}  # an older name
-        options = RecurrentOptions(
-            embedding=config["d_embedding"],
-            width=config["d_model"],
-            value=config["d_value"],
-            **{name: config[name] for name in SAME_NAMES},
-        )
-        ids = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
-        return cls(cls.settled(options), TokenIds(config["vocab_size"], *ids))
 
 
 class Loop:

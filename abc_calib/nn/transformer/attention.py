@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import Coords, View
-from abc_calib.nn.attend import MASKED, attend, one_key
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.attend import MASKED, attend, one_key, weighed
+from abc_calib.nn.lines import Lines, side_by_side
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.cache import Cache
 
@@ -72,33 +71,30 @@ class Attention(nn.Module):
         ``parts`` come from ``project``, one for each of ``views``.
         """
         dropout = self.dropout if self.training else 0.0
-        site = views[-1].site
-        lines = self.lines.get(site)
-        if self.is_single(site, scheme, weights):
-            assert lines is not None
+        lines, (keys, values) = self.lines.get(views[-1].site), parts[0]
+        if lines is not None and not keys.shape[-1]:  # none is compared
             mixed = _along(lines, [values for _, values in parts], views)
-            return self.output(F.dropout(mixed, dropout, self.training)), None
-        keys, values = parts[0]
+            return self.output(F.dropout(mixed, dropout)), None
         if len(parts) > 1:
             keys, values = (torch.cat(both, 2) for both in zip(*parts, strict=True))
         queries = scheme.rotate(self._split(self.query(x)), views[0].queries)
+        seen: Tensor | None = None
         if lines is not None and self._gathers(lines, keys.shape[2], views, scheme, weights):
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
-            return self.output(rearrange(mixed, "b h i e -> b i (h e)")), None
-        bias = self._bias(queries, keys, views, scheme, lines)
-        seen: Tensor | None = None
-        if weights or scheme.has_value_term:
-            scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1]) + bias
-            seen = scores.softmax(-1)
-            dropped = F.dropout(seen, dropout, self.training)
-            mixed = dropped @ values
-            if scheme.has_value_term:
-                mixed = mixed + scheme.value_term(dropped, _as_one(views))
         else:
-            mixed = attend(queries, keys, values, bias, dropout)
-        if lines is not None and lines.may_mask_rows:
-            mixed = mixed * (bias > MASKED / 2).any(-1, keepdim=True)
-        return self.output(rearrange(mixed, "b h i e -> b i (h e)")), seen if weights else None
+            bias = self._bias(queries, keys, views, scheme, lines)
+            if weights or scheme.has_value_term:
+                seen = weighed(queries, keys, bias)
+                dropped = F.dropout(seen, dropout)
+                mixed = dropped @ values
+                if scheme.has_value_term:
+                    mixed = mixed + scheme.value_term(dropped, _as_one(views))
+            else:
+                mixed = attend(queries, keys, values, bias, dropout)
+            if lines is not None and lines.may_mask_rows:
+                mixed = mixed * (bias > MASKED / 2).any(-1, keepdim=True)
+        mixed = rearrange(mixed, "b h i e -> b i (h e)")
+        return self.output(mixed), seen if weights else None
 
     def _gathers(
         self, lines: Lines, keys: int, views: Sequence[View], scheme: Scheme, weights: bool
@@ -120,14 +116,13 @@ class Attention(nn.Module):
         lines: Lines | None,
     ) -> Tensor:
         """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
-        closed = ~_mask(views)
-        total = torch.zeros(closed.shape, device=queries.device).masked_fill_(closed, MASKED)
+        there = side_by_side([view.mask for view in views])
+        total = torch.zeros(there.shape, device=queries.device).masked_fill_(~there, MASKED)
         if lines is not None:
             total = total + lines.dense(views)
         if scheme.has_score_bias:
             extra = scheme.score_bias(queries, keys, _as_one(views))
-            if extra is not None:
-                total = total + extra
+            total = total if extra is None else total + extra
         return total.to(queries.dtype)
 
 
@@ -146,15 +141,6 @@ def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Ten
     there = lines.at(views[0].site, found[0].device).there
     read, written = found
     return torch.where(there.repeat_interleave(values[0].shape[-1]), read, written)
-
-
-def _mask(views: Sequence[View]) -> Tensor:
-    """Which keys of all views exist for a query: ``(b, 1, i|1, j)``."""
-    if len(views) == 1:
-        return views[0].mask
-    masks = [view.mask for view in views]
-    b, i = (max(mask.shape[at] for mask in masks) for at in (0, 2))
-    return torch.cat([mask.expand(b, 1, i, -1) for mask in masks], 3)
 
 
 def _as_one(views: Sequence[View]) -> View:
@@ -213,24 +199,46 @@ class Block(nn.Module):
         ``cross`` show; other views show what is in ``cache`` and ``x`` itself.
         """
         seen = []
-        for number, (attention, views) in enumerate(zip(self.attentions, calls, strict=True)):
-            scheme, norm = schemes[views[-1].site], self.norms[number]
+        for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
+            scheme, parts, y = schemes[views[-1].site], list[Part](), norm(x)
             single = attention.is_single(views[-1].site, scheme, weights)
-            y = norm(x)
-            parts: list[Part] = []
             for view in views:
+                part = None if cache is None else cache.source.get(self)
                 if view.site != "cross":
                     part = attention.project(y, view.queries, scheme, single)
-                    parts.append(part if cache is None else cache.extended(self, *part))
-                elif cache is not None and self in cache.source:
-                    parts.append(cache.source[self])
-                else:
+                    part = part if cache is None else cache.extended(self, *part)
+                elif part is None:
                     assert memory is not None
-                    read = memory if number else norm(memory)
-                    parts.append(attention.project(read, view.keys, scheme, single))
+                    read = memory if len(calls) > 1 else norm(memory)
+                    part = attention.project(read, view.keys, scheme, single)
                     if cache is not None:
-                        cache.source[self] = parts[-1]
+                        cache.source[self] = part
+                parts.append(part)
             y, one = attention(y, parts, views, scheme, weights)
             x = x + self.dropout(y)
             seen.append(one)
         return x + self.dropout(self.feedforward(self.norms[-1](x))), seen
+
+
+class Encoder(nn.Module):
+    """The encoder's blocks, if there are any, and the positions of the source."""
+
+    def __init__(self, options: TransformerOptions, scheme: Scheme):
+        super().__init__()
+        self.scheme = scheme
+        self.layers = nn.ModuleList(Block(options) for _ in range(options.encoder_layers))
+        self.norm = nn.LayerNorm(options.width) if options.encoder_layers else nn.Identity()
+
+
+def draw(module: nn.Module) -> None:
+    """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight)
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, Scheme):
+        module.reset_parameters()

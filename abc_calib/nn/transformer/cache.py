@@ -33,6 +33,15 @@ class Encoded:
     attention: tuple[Tensor, ...] = ()
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """Logits ``(b, t, v)`` and, if asked for, the weights ``(b, h, i, j)`` of each layer."""
+
+    logits: Tensor
+    own: tuple[Tensor, ...] = ()
+    crossed: tuple[Tensor, ...] = ()
+
+
 class KeptRows(NamedTuple):
     """Tokens of an output that later ones still read: the first ``pinned``, the last ``recent``.
 

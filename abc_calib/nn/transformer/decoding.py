@@ -63,7 +63,7 @@ def in_passes(model: Any, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
             seen = fixed + rows
         read, guess = ids[:, fixed : fixed + rows], ids[:, fixed + 1 : fixed + rows + 1]
         after_end = ended | (read.eq(model.eos).cumsum(1) > 0) if rows > 1 else ended
-        logits = model.draft(encoded, read, cache).logits
+        logits = model.run(encoded, read, cache, settle=False).logits
         written = logits.argmax(-1).masked_fill(after_end, model.pad)
         more = until_changed(written, guess) if rows > 1 else 1
         guess.copy_(written)

@@ -92,16 +92,15 @@ class AlongLines(Model):
         return [module.lines.get(site) for site in sites for module in self._attending(site)]
 
     @property
-    def mixed_source(self) -> str:
-        """Why states of the source's tokens depend on other tokens; empty where they do not."""
-        if not self.stream:
-            layers = self.options.encoder_layers
-            return f"its encoder has {layers} layers that see the whole source" if layers else ""
-        for layer in range(self.attention_layers["encoder"]):
-            heads = None if self._lines is None else self._lines.heads("encoder", layer)
-            if heads is None or any(head != (ALONE,) for head in heads):
-                return "tokens of its source look at others"
-        return ""
+    def by_token(self) -> bool:
+        """Of a stream: do states of the source depend on the token alone, each made once?"""
+        if not self.stream or type(self.scheme_of("self")).embed is not Scheme.embed:
+            return False
+        inner = () if self._lines is None else self._lines.sites.get("encoder", ())
+        alone = all(head == (ALONE,) for heads in inner for head in heads)
+        dropped = self.training and self.options.dropout
+        read = len(inner) == self.attention_layers["encoder"]
+        return read and alone and not dropped and self.path != "dense"
 
     def set_path(self, path: str) -> None:
         """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""

@@ -10,7 +10,7 @@ the source and the output so far, each head with one softmax.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -26,8 +26,8 @@ from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme, check_positions
-from abc_calib.nn.transformer.attention import Block
-from abc_calib.nn.transformer.cache import Cache, Encoded
+from abc_calib.nn.transformer.attention import Block, Encoder, draw
+from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
 from abc_calib.nn.transformer.lines import AlongLines
 
@@ -35,23 +35,11 @@ ROWS_AT_ONCE = 4096
 """Tokens of one output scored at once, where lines bound what a token reads."""
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Logits ``(b, t, v)`` and, if asked for, the weights ``(b, h, i, j)`` of each layer."""
-
-    logits: Tensor
-    own: tuple[Tensor, ...] = ()
-    crossed: tuple[Tensor, ...] = ()
-
-
-class Encoder(nn.Module):
-    """The encoder's blocks, if there are any, and the positions of the source."""
-
-    def __init__(self, options: TransformerOptions, scheme: Scheme):
-        super().__init__()
-        self.scheme = scheme
-        self.layers = nn.ModuleList(Block(options) for _ in range(options.encoder_layers))
-        self.norm = nn.LayerNorm(options.width) if options.encoder_layers else nn.Identity()
+STACK = {
+    **{name: name for name in ("decoder_layers", "heads", "feedforward", "dropout", "scheme")},
+    "d_model": "width",
+}
+"""Options of both kinds, by their names in ``hub_config``."""
 
 
 class Transformer(AlongLines):
@@ -60,11 +48,10 @@ class Transformer(AlongLines):
     options_type: ClassVar[Any] = TransformerOptions
     hub_names = ("abc_transformer", "AbcTransformer")
     optimizers: ClassVar[tuple[str, ...]] = ("adam", "muon")
-    #: options that have the same name in ``hub_config``
-    same_names: ClassVar[tuple[str, ...]] = (
-        *("encoder_layers", "cyclic", "decoder_layers", "heads", "feedforward", "dropout"),
-        "scheme",
-    )
+    hub_options: ClassVar[dict[str, str]] = {
+        **STACK,
+        **{"encoder_layers": "encoder_layers", "cyclic": "cyclic"},
+    }
 
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
@@ -75,6 +62,8 @@ class Transformer(AlongLines):
         self.norm = nn.LayerNorm(options.width)
         self.dropout = nn.Dropout(options.dropout)
         self.head = nn.Linear(options.width, tokens.size)
+        #: cyclic positions: what a scheme is told of positions, modulo this
+        self.period: int | None = options.cyclic
         self.apply(draw)
         self.set_lines(None)
 
@@ -120,11 +109,6 @@ class Transformer(AlongLines):
         return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
 
     # Positions
-
-    @property
-    def period(self) -> int | None:
-        """Cyclic positions: what a scheme is told of positions, modulo this."""
-        return self.options.cyclic
 
     def scheme_of(self, site: Site) -> Scheme:
         if self.stream:
@@ -176,20 +160,22 @@ class Transformer(AlongLines):
         drawn = at.start if output is scheme else output.starts(at)
         given = replace(at, place=embedded[:, : at.size])
         at = at if self._lines is None else at.alike
-        if self._by_token and not weights:
-            states, seen = self._each_token(source), list[Tensor]()
+        if self.by_token and not weights:
+            every = torch.arange(self.tokens.size, device=source.device)[:, None]
+            states, seen = self._through(self.embed(every), coords(every[:1]), weights)
+            states = [state[:, 0][source] for state in states]
         else:
             x = self.dropout(scheme.embed(self.embed(source), given))
-            states, seen = self._through(x, View("encoder", at, at, causal=self.stream), weights)
+            states, seen = self._through(x, at, weights)
         if not self.stream:
             states = [self.encoder.norm(states[-1])] * len(self.layers)
         attention = tuple(seen) if weights else ()
         return Encoded(tuple(states), at, phase, drawn, numbers, attention)
 
-    def _through(self, x: Tensor, view: View, weights: bool) -> tuple[list[Tensor], list[Any]]:
+    def _through(self, x: Tensor, at: Coords, weights: bool) -> tuple[list[Tensor], list[Any]]:
         """The source before and after each block that reads it, and what its tokens saw."""
         blocks = self.layers[:-1] if self.stream else self.encoder.layers
-        states, seen = [x], list[Any]()
+        states, seen, view = [x], list[Any](), View("encoder", at, at, causal=self.stream)
         schemes: dict[Site, Scheme] = {"encoder": self.scheme_of("encoder")}
         for block in blocks:
             x, (one,) = block(x, [(view,)], schemes, weights=weights)
@@ -197,34 +183,18 @@ class Transformer(AlongLines):
             seen.append(one)
         return states, seen
 
-    @property
-    def _by_token(self) -> bool:
-        """Of a stream: do states of the source depend on the token alone, each made once?"""
-        plain = self.stream and type(self.scheme).embed is Scheme.embed
-        dropped = self.training and self.options.dropout
-        return plain and not dropped and not self.mixed_source and self.path != "dense"
-
-    def _each_token(self, source: Tensor) -> list[Tensor]:
-        every = torch.arange(self.tokens.size, device=source.device)[:, None]
-        alone = coords(every[:1])
-        states, _ = self._through(
-            self.embed(every), View("encoder", alone, alone, causal=True), False
-        )
-        return [state[:, 0][source] for state in states]
-
     def run(
-        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
+        self,
+        encoded: Encoded,
+        read: Tensor,
+        cache: Cache | None = None,
+        weights: bool = False,
+        settle: bool = True,
     ) -> Outputs:
-        """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
-        outputs = self.draft(encoded, read, cache, weights)
-        if cache is not None:
-            cache.settle(read.shape[1], read.shape[1])
-        return outputs
+        """What is written after ``read (b, t)``, the tokens in ``cache`` before it.
 
-    def draft(
-        self, encoded: Encoded, read: Tensor, cache: Cache | None = None, weights: bool = False
-    ) -> Outputs:
-        """The same, the new tokens of the cache still to be settled."""
+        Without ``settle`` the new tokens of the cache are still to be settled.
+        """
         queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
         given = replace(queries, place=self._numbered(queries, encoded))
         x = self.dropout(scheme.embed(self.embed(read), given))
@@ -239,6 +209,8 @@ class Transformer(AlongLines):
             x, found = block(x, calls, schemes, memory, cache, weights)
             seen.append(found)
         logits = self.head(self.norm(x))
+        if cache is not None and settle:
+            cache.settle(read.shape[1], read.shape[1])
         if not weights:
             return Outputs(logits)
         if self.stream:
@@ -314,9 +286,7 @@ class Transformer(AlongLines):
         options, tokens = self.options, self.tokens
         own = {} if self.stream else {"own_schemes": options.own_schemes or None}
         return {
-            "vocab_size": tokens.size,
-            "d_model": options.width,
-            **{name: getattr(options, name) for name in self.same_names},
+            **super().hub_config(),
             "delimiter_ids": list(tokens.delimiters),
             **({} if tokens.row is None else {"row_id": tokens.row}),
             "line_bias": self.lines.to_dict() if self.lines else None,
@@ -325,17 +295,12 @@ class Transformer(AlongLines):
         }
 
     @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_hub_config(cls, config: Mapping[str, Any], **more: Any) -> Self:
         plugins.check_model(config)
-        named = {name: config[name] for name in cls.same_names}
         sites = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
-        for site, name in (config.get("own_schemes") or {}).items():
-            named[f"{sites[site]}_scheme"] = name
-        options = cls.options_type(width=config["d_model"], **named)
-        pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
-        delimiters = tuple(config["delimiter_ids"] or ())
-        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
-        model = cls(options, ids)
+        own = (config.get("own_schemes") or {}).items()
+        named = {f"{sites[site]}_scheme": name for site, name in own}
+        model = super().from_hub_config(config, **named, **more)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))
         return model
@@ -346,19 +311,5 @@ class DecoderOnly(Transformer):
 
     options_type = DecoderOptions
     hub_names = ("abc_decoder", "AbcDecoder")
-    same_names = ("decoder_layers", "heads", "feedforward", "dropout", "scheme")
+    hub_options = STACK
     stream = True
-
-
-def draw(module: nn.Module) -> None:
-    """Xavier-uniform linear maps, unit-normal embeddings (as large as the sinusoids)."""
-    if isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight)
-    elif isinstance(module, nn.LayerNorm):
-        nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, Scheme):
-        module.reset_parameters()
