@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,8 +77,8 @@ class Arithmetic(Task):
         assert isinstance(size, int)
         return size + 1
 
-    def widths(self, length: int) -> tuple[int, ...]:
-        """How wide each operand of a problem of that length is written."""
+    def widths(self, length: Any) -> tuple[int, ...]:
+        """How wide each operand of a problem of that size is written."""
         return (length,) * self.count
 
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:

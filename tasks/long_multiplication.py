@@ -31,8 +31,8 @@ class LongMultiplication(RowTask):
     def train_rows(self, length: int) -> int:
         return length
 
-    def outline(self, size: Size) -> tuple[int, ...]:
-        return extent(size)
+    def widths(self, length: Size) -> tuple[int, ...]:
+        return extent(length)
 
     def rule(self) -> Rule:
         return long_multiplication(self.base)

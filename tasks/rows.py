@@ -52,10 +52,6 @@ class RowTask(Arithmetic):
         """Most rows of a training problem of that many digits."""
 
     @abstractmethod
-    def outline(self, size: Size) -> tuple[int, ...]:
-        """The widths of the operands of a problem of a size."""
-
-    @abstractmethod
     def tokens(self, size: Size) -> int:
         """The longest output of a size, its end left out."""
 

@@ -28,8 +28,8 @@ class Sum(RowTask):
     def train_rows(self, length: int) -> int:
         return 4
 
-    def outline(self, size: Size) -> tuple[int, ...]:
-        digits, rows = extent(size)
+    def widths(self, length: Size) -> tuple[int, ...]:
+        digits, rows = extent(length)
         return (digits,) * rows
 
     def rule(self) -> Rule:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
-from abc_calib.data.hints import HintData
 from abc_calib.data.pairs import PairData
 from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import TokenData
@@ -17,7 +16,6 @@ __all__ = [
     "Batch",
     "Data",
     "DigitData",
-    "HintData",
     "PairData",
     "RowData",
     "TokenData",
@@ -31,8 +29,6 @@ DATA: dict[str, type[Data]] = {
     "pairs": PairData,
 }
 """By the ``notation`` of a task."""
-FORMATS: dict[tuple[str, str], type[Data]] = {("digits", "hints"): HintData}
-"""Formats with data of their own, by the notation and the format."""
 
 
 def make_data(task: Task, options: TrainOptions) -> Data:
@@ -42,5 +38,4 @@ def make_data(task: Task, options: TrainOptions) -> Data:
         raise UsageError(
             f"the task {task.name} has the notation {notation!r}: choose {' or '.join(DATA)}"
         )
-    own = FORMATS.get((notation, options.format.partition(":")[0]))
-    return (own or DATA[notation])(task, options)
+    return DATA[notation](task, options)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,12 +42,20 @@ class Batch:
             digest.update(part.to(torch.uint8 if small else torch.int32).numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def take(self, rows: Tensor) -> Batch:
+    def take(self, rows: Tensor | np.ndarray) -> Batch:
         """These rows alone, by their numbers or as ``(b,)`` bool."""
-        numbers = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+        chosen = torch.as_tensor(rows)
+        numbers = chosen.nonzero()[:, 0] if chosen.dtype == torch.bool else chosen
         return Batch(
             self.source[numbers], self.target[numbers], self.problems.take(numbers.numpy())
         )
+
+    def cut(self, pad: int) -> Batch:
+        """The same without columns of padding alone."""
+        source, target = (
+            ids[:, : int(ids.ne(pad).sum(1).max())] for ids in (self.source, self.target)
+        )
+        return Batch(source, target, self.problems)
 
 
 class Data(ABC):
@@ -120,10 +129,6 @@ class Data(ABC):
         """The lengths that a test set has, where ``lengths`` are asked for."""
         return lengths
 
-    @abstractmethod
-    def source_tokens(self, length: Any) -> int:
-        """The longest source of a problem of that length, roughly."""
-
     def shortened(self, length: int) -> Data:
         """The same data, trained on up to a shorter length."""
         return type(self)(self.task, self.options.model_copy(update={"length": length}))
@@ -155,7 +160,10 @@ class Data(ABC):
 
     def bare(self, ids: Tensor) -> Tensor:
         """Outputs ``(b, t)`` without their ``hints``, filled up with padding."""
-        return ids
+        hints = torch.tensor([self.vocabulary.ids[hint] for hint in self.hints], dtype=torch.long)
+        gone = torch.isin(ids, hints)
+        order = gone.long().argsort(dim=1, stable=True)
+        return ids.masked_fill(gone, self.vocabulary.pad).gather(1, order)
 
     def spelling(self) -> dict[str, Any] | None:
         """How a source becomes tokens, as plain data for programs in other languages.

@@ -3,6 +3,12 @@
 A *format* is how a problem is laid out for the model. In all of them the source reads
 ``$ operand [operator operand] &`` and the target is the answer, least significant digit
 first, then ``&``.
+
+Index hints (Zhou et al. 2024, arXiv 2402.09371, after Zhou et al. 2023) are a token before each
+digit that says which column it stands in: with ``#0``, ``#1``, ..., counted from the last digit on,
+``42+39`` reads ``$ #1 4 #0 2 + #1 3 #0 9 &`` and is answered by ``#0 1 #1 8 &``. In training hints
+begin at a random one for each problem, so that those of longer numbers have been seen; else at
+``#0``. Beyond the last hint all columns have that one.
 """
 
 from __future__ import annotations
@@ -17,8 +23,8 @@ import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.vocabulary import EOS, SOS
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
+from abc_calib.errors import OptionError
 from abc_calib.geometry import Layout
 from tasks import Digits, Problems, TaskError
 from tasks.arithmetic import Arithmetic
@@ -28,6 +34,8 @@ PAPER_RANGE = 2**20 + 1
 WIDEST = 100_000
 """Digits of the format ``fixed:N`` at most."""
 MOST_SAMPLES = 10_000
+HINTS, MOST_HINTS = 100, 10_000
+"""Hints there are, unless it is said, and at most."""
 
 
 def default_samples(base: int, length: int) -> int:
@@ -45,20 +53,25 @@ class Format:
 
     ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
     ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
-    ``hints``: see ``abc_calib.data.hints``.
+
+    ``hints``, or ``hints:N`` with N of them: see the module.
     """
 
     def __init__(self, text: str = "free"):
         self.text = text
-        kind, _, width = text.partition(":")
-        number = width.isascii() and width.isdigit() and len(width) < 10
-        fixed = kind == "fixed" and number and 0 < int(width) <= WIDEST
-        if text not in ("free", "aligned") and not fixed:
+        kind, colon, given = text.partition(":")
+        plain = given.isascii() and given.isdigit() and len(given) < 10
+        number = int(given) if plain else 0
+        fixed = kind == "fixed" and 0 < number <= WIDEST
+        if kind == "hints" and colon and not 2 <= number <= MOST_HINTS:
+            raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")
+        if text not in ("free", "aligned") and not fixed and kind != "hints":
             raise OptionError(
                 "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60"
             )
-        self.width = int(width) if fixed else None
+        self.width = number if fixed else None
         self.aligned = text == "aligned"
+        self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
 
 
 def _interleaved(operands: tuple[Digits, ...]) -> Digits:
@@ -153,46 +166,54 @@ class DigitData(Data):
         self.sampling = options.sampling
         self.split = Split(task.base, options.seed)
         self.tests = tuple(self.laws)
-
-    @property
-    def aligned(self) -> bool:
-        """Do the digits of all operands stand column by column?"""
-        return self.format.aligned and self.task.operator is not None
+        #: do the digits of all operands stand column by column?
+        self.aligned = self.format.aligned and task.operator is not None
+        self.hints = self.format.hints
+        if taken := {*self.hints} & {*task.symbols}:
+            rule = f"{task.name} has the symbol {min(taken)} itself; choose the format free"
+            raise OptionError("format", options.format, rule)
+        self.vocabulary = Vocabulary(task, self.hints)
 
     # Batches
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         rng = np.random.default_rng([self.seed, 1, step])
-        return self.lay_out(self._draw(rng, n, self.length, self.sampling, exact, held_out=False))
+        drawn = self._draw(rng, n, self.size, self.sampling, exact, held_out=False)
+        if not self.hints:
+            return self.lay_out(drawn)
+        used = np.max([drawn.answer.lengths, *(o.lengths for o in drawn.operands)], axis=0)
+        first = rng.integers(0, np.maximum(len(self.hints) - used, 0) + 1)
+        return self.lay_out(drawn, first)
 
     def validation(self, n: int) -> Batch:
         """Held-out numbers of exactly the training length."""
         rng = np.random.default_rng([self.seed, 2])
         law = "balanced" if self.sampling == "mixed" else self.sampling
-        return self.lay_out(self._draw(rng, n, self.length, law, True, held_out=True))
+        return self.lay_out(self._draw(rng, n, self.size, law, True, held_out=True))
 
-    def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
+    def test(self, length: Any, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """``n`` problems of exactly ``length`` digits; never a training number of that length.
 
         Depends on the task, ``length``, ``n``, ``kind`` and ``seed`` and, up to the training
         length, on the split of the training run. The set ``hard`` has inputs of every family of
         ``tasks.hard``: where they are short there are few, so training numbers stay in.
         """
-        law = self.laws[kind]
+        law, size = self.laws[kind], self.sized(length)
+        rng = np.random.default_rng([seed, *self._stream(kind, size)])
         if law == "hard":
-            rng = np.random.default_rng([seed, 4, length])
-            return self.lay_out(self.task.hard(rng, n, length))
-        rng = np.random.default_rng([seed, 3, length, self.task.laws.index(law)])
-        if length > self.length:
-            return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
-        return self.lay_out(self._draw(rng, n, length, law, True, held_out=True))
+            return self.lay_out(self.task.hard(rng, n, size))
+        if self.named(size)["length"] > self.length:
+            return self.lay_out(self.task.sample(rng, n, size, law, exact=True))
+        return self.lay_out(self._draw(rng, n, size, law, True, held_out=True))
+
+    def _stream(self, kind: str, size: Any) -> tuple[int, ...]:
+        """Which random numbers a test set is drawn with."""
+        law = self.laws[kind]
+        return (4, size) if law == "hard" else (3, size, self.task.laws.index(law))
 
     def test_size(self, length: int) -> int:
         """min(base^L - base^(L-1), 10000), as in the paper (section 3.3)."""
         return default_samples(self.task.base, length)
-
-    def source_tokens(self, length: int) -> int:
-        return length * self.task.count
 
     def _draw(
         self,
@@ -220,40 +241,62 @@ class DigitData(Data):
 
     # Tokens
 
-    def lay_out(self, problems: Problems) -> Batch:
-        """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format."""
-        task, ids, width = self.task, self.vocabulary.ids, self.format.width
-        operands = task.padded(problems.operands, width)
-        answer = problems.answer if width is None else task.answer(*operands)
-        parts: list[Digits | int] = [self.vocabulary.sos]
+    def operands(self, problems: Problems) -> tuple[Digits, ...]:
+        """The numbers of ``problems`` as wide as they are written."""
+        return self.task.padded(problems.operands, self.format.width)
+
+    def lay_out(self, problems: Problems, first: np.ndarray | int = 0) -> Batch:
+        """Token ids of ``problems``; ``TaskError`` if an operand is wider than the format.
+
+        ``first (n,)``: the number of the hints of last digits.
+        """
+        task, known, operands = self.task, self.vocabulary, self.operands(problems)
+        answer = problems.answer if self.format.width is None else task.answer(*operands)
+        sign = known.ids.get(task.operator or "", 0)
+        parts: list[Digits | int] = [known.sos]
         if self.aligned:
-            parts += [ids[task.operator or ""], _interleaved(task.columns(operands))]
+            parts += [sign, _interleaved(task.columns(operands))]
         else:
-            for i, operand in enumerate(operands):
-                parts += [ids[task.operator or ""], operand] if i else [operand]
-        source = join([*parts, self.vocabulary.eos], self.vocabulary.pad)
+            for number, operand in enumerate(operands):
+                if number:  # before an operand that is there
+                    there = np.minimum(operand.lengths, 1)
+                    parts.append(Digits(np.full((len(problems), 1), sign, np.int64), there))
+                parts.append(self._hinted(operand, first, hint_first=True))
+        answer = self._hinted(answer, first, hint_first=False)
         backwards = Digits(left_to_right(answer), answer.lengths)
-        target = join([backwards, self.vocabulary.eos], self.vocabulary.pad)
-        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+        source, target = (
+            torch.from_numpy(join([*each, known.eos], known.pad)) for each in (parts, [backwards])
+        )
+        return Batch(source, target, problems)
+
+    def _hinted(self, number: Digits, first: np.ndarray | int, hint_first: bool) -> Digits:
+        """Each digit beside its hint, where there are hints."""
+        if not self.hints:
+            return number
+        column = np.arange(number.width)[::-1] + np.reshape(first, (-1, 1))
+        hints = self.vocabulary.ids[self.hints[0]] + np.minimum(column, len(self.hints) - 1)
+        digits = number.values.astype(np.int64)
+        both = np.broadcast_arrays(hints, digits)
+        pair = np.stack(both if hint_first else both[::-1], axis=2)
+        return Digits(pair.reshape(len(digits), -1), 2 * number.lengths)
 
     def layout(self, problems: Problems) -> Layout:
-        operands = self.task.padded(problems.operands, self.format.width)
-        return self._layout(tuple(int(operand.lengths[0]) for operand in operands))
+        widths = (int(operand.lengths[0]) for operand in self.operands(problems))
+        return self._layout(tuple(width for width in widths if width))
 
-    def layout_at(self, length: int) -> Layout:
-        if length < 1:
-            raise UsageError(f"length {length} is not possible: give 1 or more")
-        return self._layout(self.task.widths(self.format.width or length))
+    def layout_at(self, length: Any) -> Layout:
+        size = self.sized(length)
+        return self._layout(self.task.widths(self.format.width or size))
 
     def _layout(self, widths: tuple[int, ...]) -> Layout:
         operators = [self.task.operator or ""] * (1 if self.aligned else len(widths) - 1)
-        return Layout(widths, (SOS, *operators, EOS), self.aligned)
+        return Layout(widths, (SOS, *operators, EOS), self.aligned, hints=bool(self.hints))
 
-    def output_steps(self, length: int) -> int:
-        return self.task.tokens(length) + 1
+    def output_steps(self, length: Any) -> int:
+        return (2 if self.hints else 1) * self.task.tokens(length) + 1
 
     def read(self, output: Sequence[str]) -> str:
-        return self.task.read("".join(reversed(output)))
+        return self.task.read("".join(s for s in reversed(output) if s not in self.hints))
 
     def spelling(self) -> dict[str, Any] | None:
         """The digits, the operator, and which operands (None) are as wide as the widest of those.
@@ -261,6 +304,8 @@ class DigitData(Data):
         ``usage``: for messages.
         """
         task, one, two = self.task, self.task.widths(1), self.task.widths(2)
+        if self.hints:
+            return None
         return {
             "notation": task.notation,
             "digits": task.symbols[: task.base],
@@ -273,6 +318,9 @@ class DigitData(Data):
 
     def check_window(self, window: int) -> None:
         """``UsageError`` for a window on operands that stand one after another."""
+        if self.hints:
+            rule = "a window follows the digits, and hints stand between them; choose the format"
+            raise OptionError("attention_window", window, f"{rule} free")
         if len(self.layout_at(1).parts) > 1 and not self.aligned:
             raise OptionError(
                 "attention_window",

@@ -173,24 +173,10 @@ class PairData(Data):
         """All pairs of the file."""
         return self.lay_out(self.task.pairs)
 
-    @cached_property
-    def _kept_back(self) -> frozenset[str]:
-        """The sources of the file that are kept from training."""
-        rows = np.flatnonzero(self.held_out)
-        return frozenset(self.task.pairs.source[row] for row in rows)
-
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
-        return self.size_of(problems) <= self.length and problems.source[0] not in self._kept_back
-
-    def _taken(self, rows: np.ndarray) -> Batch:
-        """These pairs, without columns of padding alone."""
-        index, pad = torch.from_numpy(rows), self.vocabulary.pad
-        source, target = (
-            ids[:, : int(ids.ne(pad).sum(1).max())]
-            for ids in (self.everything.source[index], self.everything.target[index])
-        )
-        return Batch(source, target, self.task.pairs.take(rows))
+        kept_back = np.array(self.task.pairs.source)[self.held_out]
+        return self.size_of(problems) <= self.length and problems.source[0] not in kept_back
 
     # Batches
 
@@ -203,7 +189,7 @@ class PairData(Data):
         found = self.widths[rows]  # every width is as likely, however few pairs it has
         there, counts = np.unique(found, return_counts=True)
         share = 1 / (len(there) * counts[np.searchsorted(there, found)])
-        return self._taken(rng.choice(rows, n, p=share))
+        return self.everything.take(rng.choice(rows, n, p=share)).cut(self.vocabulary.pad)
 
     def validation(self, n: int) -> Batch:
         """Held-out pairs of the longest training length, or where there are none, all of it."""
@@ -213,7 +199,8 @@ class PairData(Data):
         wide = self.widths == length
         rows = np.flatnonzero(wide & self.held_out)
         rows = rows if len(rows) else np.flatnonzero(wide)
-        return self._taken(np.random.default_rng([self.seed, seed]).permutation(rows)[:n])
+        rows = np.random.default_rng([self.seed, seed]).permutation(rows)[:n]
+        return self.everything.take(rows).cut(self.vocabulary.pad)
 
     def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` pairs of the file, held-out ones if there are any, or of the rule."""
@@ -240,9 +227,6 @@ class PairData(Data):
             return super().left_out()
         there = set(np.unique(self.widths).tolist())
         return self.shortened(max(fit)), sorted(there & set(check))
-
-    def source_tokens(self, length: int) -> int:
-        return self.layout_at(length).keys
 
     # Tokens
 

@@ -61,22 +61,13 @@ class TokenData(Data):
             lengths = everything.problems.target.lengths  # type: ignore[attr-defined]
             longest = np.flatnonzero(lengths == lengths.max())
             rng = np.random.default_rng([self.seed, 1, step])
-            return self._taken(everything, rng.permutation(longest)[:n])
+            return everything.take(rng.permutation(longest)[:n]).cut(self.vocabulary.pad)
         number, part = divmod(step, self.steps_a_pass(n))
         if self._order is None or self._order[0] != number:
             rng = np.random.default_rng([self.seed, 1, number])
             self._order = number, rng.permutation(len(everything))
-        return self._taken(everything, self._order[1][part * n : (part + 1) * n])
-
-    def _taken(self, batch: Batch, rows: np.ndarray) -> Batch:
-        """These rows, without columns of padding alone."""
-        index = torch.from_numpy(rows)
-        pad = self.vocabulary.pad
-        source, target = (
-            ids[:, : int(ids.ne(pad).sum(1).max())]
-            for ids in (batch.source[index], batch.target[index])
-        )
-        return Batch(source, target, batch.problems.take(rows))
+        rows = self._order[1][part * n : (part + 1) * n]
+        return everything.take(rows).cut(self.vocabulary.pad)
 
     def validation(self, n: int) -> Batch:
         """What training goes by: see ``dev``."""
@@ -101,7 +92,6 @@ class TokenData(Data):
         return lengths if kind == "random" else [self.extent(kind, 1)[0]]
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
-        """For each row the word that each target token is read from; None if nothing says so."""
         pairs: Any = batch.problems
         try:
             return [
@@ -111,7 +101,6 @@ class TokenData(Data):
             return None
 
     def extent(self, kind: str, length: int) -> tuple[int, int]:
-        """The length that a test of a kind is stored under, and how many problems it has."""
         if kind == "random":
             return length, self.test_size(length)
         pairs = self.task.split(kind)
@@ -119,9 +108,6 @@ class TokenData(Data):
 
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))
-
-    def source_tokens(self, length: int) -> int:
-        return len(self.test(length, 1).source[0])
 
     def shortened(self, length: int) -> Data:
         return super().shortened(max(length, self.task.shortest))

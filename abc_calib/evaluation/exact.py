@@ -105,7 +105,7 @@ def evaluate(
     ]
     known = set(lengths)
     if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in known]:
-        longest = max(map(data.source_tokens, random))
+        longest = max(data.layout_at(length).keys for length in random)
         check_memory(model, 1, longest, SCREEN_STEPS, "lengths")
         n, digits = max(
             ((n, data.digits_of(length)) for _, length, n in wanted),

@@ -64,7 +64,7 @@ def stress(
         on_row(row)
 
     zeros = data.task.smallest()
-    check_memory(model, 1, data.source_tokens(max(lengths)), 16, "lengths")
+    check_memory(model, 1, data.layout_at(max(lengths)).keys, 16, "lengths")
     check_samples(samples, max(lengths))
     check_samples(min(search, CHILDREN), max(lengths), "lengths")
     found = looked_at(model, data, zeros)
