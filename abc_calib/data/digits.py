@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -157,6 +157,8 @@ class DigitData(Data):
     task: Arithmetic
     laws = {"random": "balanced", "carry": "carry", "hard": "hard"}
     """How each test set is drawn."""
+    #: laws in whose place held-out problems are drawn ``balanced``
+    broad: ClassVar[tuple[str, ...]] = ("mixed",)
 
     def __init__(self, task: Arithmetic, options: TrainOptions):
         super().__init__(task, options)
@@ -188,7 +190,7 @@ class DigitData(Data):
     def validation(self, n: int) -> Batch:
         """Held-out numbers of exactly the training length."""
         rng = np.random.default_rng([self.seed, 2])
-        law = "balanced" if self.sampling == "mixed" else self.sampling
+        law = "balanced" if self.sampling in self.broad else self.sampling
         return self.lay_out(self._draw(rng, n, self.size, law, True, held_out=True))
 
     def test(self, length: Any, n: int, kind: str = "random", seed: int = 0) -> Batch:

@@ -24,6 +24,7 @@ class RowData(DigitData):
 
     task: RowTask
     fit = "rows"
+    broad = RowTask.laws
 
     def __init__(self, task: RowTask, options: TrainOptions, rows: int | None = None):
         if options.format != "free":

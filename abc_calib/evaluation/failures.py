@@ -10,6 +10,7 @@ import torch
 from abc_calib.data import Batch, Data
 from abc_calib.errors import shortened
 from abc_calib.evaluation.parts import in_parts
+from abc_calib.evaluation.predict import answered
 from abc_calib.nn.base import Model
 
 
@@ -46,30 +47,20 @@ class Failure:
 @torch.inference_mode()
 def failure(model: Model, data: Data, problem: str) -> Failure | None:
     """What the model does with one problem, decoded greedily; None if that is right."""
-    task, symbols, eos = data.task, data.vocabulary.symbols, data.vocabulary.eos
-    problems = task.parse(problem)
-    batch = data.lay_out(problems)
-    steps = batch.target.shape[1]
-    output = model.decode(batch.source.to(model.device), steps).ids[0].cpu()
-    target = batch.target[0]
-    wrong = (output != target).nonzero()
-    if torch.equal(data.bare(output[None]), data.bare(batch.target)):
+    found, symbols = answered(model, data, problem), data.vocabulary.symbols
+    output, target = found.decoded.ids.cpu(), found.batch.target
+    if torch.equal(data.bare(output), data.bare(target)):
         return None
-    step = int(wrong[0])
-    ids = output.tolist()
-    answer = None
-    if eos in ids:
-        written = [symbols[i] for i in ids[: ids.index(eos)]]
-        answer = data.read(written) if written else ""
+    step = int((output != target)[0].nonzero()[0])
     return Failure(
         problem=problem,
-        answer=answer,
-        right=task.solve(problem),
-        digits=data.size_of(problems),
+        answer=found.text,
+        right=data.task.solve(problem),
+        digits=data.size_of(found.problems),
         step=step,
-        wrote=symbols[ids[step]],
-        wanted=symbols[int(target[step])],
-        around=data.around(problems, step),
+        wrote=symbols[int(output[0, step])],
+        wanted=symbols[int(target[0, step])],
+        around=data.around(found.problems, step),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation.predict import answered
 from abc_calib.nn.build import model_type
 from abc_calib.nn.recurrent.attenders import Attender
 from abc_calib.runs import Run
@@ -63,22 +64,17 @@ def opened(run: Run | Path | str | None) -> Run:
 def inspect(run: Run | Path | str | None, source: str) -> Inspection:
     """Decode ``source`` and keep what the attender did. ``TaskError`` for a source of no sense."""
     run = opened(run)
-    vocabulary = run.data.vocabulary
-    batch = run.data.lay_out(run.task.parse(source))
     model: Any = run.load_model()
-    written = model.decode(batch.source, batch.target.shape[1] + 2, attention=True)
-    ids = written.ids[0].tolist()
-    if vocabulary.eos in ids:
-        ids = ids[: ids.index(vocabulary.eos) + 1]
-    output = [vocabulary.symbols[i] for i in ids]
-    steps = len(output)
+    found = answered(model, run.data, source, 2, attention=True)
+    batch, written, steps = found.batch, found.decoded, len(found.ids)
+    assert written.attention is not None, "a model with an attender says where it looked"
     gate = model.attender.forwards(model.encode(batch.source).memory)
     gold = run.data.gold_attention(batch)
     return Inspection(
         source=source,
-        tokens=[vocabulary.symbols[i] for i in batch.source[0].tolist()],
-        output=output,
-        correct=ids == batch.target[0].tolist(),
+        tokens=[run.data.vocabulary.symbols[i] for i in batch.source[0].tolist()],
+        output=found.symbols(run.data),
+        correct=found.ids == batch.target[0].tolist(),
         weights=written.attention[0, :steps].double().numpy(),
         variables=_variables(
             written.carried[:steps],

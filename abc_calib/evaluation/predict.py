@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import torch
 
-from abc_calib.data import Data
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Decoded, Model
 from tasks import TaskError
 
 
@@ -43,6 +44,46 @@ class Prediction:
         return f"<p><code>{escape(self.answer)}</code> ({mark})</p>"
 
 
+@dataclass(frozen=True)
+class Answer:
+    """One problem as it was laid out, and what a model wrote for it.
+
+    ``ids`` up to its end, if it wrote one; ``text``: what a person reads, None without an end.
+    """
+
+    problems: Any
+    batch: Batch
+    decoded: Decoded
+    ids: list[int]
+    text: str | None
+
+    def symbols(self, data: Data) -> list[str]:
+        """What was written, token by token."""
+        return [data.vocabulary.symbols[i] for i in self.ids]
+
+
+@torch.inference_mode()
+def answered(
+    model: Model, data: Data, problem: str, more: int = 0, attention: bool = False
+) -> Answer:
+    """Decode the answer to a problem in a person's notation, greedily.
+
+    At most ``more`` tokens longer than the right one. ``AbcError`` where it does not fit the
+    memory, ``TaskError`` if it is not a problem of the task.
+    """
+    problems = data.task.parse(problem)
+    batch, eos = data.lay_out(problems), data.vocabulary.eos
+    steps = batch.target.shape[1] + more
+    check_memory(model, 1, batch.source.shape[1], steps if attention else 1)
+    decoded = model.decode(batch.source.to(model.device), steps, attention)
+    ids = decoded.ids[0].tolist()
+    if eos not in ids:
+        return Answer(problems, batch, decoded, ids, None)
+    ids = ids[: ids.index(eos) + 1]
+    written = [data.vocabulary.symbols[i] for i in ids[:-1]]
+    return Answer(problems, batch, decoded, ids, data.read(written) if written else "")
+
+
 @torch.inference_mode()
 def predict(model: Model, data: Data, problem: str, show: bool = False) -> Prediction:
     """Decode the answer to a problem in a person's notation, greedily.
@@ -50,25 +91,18 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     Raises ``TaskError`` if the problem is not one of the task, ``AbcError`` if the model writes no
     end within the longest possible answer or the source does not fit the memory.
     """
-    problems = data.task.parse(problem)
-    batch = data.lay_out(problems)
-    symbols, eos = data.vocabulary.symbols, data.vocabulary.eos
-    steps = batch.target.shape[1] + 2
-    check_memory(model, 1, batch.source.shape[1], steps if show else 1)
-    written = model.decode(batch.source.to(model.device), steps).ids[0].tolist()
-    if eos not in written:
+    found = answered(model, data, problem, 2, show)
+    if found.text is None:
+        steps = len(found.ids)
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    written = written[: written.index(eos) + 1]
-    output = [symbols[i] for i in written]
-    answer = data.read(output[:-1]) if len(output) > 1 else ""
-    places = digit_places(data.layout(problems))
+    source, places = found.batch.source, digit_places(data.layout(found.problems))
     return Prediction(
-        answer=answer,
-        correct=_judged(data, problem, answer),
-        tokens=[symbols[i] for i in batch.source[0].tolist()],
+        answer=found.text,
+        correct=_judged(data, problem, found.text),
+        tokens=[data.vocabulary.symbols[i] for i in source[0].tolist()],
         places=places,
-        output=output,
-        attended=_attended(model, batch.source, written, places) if show else [],
+        output=found.symbols(data),
+        attended=_attended(model, source, found.ids, places) if show else [],
     )
 
 
