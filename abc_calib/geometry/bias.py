@@ -128,14 +128,14 @@ class LineBias:
         if not isinstance(data, dict):
             raise TypeError(f"{type(data).__name__} in place of a table")
         data = dict(data)
-        off = data.pop("off_line_bias", data.pop("closed", None))  # "closed": an older name
+        off = data.pop("off_line_bias", None)
         stream = data.pop("stream", False)
         if not isinstance(stream, bool):
             raise TypeError(f"stream {stream!r} in place of true or false")
         return cls(
             {
                 site: tuple(  # type: ignore[misc]
-                    tuple(tuple(_from_dict(line) for line in head) for head in layer)
+                    tuple(tuple(Line(**line) for line in head) for head in layer)
                     for layer in layers
                 )
                 for site, layers in data.items()
@@ -180,8 +180,3 @@ def _as_dict(line: Line) -> dict[str, Any]:
     """The fields of a line; what is as usual is left out, as in files from before it was there."""
     usual = {"stride": 1, "beta": 0, "part_step": 0}
     return {name: value for name, value in asdict(line).items() if usual.get(name) != value}
-
-
-def _from_dict(fields: dict[str, Any]) -> Line:
-    """A line of a file, in which a stride may have its older name."""
-    return Line(**{"stride" if name == "step" else name: value for name, value in fields.items()})

@@ -24,8 +24,6 @@ CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.sa
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transformers_version")
 """Keys of every ``config.json``; the others are what shapes the model."""
-GREEDY = {"_from_model_config": True, "output_attentions": False, "output_hidden_states": False}
-"""What ``save_pretrained`` adds to the ids in a generation config that is plainly greedy."""
 
 
 def hub_files(model: Model) -> dict[str, dict[str, Any]]:
@@ -55,15 +53,12 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         there = os.listdir(folder)
         described = read_json(folder / CONFIG)
-        generation = read_json(folder / GENERATION) if GENERATION in there else None
     except (OSError, ValueError) as error:
         raise AbcError(f"{folder} is no saved model ({error}): name another folder") from None
     if strange := sorted({*there} - {CONFIG, GENERATION, WEIGHTS}):
         raise AbcError(f"{folder / strange[0]} is no file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
-    if generation is not None:
-        _check_greedy(folder / GENERATION, generation, described)
     weights = read_weights(folder / WEIGHTS)
     if name := not_finite(weights):
         raise AbcError(f"{folder / WEIGHTS} is damaged ({name} is not finite): train again")
@@ -77,14 +72,3 @@ def check_keys(given: Collection[str], known: Collection[str]) -> None:
             f"unknown key {strange[0]!r} in the configuration of a model: remove it; known are "
             f"{', '.join(sorted(known))}"
         )
-
-
-def _check_greedy(path: Path, found: Any, described: Mapping[str, Any]) -> None:
-    """``AbcError`` unless these settings are greedy decoding with the model's own ids."""
-    expected = {**GREEDY, **{name: described.get(name) for name in IDS}}
-    kept = dict(found) if isinstance(found, dict) else {"": found}
-    kept.pop("transformers_version", None)
-    wrong = [name for name in kept if name not in expected or kept[name] != expected[name]]
-    wrong += [name for name in IDS if name not in kept]
-    if wrong:
-        raise AbcError(f"{path} is not plain greedy decoding ({wrong[0]}): save the model again")
