@@ -146,7 +146,7 @@ class LineBias:
 
     def save(self, path: Path, **arrays: np.ndarray) -> None:
         """Write to a safetensors file: the lines in its metadata, ``arrays`` beside them."""
-        values = {"values": np.array([line.value for line in self._lines()], np.float32)}
+        values = {"values": np.array([line.value for line in self.every()], np.float32)}
         metadata = {"format": "abc-calib line bias 1", "lines": json.dumps(self.to_dict())}
         contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
         save_file({**values, **contiguous}, path, metadata=metadata)
@@ -164,7 +164,8 @@ class LineBias:
         except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
 
-    def _lines(self) -> list[Line]:
+    def every(self) -> list[Line]:
+        """The lines of all heads."""
         return [
             line for layers in self.sites.values() for layer in layers for h in layer for line in h
         ]

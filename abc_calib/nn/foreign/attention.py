@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, Site
 from abc_calib.geometry.coords import View
-from abc_calib.nn.attend import MASKED, Gathered, attend
+from abc_calib.nn.attend import MASKED, Gathered, attend, weighed
 from abc_calib.nn.foreign.places import State
 from abc_calib.nn.lines import Lines, met
 
@@ -105,14 +105,9 @@ def along_lines(
             bias = Gathered(index, bias.bias + position_bias.expand(b, h, i, j).gather(3, index))
         mixed = attend(query, key, value, bias, dropout, scaling)
         return mixed.transpose(1, 2).contiguous(), None
-    scores = query @ key.transpose(-1, -2) * scaling
-    for more in (position_bias, attention_mask):
-        if more is not None:
-            scores = scores + more
-    if views:
-        scores = scores + lines.matrix(views, j).to(scores.dtype)
-    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    weights = weights.to(query.dtype)
+    added = [more for more in (position_bias, attention_mask) if more is not None]
+    added += [lines.matrix(views, j).to(query.dtype)] if views else []
+    weights = weighed(query, key, sum(added, query.new_zeros(())), scaling)
     mixed = F.dropout(weights, dropout) @ value
     return mixed.transpose(1, 2).contiguous(), weights
 

@@ -18,8 +18,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.folder import load as read_model
-from abc_calib.nn.foreign.kept import cache_of
-from abc_calib.nn.foreign.places import Marks, State
+from abc_calib.nn.foreign.places import Marks, State, cache_of
 from abc_calib.nn.foreign.sites import Sites, find_sites
 
 HOOKS = "abc_hooks"
@@ -74,13 +73,7 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
 def check(lines: LineBias, sites: Sites) -> None:
     """``UsageError`` unless the lines are of a model with these sites."""
     lines.check({"encoder": 0, **sites.layers}, sites.heads)
-    if sites.stream and any(
-        line.segment < 0
-        for layers in lines.sites.values()
-        for heads in layers
-        for h in heads
-        for line in h
-    ):
+    if sites.stream and any(line.segment < 0 for line in lines.every()):
         raise UsageError(
             "a decoder-only model has no corners of its own between source and output: fit lines "
             "with anchors segment"
@@ -91,8 +84,7 @@ def write_record(
     model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False
 ) -> None:
     """Say in the model's configuration what is in it."""
-    parts = {s: of_module(lines, sites, s) for s in sites.modules}
-    every = [held for part in parts.values() for held in part]
+    every = [held for site in sites.modules for held in of_module(lines, sites, site)]
     record = {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
@@ -245,16 +237,12 @@ def silence(known: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) 
     What a learned position of id 0 adds is the same everywhere, so it may be trained.
     """
     hooks = []
-    for name in positions.get("rotary", []):
-        hooks.append(known[name].register_forward_pre_hook(unturned, with_kwargs=True))
-    for name in positions.get("learned", []):
-        plain = type(known[name]) is nn.Embedding
-        hook = unplaced if plain else placed_first
-        hooks.append(known[name].register_forward_pre_hook(hook, with_kwargs=True))
-        if not plain:
-            blank(known[name])
-    for name in positions.get("relative", []):
-        blank(known[name])
+    for kind, names in positions.items():
+        for module in (known[name] for name in names):
+            if kind != "relative":
+                hooks.append(module.register_forward_pre_hook(at_first, with_kwargs=True))
+            if kind == "relative" or (kind == "learned" and type(module) is not nn.Embedding):
+                blank(module)
     return hooks
 
 
@@ -266,23 +254,17 @@ def blank(table: Any) -> None:
     table.weight.requires_grad_(False)
 
 
-def unturned(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
-    """Rotary embeddings of position 0."""
-    if "position_ids" in given:
-        return args, {**given, "position_ids": torch.zeros_like(given["position_ids"])}
-    return (args[0], torch.zeros_like(args[1]), *args[2:]), given
+def at_first(module: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+    """What holds positions is asked for position 0 alone.
 
-
-def unplaced(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
-    """A table of positions, looked up at 0."""
-    ids = first(args, given, "input")
-    return (torch.zeros_like(ids),), {}  # type: ignore[arg-type]
-
-
-def placed_first(_: nn.Module, args: Any, given: dict[str, Any]) -> Any:
-    """A table that counts by itself, as BART has it, looked up at 0."""
-    ids = first(args, given, "input_ids")
-    assert ids is not None
-    given = {k: v for k, v in given.items() if k != "position_ids"}
-    zeros = torch.zeros(ids.shape[1], dtype=torch.long, device=ids.device)
-    return args, {**given, "position_ids": zeros}
+    A plain table is given positions in place of ids; others are given both, or, as in BART, count
+    by themselves.
+    """
+    if type(module) is nn.Embedding:
+        return (torch.zeros_like(first(args, given, "input")),), {}  # type: ignore[arg-type]
+    asked = given.get("position_ids")
+    if asked is None and len(args) > 1 and isinstance(args[1], Tensor):
+        args, asked = args[:1], args[1]
+    if asked is None:
+        asked = first(args, given, "input_ids")[0]  # type: ignore[index]
+    return args, {**given, "position_ids": torch.zeros_like(asked, dtype=torch.long)}

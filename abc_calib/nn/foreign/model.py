@@ -23,8 +23,7 @@ from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import View, coords
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.foreign.inject import detach, put, record_of
-from abc_calib.nn.foreign.kept import cache_in
-from abc_calib.nn.foreign.places import Marks
+from abc_calib.nn.foreign.places import Marks, cache_in
 from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, cut
 
@@ -134,13 +133,13 @@ class Foreign(Model):
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        if self._lines is None and self.options.scheme != "none":
+        how = self.network.config._attn_implementation
+        if how == "sdpa":
             self.network.set_attn_implementation("eager")
         try:
             found = self._run(source, target, output_attentions=True)
         finally:
-            if self._lines is None and self.options.scheme != "none":
-                self.network.set_attn_implementation("sdpa")
+            self.network.set_attn_implementation(how)
         there, written = source != self.pad, target != self.pad
         rows: dict[Site, Tensor] = {"encoder": there, "self": written, "cross": written}
         weights = self._split(found, there, target.shape[1])

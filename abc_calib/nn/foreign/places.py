@@ -9,6 +9,7 @@ lines of cross-attention name tokens of the source, lines of self-attention thos
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,21 @@ from torch import Tensor
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import Coords, View, coords
+
+CACHES = ("cache", "past_key_values")
+"""What releases of ``transformers`` call a cache, from 5.24 on and before. Newer ones take either.
+"""
+
+
+def cache_in(held: Any) -> dict[str, Any]:
+    """The cache among a call's arguments or in its output, by its name; empty where none is."""
+    known = dict(held) if isinstance(held, Mapping) else {}
+    return {name: known[name] for name in CACHES if known.get(name) is not None}
+
+
+def cache_of(held: Any) -> Any:
+    """That cache, or None."""
+    return next(iter(cache_in(held).values()), None)
 
 
 @dataclass(frozen=True)
@@ -39,11 +55,9 @@ class Marks:
         there = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         there = there[:, -ids.shape[1] :]
         start = there.int().argmax(1, keepdim=True)
-        place = torch.arange(ids.shape[1], device=ids.device)
-        at = coords(ids, self.delimiters, there=there & (place >= start + self.prefix))
-        wanted = len(self.delimiters)
-        found = torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & there
-        count = (found & (place >= start + self.prefix)).sum(1)
+        inside = there & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
+        at, wanted = coords(ids, self.delimiters, there=inside), len(self.delimiters)
+        count = (torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & inside).sum(1)
         if len(ids) and int(count.min()) < wanted:
             row = int(count.argmin())
             raise UsageError(

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.nn.foreign.attention import NAME
 
 PROBE = "abc_probe"
 SOURCE, OUTPUT = 7, 5
@@ -49,16 +48,12 @@ def find_sites(model: Any) -> Sites:
     stream = not model.config.is_encoder_decoder
     inside = set() if stream else set(model.get_encoder().modules())
     modules: dict[Site, list[str]] = {}
-    for module, keys in seen:
-        if stream:
-            sites: tuple[Site, ...] = ("self", "cross")
-        else:
-            sites = (
-                ("encoder",) if module in inside else ("cross",) if keys == SOURCE else ("self",)
-            )
-        for site in sites:
-            modules.setdefault(site, []).append(names[module])
-    heads = {heads_of(module) for module, _ in seen}
+    for module, keys, _ in seen:
+        site: Site = "encoder" if module in inside else "cross" if keys == SOURCE else "self"
+        sites: tuple[Site, ...] = ("self", "cross") if stream else (site,)
+        for one in sites:
+            modules.setdefault(one, []).append(names[module])
+    heads = {count for *_, count in seen}
     if len(heads) > 1:
         raise UsageError(
             f"{type(model).__name__} has layers of {' and '.join(map(str, sorted(heads)))} heads: "
@@ -70,17 +65,12 @@ def find_sites(model: Any) -> Sites:
     return Sites(modules, heads.pop(), stream, find_positions(model))
 
 
-def heads_of(module: nn.Module) -> int:
-    """How many heads an attention module has, as the probe saw it."""
-    return int(module.__dict__["abc_heads"])
-
-
-def probed(model: Any) -> list[tuple[nn.Module, int]]:
-    """The attention modules in the order in which they are called, with how many keys they saw."""
+def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
+    """The attention modules in the order in which they are called, with their keys and heads."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
-    seen: list[tuple[nn.Module, int]] = []
+    seen: list[tuple[nn.Module, int, int]] = []
     windows: list[int] = []
 
     def note(
@@ -88,8 +78,7 @@ def probed(model: Any) -> list[tuple[nn.Module, int]]:
     ) -> Any:
         if how.get("sliding_window"):
             windows.append(how["sliding_window"])
-        seen.append((module, key.shape[2]))
-        module.__dict__["abc_heads"] = query.shape[1]
+        seen.append((module, key.shape[2], query.shape[1]))
         groups = query.shape[1] // value.shape[1]
         mixed = value.repeat_interleave(groups, 1).mean(2, keepdim=True)
         mixed = mixed.expand(-1, -1, query.shape[2], -1).transpose(1, 2).contiguous()
@@ -144,6 +133,3 @@ def find_positions(model: nn.Module) -> dict[str, list[str]]:
         elif last == RELATIVE:
             found["relative"].append(name)
     return {kind: names for kind, names in found.items() if names}
-
-
-__all__ = ["NAME", "Sites", "find_positions", "find_sites"]
