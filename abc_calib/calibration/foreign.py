@@ -11,8 +11,7 @@ are -100 where nothing counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,6 @@ from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
 from abc_calib.config import build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import View, stacked
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import Attention
 from abc_calib.nn.foreign import inject as injected
@@ -36,8 +34,8 @@ Batch = Mapping[str, Tensor]
 
 def capture(
     model: Any, batches: Batch | Iterable[Batch], *, delimiters: Sequence[int], prefix: int = 0
-) -> Attention:
-    """The attention of a model while it writes the ``labels`` of its batches.
+) -> list[Attention]:
+    """The attention of a model while it writes the ``labels`` of its batches, batch by batch.
 
     ``delimiters``: ids of the tokens that end the parts of a source, in their order. ``prefix``:
     how many tokens the tokenizer puts before each source. Of a decoder-only model, ``cross`` is
@@ -54,12 +52,12 @@ def capture(
     try:
         model.eval().set_attn_implementation("eager")
         with torch.no_grad():
-            parts = [_of_batch(model, batch, marks) for batch in given]
+            found = [_of_batch(model, batch, marks) for batch in given]
     finally:
         model.set_attn_implementation(before)
         model.train(training)
     model.__dict__[injected.MARKS] = marks
-    return parts[0] if len(parts) == 1 else joined(parts)
+    return found
 
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
@@ -98,51 +96,25 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
     return Attention(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]
 
 
-def joined(parts: Sequence[Attention]) -> Attention:
-    """All of it as one, rows and keys filled up at their ends."""
-    sites = list(parts[0].views)
-    weights: dict[Site, tuple[Tensor, ...]] = dict.fromkeys(parts[0].weights, ())
-    views: dict[Site, View] = {}
-    rows: dict[Site, Tensor] = {}
-    for site in sites:
-        queries = max(part.rows[site].shape[1] for part in parts)
-        keys = max(part.views[site].keys.size for part in parts)
-        layers = zip(*(part.weights[site] for part in parts), strict=True)
-        weights[site] = tuple(
-            torch.cat([F.pad(x, (0, keys - x.shape[3], 0, queries - x.shape[2])) for x in layer])
-            for layer in layers
-        )
-        rows[site] = torch.cat(
-            [F.pad(p.rows[site], (0, queries - p.rows[site].shape[1])) for p in parts]
-        )
-        samples = [len(part.rows[site]) for part in parts]
-        each = [part.views[site] for part in parts]
-        queries_at, keys_at = [v.queries for v in each], [v.keys for v in each]
-        views[site] = replace(
-            each[0], queries=stacked(queries_at, samples), keys=stacked(keys_at, samples)
-        )
-    return Attention(weights, views, rows)
-
-
 # The fit
 
 
-def evidence_of(attention: Attention) -> Evidence:
+def evidence_of(parts: Sequence[Attention]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
-    closes, own = attention.views["cross"].keys.marks, attention.weights["self"]
-    layers: dict[Site, int] = {site: len(x) for site, x in attention.weights.items()}
+    closes = [part.views["cross"].keys.marks for part in parts]
+    layers: dict[Site, int] = {site: len(x) for site, x in parts[0].weights.items()}
     return Evidence(
-        captured=lambda: iter([attention]),
-        parts=closes.shape[1] - 1,
-        length=int((closes.diff(dim=1) - 1).max()),  # the widest part of a source
+        captured=lambda: iter(parts),
+        parts=closes[0].shape[1] - 1,
+        length=max(int((one.diff(dim=1) - 1).max()) for one in closes),  # the widest part
         layers={"encoder": 0, **layers},
-        heads=own[0].shape[1],
+        heads=parts[0].weights["self"][0].shape[1],
         stream=not layers.get("encoder"),
     )
 
 
 def fit_lines(
-    attention: Attention,
+    attention: Sequence[Attention],
     *,
     threshold: float = 0.3,
     dirs: Sequence[str] = ("diag", "anti", "vert"),
@@ -158,22 +130,23 @@ def fit_lines(
     return Nnls(evidence_of(attention), options).bias(threshold)
 
 
-def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
+def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str, Any]]:
     """Of each head its lines, and the share of its attention that is off them.
 
     The mean over all rows that count; a head of a stream has its lines at both sites.
     """
-    given = evidence_of(attention)
-    sites = [("cross", "self")] if given.stream else [(site,) for site in attention.views]
-    table = []
-    for group in sites:
-        for layer in range(len(attention.weights[group[0]])):  # type: ignore[index]
-            parts: list[Any] = [_on_lines(attention, bias, site, layer) for site in group]  # type: ignore[arg-type]
-            for head, share in enumerate(sum(parts).tolist()):
+    given, table = evidence_of(attention), []
+    there: list[Site] = [site for site in ("encoder", "self", "cross") if given.layers[site]]
+    groups = [["cross", "self"]] if given.stream else [[site] for site in there]
+    for group in cast(list[list[Site]], groups):
+        rows = sum(int(part.rows[group[0]].sum()) for part in attention)
+        for layer in range(given.layers[group[0]]):
+            on = [_on_lines(part, bias, site, layer) for part in attention for site in group]
+            for head, share in enumerate((torch.stack(on).sum(0) / rows).tolist()):
                 lines = [
-                    f"{site} {line.label(site)}"  # type: ignore[arg-type]
+                    f"{site} {line.label(site)}"
                     for site in group
-                    for line in (bias.heads(site, layer) or ((),) * given.heads)[head]  # type: ignore[arg-type]
+                    for line in (bias.heads(site, layer) or ((),) * given.heads)[head]
                 ]
                 row = {"site": "+".join(group), "layer": layer, "head": head, "lines": lines}
                 table.append(row | {"unexplained": round(1 - share, 4)})
@@ -181,7 +154,7 @@ def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
 
 
 def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> Tensor:
-    """The share of attention on the lines of each head ``(h,)``."""
+    """The attention on the lines of each head ``(h,)``, summed over the rows that count."""
     weights, rows = attention.weights[site][layer], attention.rows[site]
     heads = bias.heads(site, layer)
     if heads is None or not any(heads):
@@ -191,4 +164,4 @@ def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> T
     index = key.expand(len(weights), -1, weights.shape[2], -1)
     nowhere = (lost.expand(index.shape) < MASKED / 2) | (index < 0)  # nothing opens the source
     on = weights.gather(3, index.clamp(min=0)).masked_fill(nowhere, 0)
-    return on.sum(3).masked_fill(~rows[:, None], 0).sum((0, 2)) / rows.sum()
+    return on.sum(3).masked_fill(~rows[:, None], 0).sum((0, 2))

@@ -132,21 +132,6 @@ def coords(
     return Coords(part, column.clamp(min=-1), zeros, position, position, marks, length)
 
 
-def stacked(parts: Sequence[Coords], samples: Sequence[int]) -> Coords:
-    """Coordinates of several batches of so many ``samples`` as of one.
-
-    Filled up at their ends with each sample's last numbers.
-    """
-    joined: dict[str, Any] = {"start": None}
-    for name in (*TENSORS, "marks", "length"):
-        each = [getattr(part, name) for part in parts]
-        width = max(x.shape[1] for x in each)
-        index = torch.arange(width, device=each[0].device)
-        filled = [x[:, index.clamp(max=x.shape[1] - 1)] for x in each]
-        joined[name] = torch.cat([x.expand(b, -1) for x, b in zip(filled, samples, strict=True)])
-    return Coords(**joined)
-
-
 def _marks(found: Tensor, count: Tensor, position: Tensor, after: Coords | None) -> Tensor:
     """Positions ``(b, c)`` of what is ``found (b, n)``, ascending, ``count`` so far.
 
