@@ -114,57 +114,38 @@ def evaluate(
         check_samples(n, digits, "samples" if samples else "lengths")
     rows: list[Row] = []
     for kind, length, n in wanted:
-        started = time.perf_counter()
-        batch = data.test(length, n, kind, seed)
-        if data.decoded:
-            row: Row = sequence_row(model, data, batch, length, kind, seed, greedy)
-        else:
-            right = matches(model, data, batch, greedy)
-            found = _counted(right, batch, length, kind, seed, started) | data.named(length)
-            row = (GridRow if "rows" in found else Row)(**found)
-        rows.append(row)
-        on_row(row)
+        rows.append(row_of(model, data, length, n, kind, seed, greedy))
+        on_row(rows[-1])
     return rows
 
 
-def _counted(
-    right: Tensor, batch: Batch, length: Any, kind: str, seed: int, started: float
-) -> dict[str, Any]:
-    """The fields of a ``Row``."""
-    n, correct = len(batch), int(right.sum())
-    low, high = wilson_interval(correct, n)
-    return {
-        "length": length,
-        "accuracy": round(100 * correct / n, 4),
-        "n": n,
-        "set": kind,
-        "correct": correct,
-        "low": round(100 * low, 4),
-        "high": round(100 * high, 4),
-        "test_seed": seed,
-        "test_hash": batch.hash(),
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-
-
-def sequence_row(
-    model: Model,
-    data: Data,
-    batch: Batch,
-    length: int,
-    kind: str,
-    seed: int,
-    greedy: bool = False,
-) -> SequenceRow:
-    """One row, decoded greedily, at most the longest gold's steps."""
+def row_of(
+    model: Model, data: Data, length: Any, n: int, kind: str, seed: int, greedy: bool = False
+) -> Row:
+    """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
-    found, right = measured(model, data, batch, greedy)
-    more: dict[str, Any] = {
-        name: None if value is None else round(value, 4)
-        for name, value in vars(found).items()
-        if name != "exact"
-    }
-    return SequenceRow(**_counted(right, batch, length, kind, seed, started), **more)
+    batch, more = data.test(length, n, kind, seed), data.named(length)
+    made: type[Row] = GridRow if "rows" in more else Row
+    if data.decoded:
+        made, (found, right) = SequenceRow, measured(model, data, batch, greedy)
+        more |= {name: value and round(value, 4) for name, value in vars(found).items()}
+        del more["exact"]
+    else:
+        right = matches(model, data, batch, greedy)
+    correct = int(right.sum())
+    low, high = wilson_interval(correct, len(batch))
+    return made(
+        accuracy=round(100 * correct / len(batch), 4),
+        n=len(batch),
+        set=kind,
+        correct=correct,
+        low=round(100 * low, 4),
+        high=round(100 * high, 4),
+        test_seed=seed,
+        test_hash=batch.hash(),
+        seconds=round(time.perf_counter() - started, 3),
+        **more,
+    )
 
 
 def measured(

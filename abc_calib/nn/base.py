@@ -6,6 +6,7 @@ makes it a ``transformers`` model is ``abc_calib.nn.hub``.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,6 +103,10 @@ class Model(nn.Module):
     def loss(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
         """Mean loss of a token. Without ``teacher_forcing`` a step may read the model's own."""
         return self.cross_entropy(self(source, target), target)
+
+    def exact(self) -> Self:
+        """A copy in float64: the model that decodes, where its errors are to be bounded."""
+        return copy.deepcopy(self).double().eval()
 
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         """Mean loss of the tokens that are not padding."""

@@ -72,23 +72,23 @@ class Lines:
                 f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task"
             )
         column = queries.position if view.site == "encoder" else queries.column
-        shift, row = lines.shift[:, None], queries.row[:, None, :, None]
+        origin, slope, shift, low, high, leaves, down, step = lines.formulas
+        row = queries.row[:, None, :, None]
         if lines.moves:
-            shift = shift + lines.down[:, None] * row
+            shift = shift + down * row
 
-        def anchor(number: Tensor) -> Tensor:  # (h, k) -> (b, h, i|1, k)
+        def anchor(number: Tensor) -> Tensor:  # (h, 1, k) -> (b, h, i|1, k)
             if not lines.steps:
-                return anchors[:, :, number].permute(0, 2, 1, 3)
-            low = number[:, None].clamp(max=DELIMITERS)
-            stepped = (number[:, None] + lines.step[:, None] * row).maximum(low)
+                return anchors[:, :, number[:, 0]].permute(0, 2, 1, 3)
+            stepped = (number + step * row).maximum(number.clamp(max=DELIMITERS))
             stepped = stepped.clamp(max=anchors.shape[2] - 1)
             b = max(len(stepped), len(anchors))
             every = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
             return every.gather(3, stepped.expand(b, -1, -1, -1))
 
-        ends = anchor(lines.low), anchor(lines.high)
-        origin, slope, leaves = anchor(lines.origin), lines.slope[:, None], lines.leaves[:, None]
-        return located(origin, slope, shift, *ends, leaves, column[:, None, :, None])
+        ends = anchor(low), anchor(high)
+        column = column[:, None, :, None]
+        return located(anchor(origin), slope, shift, *ends, leaves, column)
 
     def biased(self, view: View) -> tuple[Tensor, Tensor]:
         """The key of each line at one site and the bias on it, ``(b, h, i, k)`` each.
@@ -148,7 +148,9 @@ def side_by_side(parts: Sequence[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class _Tensors:
-    """The formulas of the lines at a site, ``(h, k)`` each.
+    """The fields of the ``formulas`` of the lines at a site, ``(h, 1, k)`` each.
+
+    ``value (h, k)``: of each line.
 
     A head with fewer lines than others is filled up with its last one again, which meets itself and
     counts once; one without any with ``NOWHERE``, masked. ``there (h,)``: which heads have a line.
@@ -156,14 +158,7 @@ class _Tensors:
     to row of an output, by columns or by parts?
     """
 
-    origin: Tensor
-    slope: Tensor
-    shift: Tensor
-    low: Tensor
-    high: Tensor
-    leaves: Tensor
-    down: Tensor
-    step: Tensor
+    formulas: Sequence[Tensor]
     value: Tensor
     there: Tensor
     anchors: int
@@ -174,15 +169,12 @@ class _Tensors:
 def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     most = max(1, *(len(head) for head in heads))
     filled = [_filled(head, site, most) for head in heads]
-    numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device)
-    origin, slope, shift, low, high, leaves, down, step = numbers.long().unbind(-1)
-    value = torch.tensor([[value for _, value in head] for head in filled], device=device)
+    numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device).long()
+    fields = [one.contiguous() for one in numbers[:, None].unbind(-1)]
+    origin, slope, shift, low, high, leaves, down, step = fields
     return _Tensors(
-        *(origin, slope, shift, low, high),
-        leaves=leaves.bool(),
-        down=down,
-        step=step,
-        value=value.float(),
+        (origin, slope, shift, low, high, leaves.bool(), down, step),
+        value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
         there=torch.tensor([bool(head) for head in heads], device=device),
         anchors=1 + int(torch.stack([origin, low, high]).max()),
         moves=bool(down.any()),

@@ -11,7 +11,7 @@ import copy
 import inspect
 import shutil
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -169,10 +169,6 @@ class Foreign(Model):
             "cross": View("cross", output, at),
         }
         return found if self.sites.stream else {**found, "encoder": View("encoder", at, at)}
-
-    def exact(self) -> Self:
-        """A copy in float64, but for what its class computes in float32 whatever it is given."""
-        return copy.deepcopy(self).double().eval()
 
     # What it takes
 

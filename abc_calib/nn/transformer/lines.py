@@ -6,7 +6,6 @@ source, those of ``self`` to the output, and a head may have either.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -129,9 +128,8 @@ class AlongLines(Model):
 
         Its few keys a token are quick in any precision, and its errors can be bounded.
         """
-        if not self.on_lines or self.embed.weight.dtype == torch.float64:
-            return self
-        return copy.deepcopy(self).double().eval()
+        known = not self.on_lines or self.embed.weight.dtype == torch.float64
+        return self if known else super().exact()
 
     def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
         width, inner = self.options.width, self.attention_layers["encoder"]
