@@ -25,6 +25,11 @@ class Digits:
     def width(self) -> int:
         return self.values.shape[1]
 
+    @property
+    def inside(self) -> np.ndarray:
+        """``(n, width)`` bool: which places hold a digit that is written."""
+        return np.arange(self.width) >= self.width - self.lengths[:, None]
+
     def widened(self, width: int) -> np.ndarray:
         """The values, with zeros at the left if they are narrower, ``(n, width)``."""
         if width == self.width:

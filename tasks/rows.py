@@ -141,9 +141,8 @@ class RowTask(Arithmetic):
             operands = []
             for place, operand in enumerate(drawn):
                 values = operand.values.copy()
-                inside = np.arange(operand.width) >= operand.width - operand.lengths[:, None]
                 same = number(rng, operand, self.base)
-                chosen = inside & ((np.arange(n) % 3 != 1 + place % 2)[:, None])
+                chosen = operand.inside & ((np.arange(n) % 3 != 1 + place % 2)[:, None])
                 values[chosen] = same[chosen]
                 operands.append(self._trimmed(rng, values, operand.lengths))
             made[name] = self.problems(*operands)

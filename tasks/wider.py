@@ -170,8 +170,7 @@ class Addition3(Arithmetic):
             others.append(Digits(np.where(behind, 0, other.values).astype(np.uint8), count))
         nines = rng.random(len(first)) < 0.25
         for operand in (first, second, *others):
-            inside = np.arange(operand.width) >= operand.width - operand.lengths[:, None]
-            operand.values[nines] = np.where(inside[nines], self.base - 1, 0)
+            operand.values[nines] = np.where(operand.inside[nines], self.base - 1, 0)
         return (first, second, *others)
 
 

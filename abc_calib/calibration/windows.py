@@ -45,15 +45,13 @@ def hashed(windows: np.ndarray) -> np.ndarray:
 
     The same for the same windows; for different ones of a few million hardly ever.
     """
-    factors = np.random.default_rng(0).integers(1, 2**63, windows.shape[1], np.uint64)
-    mixed = (windows.astype(np.uint64) + np.uint64(1)) * factors
-    mixed ^= mixed >> np.uint64(29)
-    return mixed * np.uint64(0xBF58476D1CE4E5B9)
+    k = windows.shape[1]
+    return _mixed(torch.from_numpy(windows.astype(np.int64)) * k + torch.arange(k)).numpy()
 
 
 def contradictions(windows: np.ndarray, written: np.ndarray) -> int:
     """How often one of the ``windows (n, k)`` is followed by another token than the last time."""
-    return _contradictions(hashed(windows).sum(1, dtype=np.uint64), written)
+    return _contradictions(hashed(windows).sum(1), written)
 
 
 def _contradictions(codes: np.ndarray, written: np.ndarray) -> int:
@@ -131,7 +129,7 @@ def needed(windows: np.ndarray, written: np.ndarray, order: Sequence[int]) -> li
     One is left out where windows contradict each other no more than before.
     """
     parts, kept = hashed(windows), list(range(windows.shape[1]))
-    codes = parts.sum(1, dtype=np.uint64)
+    codes = parts.sum(1)
     least = _contradictions(codes, written)
     for column in order:
         without = codes - parts[:, column]

@@ -1,15 +1,4 @@
-"""Data of tasks on digits: formats, the split of the numbers, training batches and test sets.
-
-A *format* is how a problem is laid out for the model. In all of them the source reads
-``$ operand [operator operand] &`` and the target is the answer, least significant digit
-first, then ``&``.
-
-Index hints (Zhou et al. 2024, arXiv 2402.09371, after Zhou et al. 2023) are a token before each
-digit that says which column it stands in: with ``#0``, ``#1``, ..., counted from the last digit on,
-``42+39`` reads ``$ #1 4 #0 2 + #1 3 #0 9 &`` and is answered by ``#0 1 #1 8 &``. In training hints
-begin at a random one for each problem, so that those of longer numbers have been seen; else at
-``#0``. Beyond the last hint all columns have that one.
-"""
+"""Data of tasks on digits: the split of the numbers, training batches and test sets."""
 
 from __future__ import annotations
 
@@ -23,6 +12,7 @@ import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
+from abc_calib.data.formats import Format, interleaved, join, left_to_right
 from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
 from abc_calib.errors import OptionError
 from abc_calib.geometry import Layout
@@ -31,11 +21,7 @@ from tasks.arithmetic import Arithmetic
 
 PAPER_RANGE = 2**20 + 1
 """Numbers of the paper's permutation: 0 to 2^20 (section 3.3)."""
-WIDEST = 100_000
-"""Digits of the format ``fixed:N`` at most."""
 MOST_SAMPLES = 10_000
-HINTS, MOST_HINTS = 100, 10_000
-"""Hints there are, unless it is said, and at most."""
 
 
 def default_samples(base: int, length: int) -> int:
@@ -43,66 +29,6 @@ def default_samples(base: int, length: int) -> int:
     if length * math.log2(base) > 20:
         return MOST_SAMPLES
     return min(base**length - base ** (length - 1), MOST_SAMPLES)
-
-
-class Format:
-    """``free``: no operand wider than the longer one. ``fixed:N``: each of N digits.
-
-    Operands are zero-padded at the left, to one width, as when sums are written in columns;
-    an operand that is always one digit (N x 1) stays one digit, as in the paper's ``0123*6``.
-
-    ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
-    ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
-
-    ``hints``, or ``hints:N`` with N of them: see the module.
-    """
-
-    def __init__(self, text: str = "free"):
-        self.text = text
-        kind, colon, given = text.partition(":")
-        plain = given.isascii() and given.isdigit() and len(given) < 10
-        number = int(given) if plain else 0
-        fixed = kind == "fixed" and 0 < number <= WIDEST
-        if kind == "hints" and colon and not 2 <= number <= MOST_HINTS:
-            raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")
-        if text not in ("free", "aligned") and not fixed and kind != "hints":
-            raise OptionError(
-                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60"
-            )
-        self.width = number if fixed else None
-        self.aligned = text == "aligned"
-        self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
-
-
-def _interleaved(operands: tuple[Digits, ...]) -> Digits:
-    """The digits of operands of one length, column by column."""
-    values = np.stack([operand.values for operand in operands], axis=2)
-    return Digits(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
-
-
-def left_to_right(number: Digits) -> np.ndarray:
-    """The digits of each row from the last to the first, aligned at the right again."""
-    columns = np.arange(number.width) - (number.width - number.lengths[:, None])
-    columns = np.where(columns >= 0, number.width - 1 - columns, 0)
-    return np.take_along_axis(number.values, columns, 1)
-
-
-def join(parts: list[Digits | int], pad: int) -> np.ndarray:
-    """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
-    n = next(len(p) for p in parts if isinstance(p, Digits))
-    lengths = [p.lengths if isinstance(p, Digits) else np.ones(n, int) for p in parts]
-    ids = np.full((n, int(sum(lengths).max(initial=0))), pad, np.int64)  # type: ignore[union-attr]
-    start = np.zeros(n, int)
-    for part, length in zip(parts, lengths, strict=True):
-        if isinstance(part, Digits):
-            inside = np.arange(part.width) >= part.width - part.lengths[:, None]
-            rows, columns = np.nonzero(inside)
-            to = start[rows] + columns - (part.width - part.lengths[rows])
-            ids[rows, to] = part.values[rows, columns]
-        else:
-            ids[np.arange(n), start] = part
-        start = start + length
-    return ids
 
 
 class Split:
@@ -257,7 +183,7 @@ class DigitData(Data):
         sign = known.ids.get(task.operator or "", 0)
         parts: list[Digits | int] = [known.sos]
         if self.aligned:
-            parts += [sign, _interleaved(task.columns(operands))]
+            parts += [sign, interleaved(task.columns(operands))]
         else:
             for number, operand in enumerate(operands):
                 if number:  # before an operand that is there

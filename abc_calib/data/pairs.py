@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
@@ -241,10 +242,8 @@ class PairData(Data):
         return Batch(self._filled(sources), self._filled(targets), problems)
 
     def _filled(self, rows: list[list[int]]) -> Tensor:
-        ids = np.full((len(rows), max(map(len, rows), default=0)), self.vocabulary.pad, np.int64)
-        for row, found in enumerate(rows):
-            ids[row, : len(found)] = found
-        return torch.from_numpy(ids)
+        each = [torch.tensor(row) for row in rows]
+        return pad_sequence(each, batch_first=True, padding_value=self.vocabulary.pad)
 
     def layout(self, problems: Texts) -> Layout:
         return self._layout(tuple(self._widths(self.coder.ids(problems.source[:1])[0])))

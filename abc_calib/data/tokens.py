@@ -16,10 +16,11 @@ import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
+from abc_calib.data.formats import join
+from abc_calib.data.vocabulary import EOS, SOS
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
-from tasks import Pairs, TaskError, Tokens, TokenTask
+from tasks import Pairs, TaskError, TokenTask
 
 TEST_SIZE = 5_000
 """Problems of a length that are tested by default: all of a published set."""
@@ -113,11 +114,10 @@ class TokenData(Data):
         return super().shortened(max(length, self.task.shortest))
 
     def lay_out(self, problems: Pairs) -> Batch:
-        vocabulary = self.vocabulary
-        closes = 2 if self.task.closes_source else 1
-        source = _filled(problems.source, vocabulary, 1, closes)
-        source[:, 0] = vocabulary.sos
-        target = _filled(problems.target, vocabulary, 0, 1)
+        known = self.vocabulary
+        closes = [known.eos] * (2 if self.task.closes_source else 1)
+        source = join([known.sos, problems.source, *closes], known.pad)
+        target = join([problems.target, known.eos], known.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
     def layout(self, problems: Pairs) -> Layout:
@@ -141,14 +141,3 @@ class TokenData(Data):
 
     def read(self, output: Sequence[str]) -> str:
         return self.task.read(" ".join(output))
-
-
-def _filled(tokens: Tokens, vocabulary: Vocabulary, before: int, closes: int) -> np.ndarray:
-    """Ids ``(n, longest)`` int64: ``before`` columns, the tokens, ``closes`` times EOS, PAD."""
-    width = int(tokens.lengths.max(initial=0))
-    ids = np.full((len(tokens), before + width + closes), vocabulary.pad, np.int64)
-    inside = np.arange(width) < tokens.lengths[:, None]
-    ids[:, before : before + width] = np.where(inside, tokens.values[:, :width], vocabulary.pad)
-    for i in range(closes):
-        ids[np.arange(len(tokens)), before + tokens.lengths + i] = vocabulary.eos
-    return ids

@@ -12,12 +12,14 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, SITES, LineBias, Site
+from abc_calib.geometry.window import window_bias
 from abc_calib.nn.base import Model
 from abc_calib.nn.lines import Lines
-from abc_calib.nn.positions import Scheme
+from abc_calib.nn.positions import Scheme, check_positions
 from abc_calib.nn.transformer.attention import Attention
 from abc_calib.nn.transformer.cache import KeptRows, kept_rows
 
@@ -34,6 +36,28 @@ class AlongLines(Model):
         super().__init__(options, tokens)
         self.path = "auto"
         self._lines: LineBias | None = None
+
+    @classmethod
+    def settled(cls, options: Any, data: Data | None = None) -> Any:
+        if options.width % options.heads:
+            raise UsageError(
+                f"width {options.width} is not divisible by {options.heads} heads: "
+                "choose a width that is a multiple of the heads"
+            )
+        if data is not None and options.scheme == "coupled" and data.coupling != "none":
+            scheme = f"coupled:rows={data.coupling}"
+            options = options.model_copy(update={"scheme": scheme})
+        check_positions(options, data.layout_at(1) if data is not None else None)
+        if data is not None and (window := getattr(options, "attention_window", None)):
+            data.check_window(window)
+        return options
+
+    def own_lines(self, data: Data) -> LineBias | None:
+        window = getattr(self.options, "attention_window", None)
+        if window is None:
+            return None
+        layout, layers = data.layout_at(1), self.attention_layers
+        return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
 
     @abstractmethod
     def scheme_of(self, site: Site) -> Scheme:

@@ -18,14 +18,11 @@ from torch import Tensor, nn
 
 from abc_calib import plugins
 from abc_calib.config import DecoderOptions, TransformerOptions
-from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
-from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.coords import Coords, View, coords
-from abc_calib.geometry.window import window_bias
 from abc_calib.nn.base import Attention, Decoded
-from abc_calib.nn.positions import Scheme, build_scheme, check_positions
+from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, draw
 from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs
 from abc_calib.nn.transformer.decoding import in_passes, token_by_token
@@ -85,28 +82,6 @@ class Transformer(AlongLines):
             site: build(names[site], site) for site in sites if site not in shared
         }
         self.own_schemes = nn.ModuleDict(own)
-
-    @classmethod
-    def settled(cls, options: Any, data: Data | None = None) -> Any:
-        if options.width % options.heads:
-            raise UsageError(
-                f"width {options.width} is not divisible by {options.heads} heads: "
-                "choose a width that is a multiple of the heads"
-            )
-        if data is not None and options.scheme == "coupled" and data.coupling != "none":
-            scheme = f"coupled:rows={data.coupling}"
-            options = options.model_copy(update={"scheme": scheme})
-        check_positions(options, data.layout_at(1) if data is not None else None)
-        if data is not None and (window := getattr(options, "attention_window", None)):
-            data.check_window(window)
-        return options
-
-    def own_lines(self, data: Data) -> LineBias | None:
-        window = getattr(self.options, "attention_window", None)
-        if window is None:
-            return None
-        layout, layers = data.layout_at(1), self.attention_layers
-        return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
 
     # Positions
 

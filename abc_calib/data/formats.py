@@ -1,0 +1,85 @@
+"""Formats: how a problem of digits is laid out for the model, and rows of tokens one after another.
+
+A *format* is how a problem is laid out for the model. In all of them the source reads
+``$ operand [operator operand] &`` and the target is the answer, least significant digit
+first, then ``&``.
+
+Index hints (Zhou et al. 2024, arXiv 2402.09371, after Zhou et al. 2023) are a token before each
+digit that says which column it stands in: with ``#0``, ``#1``, ..., counted from the last digit on,
+``42+39`` reads ``$ #1 4 #0 2 + #1 3 #0 9 &`` and is answered by ``#0 1 #1 8 &``. In training hints
+begin at a random one for each problem, so that those of longer numbers have been seen; else at
+``#0``. Beyond the last hint all columns have that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abc_calib.errors import OptionError
+from tasks import Digits, Tokens
+
+WIDEST = 100_000
+"""Digits of the format ``fixed:N`` at most."""
+HINTS, MOST_HINTS = 100, 10_000
+"""Hints there are, unless it is said, and at most."""
+
+
+class Format:
+    """``free``: no operand wider than the longer one. ``fixed:N``: each of N digits.
+
+    Operands are zero-padded at the left, to one width, as when sums are written in columns;
+    an operand that is always one digit (N x 1) stays one digit, as in the paper's ``0123*6``.
+
+    ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
+    ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
+
+    ``hints``, or ``hints:N`` with N of them: see the module.
+    """
+
+    def __init__(self, text: str = "free"):
+        self.text = text
+        kind, colon, given = text.partition(":")
+        plain = given.isascii() and given.isdigit() and len(given) < 10
+        number = int(given) if plain else 0
+        fixed = kind == "fixed" and 0 < number <= WIDEST
+        if kind == "hints" and colon and not 2 <= number <= MOST_HINTS:
+            raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")
+        if text not in ("free", "aligned") and not fixed and kind != "hints":
+            raise OptionError(
+                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60"
+            )
+        self.width = number if fixed else None
+        self.aligned = text == "aligned"
+        self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
+
+
+def interleaved(operands: tuple[Digits, ...]) -> Digits:
+    """The digits of operands of one length, column by column."""
+    values = np.stack([operand.values for operand in operands], axis=2)
+    return Digits(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
+
+
+def left_to_right(number: Digits) -> np.ndarray:
+    """The digits of each row from the last to the first, aligned at the right again."""
+    columns = np.arange(number.width) - (number.width - number.lengths[:, None])
+    columns = np.where(columns >= 0, number.width - 1 - columns, 0)
+    return np.take_along_axis(number.values, columns, 1)
+
+
+def join(parts: Sequence[Digits | Tokens | int], pad: int) -> np.ndarray:
+    """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
+    n = next(len(part) for part in parts if not isinstance(part, int))
+    lengths = [np.ones(n, int) if isinstance(part, int) else part.lengths for part in parts]
+    ids = np.full((n, int(np.sum(lengths, axis=0).max(initial=0))), pad, np.int64)
+    start = np.zeros(n, int)
+    for part, length in zip(parts, lengths, strict=True):
+        if isinstance(part, int):
+            ids[np.arange(n), start] = part
+        else:
+            rows, columns = np.nonzero(part.inside)
+            to = np.repeat(start, length) + part.inside.cumsum(1)[rows, columns] - 1
+            ids[rows, to] = part.values[rows, columns]
+        start = start + length
+    return ids
