@@ -165,7 +165,7 @@ class DigitData(Data):
             attempts += 1
             if attempts > 200:
                 raise TaskError(f"no {'held-out ' if held_out else ''}numbers of {length} digits")
-        return parts[0].joined(*parts[1:])
+        return parts[0] if len(parts) == 1 else parts[0].joined(*parts[1:])
 
     # Tokens
 

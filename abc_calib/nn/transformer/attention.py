@@ -45,16 +45,16 @@ class Attention(nn.Module):
         self.lines: dict[Site, Lines] = {}
         self.path = "auto"
 
-    def is_single(self, site: Site, scheme: Scheme, weights: bool) -> bool:
-        """Does every head read exactly one key for a query, and need no scores?"""
-        lines = self.lines.get(site)
-        free = self.path == "dense" or weights or scheme.has_value_term
-        return lines is not None and lines.single and not free
+    def project(
+        self, memory: Tensor, at: Coords, scheme: Scheme, site: Site, weights: bool = False
+    ) -> Part:
+        """Keys and values of ``memory (b, j, d)``, for a call whose last view is of a ``site``.
 
-    def project(self, memory: Tensor, at: Coords, scheme: Scheme, single: bool) -> Part:
-        """Keys and values of ``memory (b, j, d)``; no keys where none is compared."""
-        values = self._split(self.value(memory))
-        if single:
+        Without keys where every head reads exactly one for a query, and needs no scores.
+        """
+        lines, values = self.lines.get(site), self._split(self.value(memory))
+        scored = self.path == "dense" or weights or scheme.has_value_term
+        if lines is not None and lines.single and not scored:
             return values[..., :0], values
         return scheme.rotate(self._split(self.key(memory)), at), values
 
@@ -200,21 +200,21 @@ class Block(nn.Module):
         """
         seen = []
         for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
-            scheme, parts, y = schemes[views[-1].site], list[Part](), norm(x)
-            single = attention.is_single(views[-1].site, scheme, weights)
+            site, parts, y = views[-1].site, list[Part](), norm(x)
+            how = schemes[site], site, weights
             for view in views:
                 part = None if cache is None else cache.source.get(self)
                 if view.site != "cross":
-                    part = attention.project(y, view.queries, scheme, single)
+                    part = attention.project(y, view.queries, *how)
                     part = part if cache is None else cache.extended(self, *part)
                 elif part is None:
                     assert memory is not None
                     read = memory if len(calls) > 1 else norm(memory)
-                    part = attention.project(read, view.keys, scheme, single)
+                    part = attention.project(read, view.keys, *how)
                     if cache is not None:
                         cache.source[self] = part
                 parts.append(part)
-            y, one = attention(y, parts, views, scheme, weights)
+            y, one = attention(y, parts, views, schemes[site], weights)
             x = x + self.dropout(y)
             seen.append(one)
         return x + self.dropout(self.feedforward(self.norms[-1](x))), seen
