@@ -9,7 +9,7 @@ from conftest import VANILLA, view_of
 
 from abc_calib.calibration.fits import nnls
 from abc_calib.calibration.fits.base import sinks
-from abc_calib.calibration.fits.mean import segment_mean_lines
+from abc_calib.calibration.fits.mean import outstanding, segment_means
 from abc_calib.calibration.pipeline import calibrate
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
@@ -169,7 +169,8 @@ def test_segment_means_are_means_over_the_rows_of_a_line():
     matrix = rng.random((1, 5, 7))
     frame = view_of("cross", torch.arange(5), 7, torch.tensor([7]), torch.tensor([[0, 6]]))
     lines = nnls.candidates("cross", ("anti", "vert"), 1, 5)
-    heads, (means,) = segment_mean_lines(matrix, lines, frame, 1.0)
+    (means,) = segment_means(matrix, lines, frame)
+    heads = (outstanding(means, 1.0),)
     for line in lines:
         keys = [min(max(5 - i - line.offset, 0), 6) for i in range(5)]
         if line.direction == "vert":

@@ -243,8 +243,7 @@ def attend(
     x, source = given.clone().requires_grad_(), memory.clone().requires_grad_()
     attention.path = path
     attention.lines = {} if bias is None else {frame.site: bias}
-    single = attention.is_single(frame.site, scheme, weights)
-    part = attention.project(source, frame.keys, scheme, single)
+    part = attention.project(source, frame.keys, scheme, frame.site, weights)
     out, _ = attention(x, [part], [frame], scheme, weights)
     mix = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
     wanted = [x, source, *attention.parameters()]

@@ -223,8 +223,8 @@ def test_it_makes_its_tensors_on_its_device(build, biased):
         model.decode(batch.source, 5)
 
 
-def test_a_vanilla_model_names_why_nothing_is_certified():
+def test_tokens_of_a_vanilla_models_source_look_at_others():
     data = digit_data()
     options = DecoderOptions(width=8, heads=2, feedforward=8, scheme="none", decoder_layers=2)
     model = build_model("decoder", options, data, 0)
-    assert "others" in model.mixed_source
+    assert not model.by_token

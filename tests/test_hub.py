@@ -23,7 +23,6 @@ from transformers import (
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
@@ -153,36 +152,6 @@ def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
     assert (expected[:, written.shape[1] :] == model.pad).all()
 
 
-# Folders that older versions wrote
-
-
-def test_a_recurrent_folder_with_the_older_name_of_its_backbone_loads(tmp_path):
-    model = recurrent("mix")
-    folder = saved(model, tmp_path)
-    path = folder / "config.json"
-    described = json.loads(path.read_text())
-    described["body"] = described.pop("backbone")
-    described["architectures"] = ["RecurrentModel"]
-    path.write_text(json.dumps(described))
-    loaded = hub.load(folder)
-    assert loaded.network.options.backbone == "dubois"
-    same(loaded(SOURCE, labels=TARGET).logits, model(SOURCE, TARGET))
-
-
-def test_a_folder_with_the_older_names_of_its_lines_loads(build, tmp_path):
-    model = build({}, "none")
-    columns = (Line("anti", 2, 0, -0.5, stride=2),)
-    model.set_lines(LineBias({"cross": ((columns, ()),) * 2}, off_line_bias=-4.0))
-    folder = saved(model, tmp_path)
-    written = {"direction": "anti", "segment": 2, "offset": 0, "value": -0.5, "step": 2}
-    change_json(folder / "config.json", line_bias={"closed": -4.0, "cross": [[[written], []]] * 2})
-    loaded = hub.load(folder)
-    assert loaded.network.lines == model.lines
-    with torch.no_grad():
-        logits = loaded(SOURCE, labels=TARGET).logits
-        same(logits, model(SOURCE, TARGET))
-
-
 # Nothing but three files
 
 
@@ -213,17 +182,6 @@ def test_an_unknown_key_in_the_configuration_is_refused(make_model, tmp_path, ch
     folder = saved(make_model(), tmp_path)
     change_json(folder / "config.json", **change)
     refused_by_all(folder, f"unknown key '{next(iter(change))}' in the configuration of a model")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"num_beams": 2}, {"no_repeat_ngram_size": 2}, {"suppress_tokens": [1]}, {"eos_token_id": 3},
-     {"eos_token_id": [13, 1]}, {"do_sample": True}, {"max_length": 3}],
-)  # fmt: skip
-def test_only_plain_greedy_generation_is_taken(make_model, tmp_path, change):
-    folder = saved(make_model(), tmp_path)
-    change_json(folder / "generation_config.json", **change)
-    refused_by_all(folder, "generation_config.json is not plain greedy decoding")
 
 
 def test_fewer_weights_and_ones_that_are_not_finite_are_refused(make_model, tmp_path):

@@ -160,12 +160,6 @@ def test_lines_that_cannot_be_followed_are_refused_where_they_are_made(site, lin
         LineBias({site: (((line,),),)})
 
 
-def test_older_names_in_files_are_read():
-    line = {"direction": "anti", "segment": 2, "offset": 0, "value": 0.0, "step": 2}
-    found = LineBias.from_dict({"cross": [[[line]]], "closed": -3.0})
-    assert found == LineBias({"cross": (((Line("anti", 2, 0, stride=2),),),)}, -3.0)
-
-
 def test_check_names_what_does_not_fit():
     with pytest.raises(UsageError, match="the bias has 2 cross-attention layers and the model 3"):
         some_bias().check({"cross": 3, "self": 3, "encoder": 0}, heads=2)

@@ -21,9 +21,8 @@ from abc_calib.geometry import SITES, Line, LineBias
 from abc_calib.geometry.coords import View
 from abc_calib.nn.positions import SCHEMES, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
-from abc_calib.nn.positions.alibi import slopes
-from abc_calib.nn.positions.t5 import bucket
-from abc_calib.nn.transformer.model import draw
+from abc_calib.nn.positions.distance import bucket, slopes
+from abc_calib.nn.transformer.attention import draw
 
 H, E = 3, 14
 """Heads and their width, where a test needs a shape of unequal sizes."""

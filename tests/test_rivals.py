@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from abc_calib import stages
 from abc_calib.calibration import pipeline, trial
-from abc_calib.data import Batch, HintData
+from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import greedy_matches
 from abc_calib.geometry.coords import Coords, View, coords
@@ -330,9 +330,9 @@ def test_exact_match_leaves_hints_out():
     model: Any = Scripted([*right, *wrong])
     batch = Batch(target, target, range(8))
     hints: Any = SimpleNamespace(
-        vocabulary=SimpleNamespace(ids={"#0": 7}, pad=99), hints=["#0", "#1"]
+        vocabulary=SimpleNamespace(ids={"#0": 7, "#1": 8}, pad=99), hints=["#0", "#1"]
     )
-    found = greedy_matches(model, batch, lambda ids: HintData.bare(hints, ids))
+    found = greedy_matches(model, batch, lambda ids: Data.bare(hints, ids))
     assert found.tolist() == [True] * 4 + [False] * 4
     assert greedy_matches(model, batch).tolist() == [True] + [False] * 7
 

@@ -469,4 +469,4 @@ def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_othe
     batch = data.training(0, 64)
     options = settled(build(CalibrationOptions, fit="rows", dirs=("vert",)))
     with pytest.raises(AbcError, match="no lines were found that decide what is written"):
-        Rows(Evidence(model, data, batch, batch), options).bias(0.05)
+        Rows(Evidence.of_run(model, data, batch, batch), options).bias(0.05)
