@@ -14,6 +14,7 @@ from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
+from abc_calib.geometry.coords import View
 from abc_calib.nn.base import Attention
 
 
@@ -49,6 +50,11 @@ class Evidence:
     def averaged(self) -> dict[Site, np.ndarray]:
         """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
         return average_attention(self.model, self.longest)
+
+    @cached_property
+    def views(self) -> dict[Site, View]:
+        """Where the queries and keys of one of ``longest`` stand."""
+        return next(capture(self.model, self.longest.take(np.zeros(1, np.int64)))).views
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import torch
 
-from abc_calib.calibration.capture import capture
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, filled, name_of
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
@@ -66,8 +64,9 @@ class Mean(Fit):
             return [corner_means(matrix, dirs) for matrix in matrices]
         evidence = self.evidence
         lines = candidates(site, dirs, evidence.parts, evidence.length)
-        view = next(capture(evidence.model, evidence.longest.take(torch.tensor([0])))).views[site]
-        return segment_means(matrices, lines, view) if lines else [{} for _ in matrices]
+        if not lines:
+            return [{} for _ in matrices]
+        return segment_means(matrices, lines, evidence.views[site])
 
     def bias(self, threshold: float) -> LineBias:
         for site, layers in self.means.items():
