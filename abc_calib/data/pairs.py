@@ -174,10 +174,14 @@ class PairData(Data):
         """All pairs of the file."""
         return self.lay_out(self.task.pairs)
 
+    @cached_property
+    def _kept_back(self) -> frozenset[str]:
+        """The sources of the file that are kept from training."""
+        return frozenset(self.task.pairs.take(np.flatnonzero(self.held_out)).source)
+
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
-        kept_back = np.array(self.task.pairs.source)[self.held_out]
-        return self.size_of(problems) <= self.length and problems.source[0] not in kept_back
+        return self.size_of(problems) <= self.length and problems.source[0] not in self._kept_back
 
     # Batches
 
