@@ -13,7 +13,7 @@ from abc_calib.config import (
     MachineOptions,
     RetrainedOptions,
 )
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.progress import is_quiet
 from abc_calib.text import Table
 from cli.command import Out, RunArgument, command
@@ -23,7 +23,6 @@ from cli.train import trained
 if TYPE_CHECKING:
     from abc_calib.calibration.fits.base import LineRow
     from abc_calib.calibration.pipeline import Calibration
-    from abc_calib.calibration.trial import Check
     from abc_calib.nn.foreign.checks import Neutrality
     from abc_calib.runs import Run
 
@@ -43,9 +42,6 @@ def calibrate(
     force: Annotated[
         bool, typer.Option("--force", help="Even if the model has not interpolated.")
     ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show the lines of every head, one by one.")
-    ] = False,
     out: Out = None,
     **given: Any,
 ) -> Result:
@@ -57,14 +53,13 @@ def calibrate(
     from abc_calib import stages
     from abc_calib.evaluation.memory import dense_note
 
-    as_table = all_lines if everything else lines
     made = stages.calibrate(
         adopted(run, foreign, seed=given.get("seed") or 0),
         force=force,
         retrain=not no_retrain,
         out=out,
-        on_check=lambda check: say(describe(check)),
-        on_lines=lambda _, found: None if is_quiet() else show_early(*as_table(found)),
+        on_check=lambda check: say(check.text),
+        on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
         **given,
     )
     say(dense_note(made))
@@ -108,17 +103,7 @@ def retrain(run: RunArgument = None, **given: Any) -> Result:
 
 def retrained(run: Run) -> Result:
     """How the retraining ended, compared with the first training."""
-    from abc_calib.stages import held_out_loss
-
-    return trained(run, held_out_loss(run), time_ratio(run))
-
-
-def describe(check: Check) -> str:
-    """One line about a candidate that was tried."""
-    return (
-        f"lines above {check.threshold:.0%} of a head's attention ({check.lines}, about "
-        f"{check.windows:.2g} windows): {100 * check.accuracy:.1f} % on lengths left out"
-    )
+    return trained(run, *compared(run))
 
 
 MOST_LINES = 18
@@ -157,37 +142,34 @@ def lines(found: Calibration) -> list[str | Table]:
         shown.append("segment 1, 2: counted within the first, the second operand of the source")
     if len(rows) > MOST_LINES:
         shown.append(f"and {len(rows) - MOST_LINES} more lines")
-    return [*shown, "abc calibrate --all shows a row for every head; lines.csv holds them"]
+    return [*shown, "lines.csv has a row for every head"]
 
 
-def all_lines(found: Calibration) -> list[str | Table]:
-    """The kept lines as a table, a row for every head."""
-    rows = [
-        (
-            *(row.site, "last" if row.layer < 0 else row.layer, row.head, row.line),
-            *(f"{row.weight:.3f}", f"{row.value:.3f}", row.note),
-        )
-        for row in found.table
-    ]
-    columns = ("site", "layer", "head", "line", "weight", "value", "note")
-    title = f"lines, from {found.samples} right training samples"
-    return [Table(columns, rows, 3, right=columns[4:6], title=title)]
+def compared(run: Run) -> list[str]:
+    """Is a retrained model worse on held-out problems, and how long did its training take?
 
-
-def time_ratio(run: Run) -> str:
-    """The retraining's time against the first training's, as the paper reports it.
-
-    Empty where the first run is gone, or its model was trained elsewhere.
+    Against the first training, as the paper reports it. Empty where that run is gone, or its model
+    was trained elsewhere.
     """
-    from abc_calib.stages import first_result
-
-    first = first_result(run)
-    if not first or not run.result or not first["seconds"]:
-        return ""
-    whole = run.result["seconds"] / first["seconds"]
-    right = [e for e in run.history() if e["validation_accuracy"] >= first["validation_accuracy"]]
-    share = right[0]["seconds"] / first["seconds"] if right else 0.0
-    again = f", and was as good on held-out numbers after {share:.2f} of it" if right else ""
-    return (
-        f"retraining took {whole:.2f} of the first training's time{again} (the paper: 0.01 to 0.1)"
-    )
+    try:
+        first, result = type(run).open(run.config.parent).result, run.result
+    except AbcError:
+        return []
+    if not first or not result:
+        return []
+    before, after = first["validation_accuracy"], result["validation_accuracy"]
+    said = []
+    if after < min(before, 99.9):
+        said.append(
+            f"worse than before calibration: {after} % of held-out problems, {before} % before. "
+            "Try another --threshold, more --steps or another --seed"
+        )
+    if first["seconds"]:
+        times = [e["seconds"] for e in run.history() if e["validation_accuracy"] >= before]
+        share = f"{times[0] / first['seconds']:.2f}" if times else ""
+        again = f", and was as good on held-out numbers after {share} of it" if share else ""
+        said.append(
+            f"retraining took {result['seconds'] / first['seconds']:.2f} of the first training's "
+            f"time{again} (the paper: 0.01 to 0.1)"
+        )
+    return said

@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -89,12 +89,9 @@ def command(
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
-        own = inspect.signature(function).parameters.values()
-        mine = [p for p in own if p.kind is not p.VAR_KEYWORD and not _is_group(hints[p.name])]
-        wanted = {
-            p.name: hints[p.name] for p in own if p.name in hints and _is_group(hints[p.name])
-        }
-        takes_rest = any(p.kind is p.VAR_KEYWORD for p in own)
+        wanted = {name: hint for name, hint in hints.items() if _is_group(hint)}
+        own = inspect.signature(function).parameters
+        takes_rest = any(p.kind is p.VAR_KEYWORD for p in own.values())
         known = named(*groups, *wanted.values(), without=without, only=only, kept=kept)
         always = EVERYWHERE | (TABLES if tables else {})
 
@@ -103,28 +100,20 @@ def command(
             form = _form({name: values.pop(name) for name in always.keys() & values.keys()})
             texts = {name: values.pop(name) for name in known}
             with showing(not quiet), console.printing(form), _one_line(known, texts):
-                _load(loads)
-                _load_plugins(plugin or [])
+                _load(loads, plugin or [])
                 given, built = _read(known, texts)
-                values |= {name: built.get(k) or k() for name, k in wanted.items()}
-                number = given.pop("threads", None)
-                if loads == "torch":
-                    _set_threads(number or threads)
-                if takes_rest:
-                    values |= {n: v for n, v in given.items() if not _is_in(n, known, wanted)}
-                console.render(function(**values))
+                if number := given.pop("threads", None) or (threads if loads == "torch" else FREE):
+                    import_module("torch").set_num_threads(number)
+                values |= {name: built.get(kind) or kind() for name, kind in wanted.items()}
+                rest = {n: v for n, v in given.items() if known[n].kind not in wanted.values()}
+                console.render(function(**values, **(rest if takes_rest else {})))
 
-        told = [p.replace(kind=KEYWORD, annotation=hints[p.name]) for p in mine]
-        told.sort(key=_is_option)
-        first = sum(not _is_option(p) for p in told)
-        made = [_flag(option) for option in known.values()]
-        more = [
-            inspect.Parameter(
-                name, KEYWORD, default=None if name == "plugin" else False, annotation=a
-            )
-            for name, a in always.items()
+        mine = [
+            parameter.replace(kind=KEYWORD, annotation=hints[name])
+            for name, parameter in own.items()
+            if name not in wanted and parameter.kind is not parameter.VAR_KEYWORD
         ]
-        parameters = [*told[:first], *made, *told[first:], *more]
+        parameters = _parameters(mine, known, always)
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         wrapped.options = known  # type: ignore[attr-defined]
@@ -149,13 +138,19 @@ def _is_group(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Options)
 
 
-def _is_in(name: str, known: Mapping[str, Named], wanted: Mapping[str, Any]) -> bool:
-    """Is an option handed on in a group?"""
-    return known[name].kind in wanted.values()
+def _parameters(
+    mine: Sequence[inspect.Parameter], known: Mapping[str, Named], always: Mapping[str, Any]
+) -> list[inspect.Parameter]:
+    """The arguments of a command, its options, and those that every command has."""
+    flags = [*map(_flag, known.values()), *(p for p in mine if not _is_argument(p))]
+    for name, about in always.items():
+        default = None if name == "plugin" else False
+        flags.append(inspect.Parameter(name, KEYWORD, default=default, annotation=about))
+    return [*filter(_is_argument, mine), *flags]
 
 
-def _is_option(parameter: inspect.Parameter) -> bool:
-    return not any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
 
 
 def _flag(option: Named) -> inspect.Parameter:
@@ -214,28 +209,13 @@ def _form(asked: Mapping[str, bool]) -> str:
 # What a command needs
 
 
-def _load(module: str) -> None:
-    """Import what a command is going to need, and say so in a terminal."""
+def _load(module: str, plugins: list[str]) -> None:
+    """Import what a command is going to need, said in a terminal, and what ``--plugin`` names."""
     if module and module not in sys.modules and err.is_terminal:
         with busy("loading", None):
             import_module(module)
-
-
-def _load_plugins(files: list[str]) -> None:
-    """Execute the files that ``--plugin`` names."""
-    if files:
-        from abc_calib.plugins import load_plugin
-
-        for file in files:
-            load_plugin(file)
-
-
-def _set_threads(threads: int) -> None:
-    """How many threads torch may use; 0: as many as it takes by itself."""
-    import torch
-
-    if threads:
-        torch.set_num_threads(threads)
+    for file in plugins:
+        import_module("abc_calib.plugins").load_plugin(file)
 
 
 # What goes wrong

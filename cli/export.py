@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,16 +16,12 @@ from cli.console import Result
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
-FORMS = {
-    "patterns": "attention weights",
-    "certificate": "a folder that proves itself",
-}
-
 
 @command()
 def export(
     form: Annotated[
-        str, typer.Argument(help=f"{'; '.join(f'{k}: {v}' for k, v in FORMS.items())}.")
+        Literal["patterns", "certificate"],
+        typer.Argument(help="patterns: attention weights; certificate: a folder that proves it."),
     ],
     run: RunArgument = None,
     source: Annotated[
@@ -49,45 +44,27 @@ def export(
 
     Example: **abc export certificate --out checked**
     """
-    if form not in FORMS:
-        raise UsageError(f"unknown form {form!r}: choose {', '.join(FORMS)}")
-    if form != "patterns" and source is not None:
+    if form == "patterns":
+        from abc_calib.reporting.hooks import write_patterns
+
+        if source is None:
+            raise UsageError("patterns are of one source: give --input, as in --input 12+34")
+        found = opened(run, force)
+        path = out or found.path / "patterns.npz"
+        names = write_patterns(found, source, path)
+        return written(found, [path], f"{len(names)} arrays, {names[0]} to {names[-1]}")
+    from abc_calib import stages
+
+    if source is not None:
         raise UsageError(f"--input {shortened(source)}: it is of patterns; leave it out")
-    write: Callable[[], tuple[Run, list[Path], str]] = {
-        "patterns": lambda: _patterns(run, force, source, out),
-        "certificate": lambda: _certificate(run, out),
-    }[form]
-    found, files, said = write()
-    return written(found, files, said)
+    if out is None:
+        raise UsageError("a certificate is exported into a new folder: name it with --out")
+    found = certified_first(run, CertifyOptions())
+    folder = stages.export(found, out)
+    return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
 
 
 def written(run: Run, files: list[Path], said: str) -> Result:
     """The files that were written for a run."""
     names = [str(path) for path in files]
     return Result({"run": str(run), "files": names}, names, [said])
-
-
-def _patterns(
-    name: str | None, force: bool, source: str | None, out: Path | None
-) -> tuple[Run, list[Path], str]:
-    """The file with the attention on a source, and what is said of it."""
-    from abc_calib.reporting.hooks import write_patterns
-
-    if source is None:
-        raise UsageError("patterns are of one source: give --input, as in --input 12+34")
-    run = opened(name, force)
-    path = out or run.path / "patterns.npz"
-    names = write_patterns(run, source, path)
-    return run, [path], f"{len(names)} arrays, {names[0]} to {names[-1]}"
-
-
-def _certificate(name: str | None, out: Path | None) -> tuple[Run, list[Path], str]:
-    """The folder with a certificate, the model and the program that checks them."""
-    from abc_calib import stages
-
-    if out is None:
-        raise UsageError("a certificate is exported into a new folder: name it with --out")
-    run = certified_first(name, CertifyOptions())
-    folder = stages.export(run, out)
-    (program,) = sorted(folder.glob("check*.py"), reverse=True)[:1]
-    return run, [folder], f"check it with numpy alone: python {program}"

@@ -1,4 +1,4 @@
-"""The live table of a sweep's jobs, on stderr."""
+"""How far a sweep's jobs are, on stderr."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.live import Live
-
 from abc_calib.errors import shortened
-from abc_calib.progress import clock, err, is_quiet
-from abc_calib.text import Table
+from abc_calib.progress import bar, is_live
 from cli.console import say
-from cli.tables import Fitted
 
 if TYPE_CHECKING:
     from abc_calib.sweeps import Outcome, Progress
@@ -24,55 +20,29 @@ WORDS = {
     "blocked": "left out",
     "missing": "not started",
 }
-LAST_LINE = 60
-"""Characters that are shown of what a job said last."""
 
 
 @contextmanager
 def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
-    """What ``run_jobs`` calls: a live table, or a line a job where stderr is no terminal."""
-    if is_quiet():
-        yield lambda *_: None
-        return
-    if not err.is_terminal:
-        yield say_outcome
-        return
-    with Live(console=err, refresh_per_second=4, transient=True) as live:
+    """What ``run_jobs`` calls: a bar with what a job said last, or a line for each that ended."""
+    with bar("jobs", None, "jobs") as update:
 
-        def update(progress: Progress, outcome: Outcome | None) -> None:
+        def on_change(progress: Progress, outcome: Outcome | None) -> None:
+            done, total = len(progress.outcomes), progress.total
+            if outcome is not None and not is_live():
+                update(done, total, in_words(outcome), True)
+                return
             if outcome is not None and outcome.state in ("failed", "blocked"):
-                say_outcome(progress, outcome)
-            live.update(jobs_table(progress))
+                say(in_words(outcome))
+            last = [f"{one.job.task}: {one.last_line}" for one in progress.running[-1:]]
+            update(done, total, shortened(" ".join(last)))
 
-        yield update
+        yield on_change
 
 
-def say_outcome(progress: Progress, outcome: Outcome | None) -> None:
-    """One line about a job that has ended."""
-    if outcome is None:
-        return
-    ended = len(progress.outcomes)
-    line = f"{ended}/{progress.total} {outcome.job.key}: {WORDS[outcome.state]}"
+def in_words(outcome: Outcome) -> str:
+    """How a job has ended."""
+    line = f"{outcome.job.key}: {WORDS[outcome.state]}"
     if outcome.state in ("done", "failed"):
         line += f" after {outcome.seconds:.0f} s"
-    line += f": {outcome.reason}" if outcome.reason else ""
-    left = progress.seconds_left
-    say(line if left is None else f"{line}; {clock(left)} left")
-
-
-def jobs_table(progress: Progress) -> Fitted:
-    """How many jobs have ended, and what runs."""
-    left = progress.seconds_left
-    parts = [
-        f"{progress.count('kept', 'done')}/{progress.total} complete",
-        f"{progress.count('failed', 'blocked')} failed" if progress.count("failed") else "",
-        f"{len(progress.waiting)} waiting",
-        "" if left is None else f"{clock(left)} left",
-    ]
-    rows = [
-        (one.job.key, clock(one.seconds), shortened(one.last_line, LAST_LINE))
-        for one in progress.running
-    ]
-    title = ", ".join(filter(None, parts))
-    columns = ("running", "time", "now")
-    return Fitted(Table(columns, rows, 1, {"time"}, {"time"}, title))
+    return line + (f": {outcome.reason}" if outcome.reason else "")

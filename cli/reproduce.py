@@ -13,7 +13,7 @@ from abc_calib.errors import UsageError
 from abc_calib.text import Table
 from cli import completion
 from cli.command import Jobs, command
-from cli.console import Result, Sentence, say
+from cli.console import Result, Sentence, say, typed
 from cli.jobs import jobs_progress
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ Tables = Annotated[
 Results = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of results: what to show, by default reports/reproduction; or without "
-        "--from-results, what counts as done."
+        help="With --from-results, the folder of the results; by default reports/reproduction."
     ),
 ]
 
@@ -60,10 +59,9 @@ def reproduce(
     """The papers' tables and figures: their numbers beside the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
-    writes Markdown, CSV, LaTeX, figures and a page of all. With **--results** it leaves out what a
-    folder of results has already, for whichever table, and adds to it. With **--from-results** it
-    shows what reports/reproduction holds (of the checkout that the program runs from), and writes
-    files only where **--out** names a folder.
+    writes Markdown, CSV, LaTeX, figures and a page of all. With **--from-results** it shows what
+    reports/reproduction holds (of the checkout that the program runs from), and writes files only
+    where **--out** names a folder.
 
     Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
     --from-results --json**
@@ -81,15 +79,15 @@ def reproduce(
             raise UsageError(f"--from-results runs nothing: leave out {flags}")
         table = reproduction.load_results(target, results)
     else:
+        if results is not None:
+            raise UsageError(f"--results {typed(results)}: give --from-results with it")
         folder = out or runs_root() / "reproduction"
-        known = None if results is None else reproduction.load_known(results)
         how = {"preset": asked.preset, "seeds": asked.seeds, **work.model_dump(), **given}
         with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted,
                 rows=row or (),
                 tasks=task or (),
-                known=known,
                 root=jobs,
                 on_change=on_change,
                 **how,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +12,13 @@ import typer
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
 from cli.command import command
-from cli.completion import of, run_names
-from cli.console import Result, say, typed
+from cli.completion import of
+from cli.console import Result, say
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 Row = dict[str, Any]
-Action = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
-    ),
-]
 Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=of("task"))]
 Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
 Sort = Annotated[
@@ -33,30 +26,25 @@ Sort = Annotated[
     typer.Option(help="In this order; the best, the longest or the newest last."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 SHOWN = ("run", "task", "stage", "seed", "held-out", "seconds")
 
 
 @command(tables=True)
 def runs(
-    action: Action = None,
     task: Task = None,
     stage: Stage = None,
     sort: Sort = "age",
     everything: Everything = False,
-    yes: Yes = False,
 ) -> Result:
-    """List the runs, oldest first, those in folders too; or remove some.
+    """List the runs, oldest first, those in folders too. To remove one, remove its folder.
 
-    Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
+    Example: **abc runs --task addition --sort held-out**
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
     from tasks import FROM_FILES, TASKS
     from tasks.base import unknown
 
-    if action:
-        return _remove(action, yes)
     rows = [_row(run) for run in list_runs(everything)]
     known = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
     if task is not None and task not in known:
@@ -65,21 +53,13 @@ def runs(
     if sort != "age":
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
-    table = Table(
-        SHOWN,
-        [list(_cells(row)) for row in rows],
-        right=SHOWN[3:],
-        whole=SHOWN[1:],
-        label="tab:runs",
-    )
+    cells, caption = [list(_cells(row)) for row in rows], "Runs" if rows else ""
+    table = Table(SHOWN, cells, right=SHOWN[3:], whole=SHOWN[1:], caption=caption, label="tab:runs")
     if rows:
-        return Result(rows, [table], table=replace(table, caption="Runs"))
+        return Result(rows, [replace(table, caption="")], table=table)
     which = "such " if task or stage else ""
-    return Result(
-        rows,
-        remarks=[f"there is no {which}run in {runs_root()} yet: abc train successor"],
-        table=table,
-    )
+    nothing = f"there is no {which}run in {runs_root()} yet: abc train successor"
+    return Result(rows, remarks=[nothing], table=table)
 
 
 def _row(run: Run) -> Row:
@@ -115,31 +95,6 @@ def _cells(row: Row) -> Iterator[object]:
     held_out = row.get("held_out")
     yield row["state"].split(":")[0] if held_out is None else f"{held_out:.2f} %"
     yield None if row.get("seconds") is None else f"{row['seconds']:.0f}"
-
-
-def _remove(words: list[str], yes: bool) -> Result:
-    """Remove the named runs, all of them or none."""
-    from abc_calib.runs import folders
-
-    verb, *names = words
-    if verb != "rm" or not names:
-        raise UsageError(
-            f"abc runs {typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
-        )
-    paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
-    for path in paths:
-        if path.is_symlink():
-            raise UsageError(f"{path} is a link: remove it yourself")
-    if not yes:
-        for path in paths:
-            say(str(path))
-        typer.confirm(
-            f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?", abort=True, err=True
-        )
-    for path in paths:
-        shutil.rmtree(path)
-    table = Table(("removed",), [[str(path)] for path in paths])
-    return Result([str(path) for path in paths], [f"removed {p}" for p in paths], table=table)
 
 
 @command(loads="")

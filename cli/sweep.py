@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abc_calib.config import MachineOptions, WorkOptions
-from abc_calib.errors import OptionError
 from abc_calib.text import Table
 from cli.command import Jobs, command
-from cli.console import Result, say
+from cli.console import Result
 from cli.jobs import jobs_progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from abc_calib.sweeps import Job, Outcome
+    from abc_calib.sweeps import Outcome
 
 File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
 Results = Annotated[
@@ -69,64 +68,27 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
-    wanted, path = read(file, out, given.get("device", "auto"))
-    if check:
-        return listed(wanted, work)
-    outcomes, table = run(wanted, jobs, path, work, given)
-    return report(outcomes, table, path)
-
-
-def read(file: Path, out: Path | None, device: str) -> tuple[list[Job], Path]:
-    """The jobs of a file, and where their results go: all of it checked before any is run."""
-    from abc_calib.files import runs_root
+    from abc_calib.files import make_folder, runs_root
     from abc_calib.nn.base import resolve_device
-    from abc_calib.sweeps import read_sweep
-    from abc_calib.sweeps.results import check_writable
+    from abc_calib.sweeps import Share, jobs_root, read_sweep, results_table, run_jobs, write_table
+    from abc_calib.sweeps.results import check_writable, prepare
 
-    resolve_device(device)
-    path = out or runs_root() / f"{file.stem}.csv"
+    resolve_device(given.get("device", "auto"))
+    path, root = out or runs_root() / f"{file.stem}.csv", jobs or jobs_root()
     check_writable(path)
-    return read_sweep(file), path
-
-
-def listed(wanted: list[Job], work: WorkOptions) -> Result:
-    """The keys of the jobs, those of the share alone if there is one."""
-    from abc_calib.sweeps import Share
-
-    if work.scheduler is not None:
-        raise OptionError(
-            "scheduler",
-            work.scheduler[:100],
-            "--check looks at the file alone; leave one of them out",
-        )
-    keys = [job.key for job in (Share(*work.share).pick(wanted) if work.share else wanted)]
-    table = Table(("job",), [[key] for key in keys])
-    return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
-
-
-def run(
-    wanted: list[Job],
-    jobs: Path | None,
-    path: Path,
-    work: WorkOptions,
-    given: dict[str, Any],
-) -> tuple[list[Outcome], pd.DataFrame]:
-    """Run the jobs and write their results; say what is left for other shares."""
-    from abc_calib.files import make_folder
-    from abc_calib.sweeps import Share, jobs_root, results_table, run_jobs, write_table
-    from abc_calib.sweeps.results import prepare
-
-    root = jobs or jobs_root()
+    wanted = read_sweep(file)
+    share = Share(*work.share) if work.share else None
+    if check:
+        keys = [job.key for job in (share.pick(wanted) if share else wanted)]
+        table = Table(("job",), [[key] for key in keys])
+        return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
     prepare(path)
     make_folder(root)
     with jobs_progress() as on_change:
         outcomes = run_jobs(wanted, root, on_change=on_change, **work.model_dump(), **given)
-    table = results_table(wanted, root, outcomes)
-    write_table(table, path)
-    if work.share:
-        for line in Share(*work.share).left_over(wanted, root):
-            say(line)
-    return outcomes, table
+    found = results_table(wanted, root, outcomes)
+    write_table(found, path)
+    return report(outcomes, found, path, share.left_over(wanted, root) if share else [])
 
 
 SAME_IN_A_ROW = ("key", "seed", "calibrate_seed", "length", "accuracy")
@@ -156,8 +118,8 @@ def medians(table: pd.DataFrame) -> Table:
     return Table([*names, *lengths], shown, right=lengths, caption=caption, label="tab:sweep")
 
 
-def report(outcomes: list[Outcome], table: pd.DataFrame, path: Path) -> Result:
-    """How the jobs ended, and the medians of what they measured."""
+def report(outcomes: list[Outcome], table: pd.DataFrame, path: Path, others: list[str]) -> Result:
+    """How the jobs ended, and those of other shares, and the medians of what they measured."""
     states = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
@@ -169,7 +131,7 @@ def report(outcomes: list[Outcome], table: pd.DataFrame, path: Path) -> Result:
     return Result(
         {"results": str(path), "complete": complete, **states, "rows": len(table)},
         [str(path)],
-        [", ".join(counts)],
+        [*others, ", ".join(counts)],
         medians(table) if measured else None,
         failed=bool(states["failed"]),
     )

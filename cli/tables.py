@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,96 +27,67 @@ class Fitted:
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        texts = self.texts
-        parts = list(self.parts(texts, options.max_width))
+        rows = [self.table.columns, *(map(self.table.text, row) for row in self.table.rows)]
+        texts = [["\n".join(map(visible, cell.split("\n"))) for cell in row] for row in rows]
+        least = [self._least(*column) for column in zip(*texts, strict=True)]
+        parts = list(self._parts(least, options.max_width))
         for number, part in enumerate(parts):
-            title = self.table.title if not number else ""
-            caption = self.table.caption if number == len(parts) - 1 else ""
             if number:
                 yield ""
-            yield self._drawn(texts, part, options.max_width, title, caption)
+            title = self.table.title if not number else ""
+            caption = self.table.caption if number == len(parts) - 1 else ""
+            columns = [[row[i] for row in texts] for i in part]
+            widths = fitted(columns, [least[i] for i in part], options.max_width)
+            yield self._drawn(columns, widths, title, caption)
 
-    @property
-    def texts(self) -> list[list[str]]:
-        """The columns, each with its name first."""
-        lines = [list(self.table.columns), *(map(self.table.text, row) for row in self.table.rows)]
-        columns = zip(*lines, strict=True)
-        return [
-            ["\n".join(map(visible, cell.split("\n"))) for cell in column] for column in columns
-        ]
+    def _least(self, name: str, *cells: str) -> int:
+        """The narrowest width of a column."""
+        if name in self.table.whole:
+            return max(map(cell_len, "\n".join((name, *cells)).split("\n")))
+        long, head = (max(map(cell_len, t.split()), default=1) for t in (" ".join(cells), name))
+        return max(head, min(long, NARROW))
 
-    def least(self, texts: Sequence[Sequence[str]]) -> list[int]:
-        """The narrowest width of each column."""
-        return [
-            _longest(column)
-            if name in self.table.whole
-            else max(_word(column[:1]), min(_word(column), NARROW))
-            for name, column in zip(self.table.columns, texts, strict=True)
-        ]
-
-    def parts(self, texts: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
+    def _parts(self, least: Sequence[int], width: int) -> Iterator[list[int]]:
         """The numbers of the columns of each table, the first ``keys`` in all of them."""
-        least, keys = self.least(texts), [*range(min(self.table.keys, len(texts)))]
+        keys = [*range(min(self.table.keys, len(least)))]
         part: list[int] = []
-        for number in range(len(keys), len(texts)):
-            if part and sum(least[i] + GAP for i in (*keys, *part, number)) - GAP > width:
+        for number in range(len(keys), len(least)):
+            if part and _width(least, [*keys, *part, number]) > width:
                 yield [*keys, *part]
                 part = []
             part.append(number)
         yield [*keys, *part]
 
     def _drawn(
-        self, texts: Sequence[Sequence[str]], part: Sequence[int], width: int, *around: str
+        self, columns: Sequence[Sequence[str]], widths: Sequence[int], *around: str
     ) -> Drawn:
+        """Columns, the name of each first."""
         title, caption = (Text(text) if text else None for text in around)
         drawn = Drawn(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True,
             padding=(0, 1), title=title, title_justify="left", caption=caption,
             caption_justify="left",
         )  # fmt: skip
-        widths = self.widths([texts[i] for i in part], [self.least(texts)[i] for i in part], width)
-        for i, room in zip(part, widths, strict=True):
-            name = self.table.columns[i]
+        for (name, *_), width in zip(columns, widths, strict=True):
             side: Any = "right" if name in self.table.right else "left"
-            drawn.add_column(Text(visible(name)), justify=side, overflow="fold", width=room)
-        for row in range(1, len(texts[0])):
-            cells = (folded(texts[i][row], room) for i, room in zip(part, widths, strict=True))
-            drawn.add_row(*map(Text, cells))
+            drawn.add_column(Text(name), justify=side, overflow="fold", width=width)
+        for row in list(zip(*columns, strict=True))[1:]:
+            drawn.add_row(*map(Text, row))
         return drawn
 
-    def widths(self, texts: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
-        """The width of each column: what is left over goes to the narrowest that wants more."""
-        longest, found = [_longest(column) for column in texts], list(least)
-        room = width - sum(found) - GAP * (len(found) - 1)
-        while room < 0 and max(found) > 1:  # even the narrowest do not fit: words are folded
-            found[max(range(len(found)), key=found.__getitem__)] -= 1
-            room += 1
-        while room > 0 and any(n < most for n, most in zip(found, longest, strict=True)):
-            at = min((i for i, n in enumerate(found) if n < longest[i]), key=found.__getitem__)
-            found[at] += 1
-            room -= 1
-        return found
+
+def fitted(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
+    """The width of each column: what is left over goes to the narrowest that wants more."""
+    longest = [max(map(cell_len, "\n".join(column).split("\n"))) for column in columns]
+    found, room = list(least), width - _width(least, range(len(least)))
+    while room < 0 and max(found) > 1:  # even the narrowest do not fit: words are folded
+        found[found.index(max(found))] -= 1
+        room += 1
+    while room > 0 and (short := [i for i, most in enumerate(longest) if found[i] < most]):
+        found[min(short, key=found.__getitem__)] += 1
+        room -= 1
+    return found
 
 
-def _longest(column: Sequence[str]) -> int:
-    return max((cell_len(line) for cell in column for line in cell.split("\n")), default=1) or 1
-
-
-def _word(column: Sequence[str]) -> int:
-    return max((cell_len(word) for text in column for word in text.split()), default=1)
-
-
-def folded(text: str, width: int) -> str:
-    """Words that are too long for a line broken behind their slashes, hyphens and underscores."""
-    return re.sub(r"\S+", lambda found: _folded(found[0], width), text)
-
-
-def _folded(word: str, width: int) -> str:
-    if cell_len(word) <= width:
-        return word
-    lines = [""]
-    for part in re.findall(r"[^/_-]*[/_-]|[^/_-]+", word):
-        if lines[-1] and cell_len(lines[-1] + part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
+def _width(least: Sequence[int], part: Sequence[int]) -> int:
+    return sum(least[i] + GAP for i in part) - GAP

@@ -1,6 +1,5 @@
 """What things cost: pieces of work done by turns, medians over rounds.
 
-    python reports/bench.py verbs VANILLA CALIBRATED       # both runs of one model of addition
     python reports/bench.py schemes                        # position schemes
     python reports/bench.py kinds                          # encoder-decoder and decoder-only
     python reports/bench.py attenders                      # of recurrent models
@@ -16,10 +15,8 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +33,6 @@ from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.recurrent.attenders import ATTENDERS
-from abc_calib.reporting.views import draw_heatmaps
 from abc_calib.text import Markup, as_markdown
 from abc_calib.training.plan import plan_training
 from abc_calib.training.step import optimise
@@ -48,92 +44,11 @@ Bench = dict[str, dict[str, Work]]
 """What is done, and by whom: ratios are to the first of these."""
 
 
-def step_of(kind: str, options: Any, data: Any, batch: int, lines: Any = None) -> Work:
+def step_of(kind: str, options: Any, data: Any, batch: int) -> Work:
     """A training step of a fresh model, on one batch."""
     model: Any = build_model(kind, options, data, 0)
-    if lines is not None:
-        model.set_lines(lines)
     optimizer, drawn = model.optimizer(), data.training(0, batch)
     return lambda: optimise(model.train(), optimizer, drawn, 1e-3, 1.0, False)
-
-
-class Bart:
-    """A model of transformers of a run's size, with random weights, at the same work."""
-
-    def __init__(self, run: abc.Run):
-        from transformers import BartConfig, BartForConditionalGeneration
-
-        own: Any = run.config.model
-        ids = run.load_model().tokens
-        sizes = {"attention_heads": own.heads, "ffn_dim": own.feedforward}
-        shape = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in sizes.items()}
-        shape |= {"encoder_layers": own.encoder_layers, "decoder_layers": own.decoder_layers}
-        special = {"pad": ids.pad, "bos": ids.sos, "eos": ids.eos, "decoder_start": ids.sos}
-        more: Any = {f"{name}_token_id": value for name, value in special.items()}
-        more |= {"vocab_size": ids.size, "d_model": own.width, "max_position_embeddings": 8192}
-        config = BartConfig(**shape, **more, dropout=0.0, forced_eos_token_id=None)
-        self.model, self.pad = BartForConditionalGeneration(config), ids.pad
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
-
-    def step(self, batch: Any) -> Work:
-        labels = batch.target.masked_fill(batch.target == self.pad, -100)
-        given = {"input_ids": batch.source, "attention_mask": batch.source.ne(self.pad).long()}
-
-        def go() -> None:
-            self.model.train()(**given, labels=labels).loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-
-        return go
-
-    def generate(self, some: Any) -> Work:
-        size = some.target.shape[1]
-        how: Any = {"max_new_tokens": size, "min_new_tokens": size, "do_sample": False}
-        mask = some.source.ne(self.pad).long()
-        return lambda: self.model.eval().generate(some.source, attention_mask=mask, **how)
-
-
-def verbs(vanilla: str, calibrated: str) -> Bench:
-    """The work of each command, and a BART at the same: a step, or ``generate``."""
-    folder = Path(tempfile.mkdtemp())
-    shutil.copytree(vanilla, folder / "vanilla")
-    shutil.copytree(calibrated, folder / "calibrated")
-    first, second = abc.Run.open(folder / "vanilla"), abc.Run.open(folder / "calibrated")
-    data, model, other, kind = second.data, second.load_model(), Bart(second), second.config.kind
-    short, long, batch = data.test(50, 100), data.test(1000, 1), data.training(0, 128)
-
-    def calibrate() -> None:
-        shutil.rmtree(folder / "fit", ignore_errors=True)
-        abc.calibrate(first, retrain=False, out=folder / "fit", progress=False)
-
-    def process(*words: str) -> Work:
-        return lambda: subprocess.run([sys.executable, *words], check=True, capture_output=True)
-
-    ours: dict[str, Work] = {
-        "`train`: a step, batch 128": step_of(kind, first.config.model, data, 128),
-        "`calibrate`: a step of the retraining": step_of(
-            kind, second.config.model, data, 128, second.bias()
-        ),
-        "`calibrate`: attention, lines and the trial": calibrate,
-        "`eval`: 100 sums of 50 digits": lambda: exact_matches(model, short),
-        "`eval --greedy`: the same": lambda: greedy_matches(model, short),
-        "`predict`: one sum of 1,000 digits": lambda: abc.predict(
-            second, data.task.plain(long.problems, 0)
-        ),
-        "`stress`: 200 of each family": lambda: abc.stress(second, samples=200, progress=False),
-        "`certify`": lambda: abc.certify(second, progress=False),
-        "`heatmap`": lambda: draw_heatmaps(second, folder / "maps", progress=False),
-        "`predict 1+1`: a process": process("-c", START, "predict", "1+1", "--run", str(second)),
-    }
-    others = [other.step(batch), other.step(batch), None, other.generate(short)]
-    others += [other.generate(short), other.generate(long), None, None, None, None]
-    found = {
-        what: {"ours": work} | ({"transformers": theirs} if theirs else {})
-        for (what, work), theirs in zip(ours.items(), others, strict=True)
-    }
-    found["`predict 1+1`: a process"]["import torch"] = process("-c", "import torch")
-    return found
 
 
 def of_addition(models: dict[str, tuple[str, dict[str, Any]]]) -> Bench:
@@ -203,7 +118,7 @@ def checkouts(old: str, new: str, *words: str) -> Bench:
 
 
 BENCHES: dict[str, Callable[..., Bench]] = {
-    one.__name__: one for one in (verbs, schemes, kinds, attenders, lengths, checkouts)
+    one.__name__: one for one in (schemes, kinds, attenders, lengths, checkouts)
 }
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import psutil
@@ -20,9 +21,10 @@ from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
 from abc_calib.sweeps import Job, Share, Test, run_jobs
+from abc_calib.sweeps.jobs import JobPayload
 from abc_calib.sweeps.worker import ensure
-from abc_calib.sweeps.workers import own_gpu, silence
-from abc_calib.version import ROOT
+from abc_calib.sweeps.workers import attempt, last_line, own_gpu
+from abc_calib.version import ROOT, __version__
 
 QUICK = {
     "decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16,
@@ -118,7 +120,7 @@ def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(schedu
     killed = []
 
     def kill(progress, _):
-        begun = [one for one in progress.running if "step" in one.last_line]
+        begun = [one for one in progress.running if "held-out" in one.last_line]
         if len(begun) == 2 and not killed:
             killed.append(every[0].pid)
             killed.extend(child.pid for child in psutil.Process(every[0].pid).children())
@@ -246,19 +248,14 @@ def test_each_process_sees_a_gpu_of_its_own(monkeypatch):
     assert own_gpu("cpu", 0) == own_gpu("auto", 1) == own_gpu("cuda:1", 1) == {}
 
 
-def test_a_job_stops_once_its_sweep_has_ended_or_is_silent(tmp_path, monkeypatch):
-    beat = tmp_path / "beat"
-    beat.touch()
-    stopped = silence(beat)
-    assert not stopped()
-    beat.unlink()
-    assert stopped()
-    beat.touch()
-    monkeypatch.setattr("abc_calib.sweeps.workers.SILENCE_SECONDS", 0.2)
-    stopped = silence(beat)
-    assert not stopped()
-    time.sleep(0.3)
-    os.utime(beat)
-    assert not stopped()
-    time.sleep(0.3)
-    assert stopped()
+def test_a_job_stops_once_its_sweep_has_ended(tmp_path):
+    """As it is where the sweep runs on another machine: what it sees is a file that goes."""
+    one, sign = job(steps=10**6, validate_every=20), tmp_path / "sign"
+    sign.touch()
+    payload, folder = JobPayload.of(one).model_dump_json(), tmp_path / one.key
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(attempt, payload, folder, "cpu", sign, __version__)
+        eventually(lambda: "held-out" in last_line(folder / "log.txt"))
+        sign.unlink()
+        assert ended.result().code == 130
+    assert one.run(tmp_path).load_checkpoint() is not None

@@ -230,7 +230,7 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         ("[]", "=", (), "is no pair"),
         ("", "=", (), "holds no pairs"),
         (None, "*,=", (), "the delimiter '*' is no single token of this tokenizer"),
-        (None, "<s>,=", (), "the delimiter '<s>' is nowhere in the data"),
+        (None, "<s>,=", (), "does not have the delimiters <s> = in this order"),
         (None, "=,+", (), "does not have the delimiters = + in this order"),
         (None, "+", (), "ends in no delimiter"),
         (None, "+,+,=", (), "does not have the delimiters + + = in this order"),

@@ -66,7 +66,7 @@ def test_what_patterns_cannot_be_of_is_refused(tiny, abc, runs_root, monkeypatch
     said = abc("export", "certificate", CALIBRATED, "--input", "7").error(2)
     assert "--input 7: it is of patterns" in said
     words = ("export", "patterns", VANILLA, "--input", "77")
-    assert "unknown form 'rpe': choose patterns, certificate" in abc("export", "rpe").error(2)
+    assert "'rpe' is not one of 'patterns', 'certificate'" in abc("export", "rpe").error(2)
     assert "goes into an .npz file" in abc(*words, "--out", "seen.json").error(2)
     assert "x" in abc("export", "patterns", VANILLA, "--input", "x").error(2)
     monkeypatch.setattr(hooks, "MOST", 5)

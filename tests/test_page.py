@@ -145,7 +145,7 @@ def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page, b
         said = chromium.ask(f"document.querySelector('{run}').innerText")
         assert said.startswith("successor-")
         assert "✓ Right" in said or "✗ Wrong" in said
-        for row in held["accuracy"]["rows"]:
+        for row in held["accuracy"]:
             assert f"{row['accuracy']:.2f}" in said and "95" in said
         assert chromium.ask(f"document.querySelectorAll('{run} .cell.written').length") > 1
     beside = "[...document.querySelectorAll('#run-0 .two > *')].map((s) => s.offsetTop)"
@@ -372,18 +372,18 @@ def test_the_command_writes_a_page_and_says_where(tiny, tmp_path):
 def test_lines_in_words():
     two = Layout((6, 6), ("$", "+", "&"))
     said: dict[tuple[Any, Line], str] = {
-        ("cross", Line("anti", 2, 0)): "reads the last operand from its last digit on, one digit "
+        ("cross", Line("anti", 2, 0)): "reads the last operand from its last digit on, 1 digit "
         "further left each row",
         ("cross", Line("diag", 1, 2)): "reads the first operand from its first digit on, 2 ahead, "
-        "one digit further right each row",
+        "1 digit further right each row",
         ("cross", Line("vert", 1, 0)): "rests on +, which closes the first operand",
         ("cross", Line("vert", 2, 1)): "always reads b0, digit 0 of the last operand",
         ("cross", Line("vert", 0, 0)): "reads $, the start of the source",
-        ("self", Line("diag", 0, 0)): "reads its own row: the token written last",
-        ("self", Line("diag", 0, -2)): "reads 2 rows back: the token written 3 steps ago",
+        ("self", Line("diag", 0, 0)): "reads its own row: what it wrote last",
+        ("self", Line("diag", 0, -2)): "reads 2 rows back",
         ("self", Line("vert", 0, 0)): "always reads the start",
-        ("encoder", Line("vert", 2, 0)): "reads the delimiter that closes the last operand",
-        ("cross", Line("diag", CORNER, 1)): "follows the diagonal from the top left, shifted by +1",
+        ("encoder", Line("vert", 2, 0)): "follows vert +0 segment 2",
+        ("cross", Line("diag", CORNER, 1)): "follows diag +1 corner",
     }
     for (site, line), words in said.items():
         assert in_words(line, site, two) == words

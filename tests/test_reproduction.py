@@ -18,7 +18,7 @@ from abc_calib.reproduction import (
 )
 from abc_calib.reproduction.cells import ACCURACY, MEAN, MEASURES, TITLES, shown, verdict
 from abc_calib.reproduction.layouts import LAYOUTS
-from abc_calib.reproduction.pipeline import NEEDED, measured
+from abc_calib.reproduction.pipeline import NEEDED
 from abc_calib.reproduction.remarks import REMARKS
 from abc_calib.sweeps.jobs import with_parents
 from tasks import TASKS
@@ -118,62 +118,17 @@ def test_targets_share_their_trainings_and_begin_with_seed_0():
     assert {e.job.config.model.decoder_layers for e in paper} == {6}
 
 
-def test_results_of_before_count_as_done_if_they_are_whole(tmp_path):
-    target = get_target("table2")
-    first, second, *_ = target.entries(seeds=1)
-    about = {"stage": "vanilla", "seed": 0, "set": "random", "accuracy": 50.0}
-    known = pd.DataFrame(
-        [
-            {**about, "key": e.job.key, "task": e.task, "row": e.row, "length": t.length, "n": t.n}
-            for e, tests in ((first, first.job.tests), (second, second.job.tests[:-1]))
-            for t in tests
-        ],
-        columns=[*NEEDED, "key", "set"],
-    )
-    results, outcomes = reproduce(target, seeds=1, known=known, root=tmp_path, budget=1e-9)
-    assert [o.job.key for o in outcomes] == [e.job.key for e in target.entries(seeds=1)[1:]]
-    assert set(results["task"]) == {first.task} and len(results) == len(first.job.tests)
-    other = known.assign(row="of another table")
-    found, _ = reproduce(target, seeds=1, known=other, root=tmp_path, budget=1e-9)
-    assert set(found["row"]) == {first.row} and len(found) == len(first.job.tests)
-    fewer = known.assign(n=10)
-    _, outcomes = reproduce(target, seeds=1, known=fewer, root=tmp_path, budget=1e-9)
-    assert len(outcomes) == 4
-
-
-def test_only_some_rows_are_run_and_the_others_kept(tmp_path):
+def test_only_some_rows_are_run(tmp_path):
     target = get_target("table1")
-    entry, *_ = [e for e in target.entries(seeds=1) if e.row == "vanilla"]
-    about = {"key": entry.job.key, "task": entry.task, "row": entry.row, "seed": 0}
-    known = pd.DataFrame(
-        [about | {"set": t.set, "length": t.length, "n": t.n} for t in entry.job.tests],
-        columns=[*NEEDED, "key", "set"],
-    )
     chosen = {"seeds": 1, "rows": ["rope"], "root": tmp_path, "budget": 1e-9}
-    results, outcomes = reproduce(target, known=known, **chosen)
+    _, outcomes = reproduce(target, **chosen)
     assert {o.job.options["scheme"] for o in outcomes} == {"rope"}
-    assert set(results["row"]) == {"vanilla"} and len(results) == len(entry.job.tests)
     with pytest.raises(UsageError, match="choose of vanilla; alibi"):
         reproduce(target, seeds=1, rows=["scheme"], root=tmp_path)
     _, outcomes = reproduce(target, seeds=1, tasks=["successor"], root=tmp_path, budget=1e-9)
     assert {o.job.task for o in outcomes} == {"successor"}
     with pytest.raises(UsageError, match="no task 'successors' here: choose of successor; "):
         reproduce(target, seeds=1, tasks=["successors"], root=tmp_path)
-
-
-def test_a_calibration_counts_as_done_where_its_first_training_did_not_interpolate():
-    entry = next(e for e in get_target("reviewers").entries(seeds=1) if e.job.calibrate is not None)
-    first = entry.job.parent
-    rows = pd.DataFrame(
-        [
-            {"key": first.key, "task": entry.task, "row": entry.row, "seed": entry.seed}
-            | {"set": t.set, "length": t.length, "n": t.n, "interpolated": False}
-            for t in first.tests
-        ]
-    )
-    assert len(measured(entry, rows)) == len(first.tests)
-    assert measured(entry, rows.assign(interpolated=True)) is None
-    assert measured(entry, rows[1:]) is None
 
 
 # Rendering
@@ -249,14 +204,13 @@ def test_bad_input(abc, tmp_path):
     assert "choose one of small, quick, paper" in abc(
         "reproduce", "table1", "--preset", "big"
     ).error(2)
-    assert "there are no results" in abc("reproduce", "table1", "--results", tmp_path).error(2)
+    assert "--from-results with" in abc("reproduce", "table1", "--results", tmp_path).error(2)
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
     assert "leave out --budget" in abc(*given, "--budget", 3).error(2)
     assert "no row 'xpe' here" in abc("reproduce", "table1", "--row", "xpe").error(2)
     (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
     assert "cannot be read" in abc(*given).error(1)
-    assert "cannot be read" in abc("reproduce", "table2", "--results", tmp_path).error(1)
     with pytest.raises(UsageError):
         get_target("table9")
     with pytest.raises(AbcError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -13,8 +14,8 @@ from conftest import vouch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
-from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, worker, write_table
-from abc_calib.sweeps.engine import Outcome, Progress
+from abc_calib.stages import making
+from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
 from abc_calib.sweeps.worker import ensure
@@ -226,10 +227,13 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
         if progress.step == 4:
             raise KeyboardInterrupt
 
+    def stopping(title, progress):
+        return nullcontext(stop)
+
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     ensure(job(), whole)
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "_say_step", stop)
+        patch.setattr(making, "training_bar", stopping)
         with pytest.raises(Interrupted):
             ensure(job(), parts)
     assert not job().complete(parts)
@@ -313,16 +317,6 @@ def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothi
     blocker.write_text("a file where the folder belongs")
     (outcome,) = run_jobs([job()], tmp_path)
     assert outcome.state == "failed" and outcome.reason.startswith("cannot start a job in ")
-
-
-def test_time_left_is_by_stage():
-    vanilla, calibrated = job(), job(calibrate={})
-    progress = Progress(4, 2, [calibrated, job(seed=1), job(seed=2)])
-    assert progress.seconds_left is None
-    progress.outcomes += [Outcome(vanilla, "kept"), Outcome(vanilla, "done", 10.0)]
-    assert progress.seconds_left == 15.0  # the mean of all where a stage has none
-    progress.outcomes.append(Outcome(calibrated, "done", 40.0))
-    assert progress.seconds_left == 30.0
 
 
 # The command

@@ -30,7 +30,6 @@ COMMANDS = (
     ("stress", "--lengths", "3,4", "--samples", 3, "--search", 0, "-q"),
     ("predict", "199", "--show"),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
-    ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3, "--all"),
     ("inspect", "RECURRENT", "--input", "010 t3 t1 t2 t4 t5 .", "--out", "OUT"),
     ("diagnose", "RECURRENT"),
     ("certify",),
@@ -127,7 +126,7 @@ def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, wid
     assert not missing
 
 
-def test_runs_are_found_in_folders_and_removed_when_asked(tiny, runs_root):
+def test_runs_are_found_in_folders(tiny, runs_root):
     inner = runs_root / "certified" / "deeper" / "one"
     inner.parent.mkdir(parents=True)
     tiny.vanilla.rename(inner)
@@ -138,14 +137,6 @@ def test_runs_are_found_in_folders_and_removed_when_asked(tiny, runs_root):
     assert completion.run_names("certified/") == ["certified/deeper/one"]
     assert "certified/deeper/one" in run_command("runs", "--stage", "vanilla").out
     assert run_command("runs", "--task", "parity", "--json").json() == []
-    assert "there is no run nothing" in run_command(
-        "runs", "rm", "certified/deeper/one", "nothing"
-    ).error(2)
-    assert inner.is_dir()
-    assert run_command("runs", "rm", "certified/deeper/one").code != 0 and inner.is_dir()
-    said = run_command("runs", "rm", "certified/deeper/one", "--yes")
-    assert said.code == 0 and not inner.exists() and tiny.calibrated.is_dir()
-    assert "abc runs rm RUN" in run_command("runs", "delete", "x").error(2)
 
 
 def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):

@@ -67,6 +67,14 @@ class Check:
     accuracy: float
     optimizer: str = "adam"
 
+    @property
+    def text(self) -> str:
+        """The same in a line."""
+        return (
+            f"lines above {self.threshold:.0%} of a head's attention ({self.lines}, about "
+            f"{self.windows:.2g} windows): {100 * self.accuracy:.1f} % on lengths left out"
+        )
+
 
 @dataclass(frozen=True)
 class Trial:

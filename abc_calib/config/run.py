@@ -25,6 +25,8 @@ from abc_calib.files import read_json
 
 FORMAT_VERSION = 2
 """Version of the run folder."""
+NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "data_hash", "format_version"}
+"""Fields of a run's configuration that say where it came from, not what it is."""
 
 
 class Origin(Options):
@@ -64,6 +66,17 @@ class RunConfig(Options):
     data_hash: str = ""
     plugins: dict[str, Origin] = {}
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What it is, as plain data: two runs that are alike in this have one training."""
+        return self.model_dump(mode="json", exclude=NOT_CHOSEN)
+
+    def difference(self, other: RunConfig) -> str:
+        """The first option in which another one differs, in words; empty if none does."""
+        ours, theirs = _flat(self.chosen), _flat(other.chosen)
+        names = (name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+        return next((f"{name} {ours.get(name)}, not {theirs.get(name)}" for name in names), "")
+
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As it was before there were plugins, where there are none."""
@@ -86,6 +99,12 @@ class RunConfig(Options):
         if isinstance(data.get("model"), Mapping):
             data["model"] = kind(**data["model"])
         return data
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of groups beside those of no group."""
+    groups = (v if isinstance(v, dict) else {name: v} for name, v in data.items())
+    return {name: value for group in groups for name, value in group.items()}
 
 
 def load_config(path: Path) -> RunConfig:

@@ -155,15 +155,14 @@ def said(error: BaseException) -> str:
 
 def blamed(error: BaseException) -> str:
     """Where in a plugin an error was raised, in a line; empty if it was not in one."""
-    files = {str(plugin.path) for plugin in _PLUGINS.values()}
-    places = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    inside = [(Path(file).name, line) for file, line in places if file in files]
-    return f"{inside[-1][0]}, line {inside[-1][1]}: {in_words(error)}" if inside else ""
+    for plugin in _PLUGINS.values():
+        if line := _line(error, str(plugin.path)):
+            return f"{plugin.path.name}, line {line}: {in_words(error)}"
+    return ""
 
 
 def _line(error: BaseException, file: str) -> int | None:
+    """The last line of a file that an error has passed through."""
     lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == file]
     return lines[-1] if lines else None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from abc_calib.errors import UsageError
@@ -16,7 +16,6 @@ from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     MARKERS,
     PALETTE,
-    SMALL,
     TICK_SIZE,
     new_figure,
     plain_axes,
@@ -27,26 +26,10 @@ Point = tuple[int, float, float, float]
 """A length, and its accuracy and the two ends of its 95 % interval in percent."""
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
-KNOWN: tuple[tuple[str, ...], ...] = (
-    ("calibrated", "ABC", "Transformer + ABC", "scoring"),
-    ("vanilla", "Vanilla", "Transformer", "decoding"),
-    ("Content", "ALiBi"),
-    ("Relative", "RoPE"),
-    ("Bi-Relative", "RPE"),
-    ("OneStepAttn",),
-    ("MonoAttn",),
-    ("LocAttn", "Location"),
-    ("− Step 2", "Scaled dot"),
-    ("− Step 3", "Multiplicative"),
-    ("− Sigmoid", "Additive"),
-    ("RMonoAttn", "TransformerXL"),
-    ("Mix",),
-)
-"""Names in the order of colours, then of colours with dashes; those of one line never meet."""
+FIRST = ("calibrated", "ABC", "vanilla", "Vanilla")
+"""Names whose colours are the first ones, those of no other in whichever figure."""
 SETS = ("random", "carry", "hard")
 """What may follow a name and a comma: test sets, in the order of dashes."""
-SAME = 0.5
-"""Points of accuracy between curves that are labelled together."""
 
 
 class Look(NamedTuple):
@@ -58,28 +41,25 @@ class Look(NamedTuple):
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """One look for each name, all different."""
-    numbers = {name: i for i, alike in enumerate(KNOWN) for name in alike}
-    taken = {numbers[_model(name)] for name in names if _model(name) in numbers}
-    free = (i for i in range(len(names) + len(KNOWN)) if i not in taken)
-    for name in dict.fromkeys(map(_model, names)):
-        if name not in numbers:
-            numbers[name] = next(free)
-    return {name: _look(numbers[_model(name)], name) for name in names}
+    """One look for each name: a colour for each model, dashes and markers for each test set."""
+    split = {name: _split(name) for name in names}
+    models = dict.fromkeys(model for model, _ in split.values())
+    rest = itertools.count(2)
+    numbers = {m: FIRST.index(m) // 2 if m in FIRST else next(rest) for m in models}
+    return {name: _look(numbers[model], among) for name, (model, among) in split.items()}
 
 
-def _model(name: str) -> str:
-    """``vanilla`` of ``vanilla, carry``."""
+def _split(name: str) -> tuple[str, int]:
+    """``vanilla`` and 1 of ``vanilla, carry``."""
     model, _, kind = name.rpartition(", ")
-    return model if kind in SETS else name
+    return (model, SETS.index(kind)) if kind in SETS and model else (name, 0)
 
 
-def _look(number: int, name: str) -> Look:
-    kind = name.rpartition(", ")[2]
-    among = SETS.index(kind) if kind in SETS and ", " in name else 0
+def _look(number: int, among: int) -> Look:
     colour, dash = number % len(PALETTE), number // len(PALETTE) + among
-    marker = MARKERS[(colour + 2 * among) % len(MARKERS)]
-    return Look(PALETTE[colour], marker, DASHES[dash % len(DASHES)])
+    return Look(
+        PALETTE[colour], MARKERS[(colour + 2 * among) % len(MARKERS)], DASHES[dash % len(DASHES)]
+    )
 
 
 @styled
@@ -99,8 +79,7 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
     curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn last and thicker. Curves that end together take turns in dashes and
-    markers, so that all are seen, and are named there. ``width``: in inches.
+    series that matter, drawn below the others and thicker. ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -112,7 +91,6 @@ def accuracy_curve(
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
     look = looks(list(series))
-    alike = {name: _alike(series, name) for name in series}
     for name, points in series.items():
         for seed in (single or {}).get(name, ()):
             x, y = zip(*sorted(seed), strict=True)
@@ -120,47 +98,27 @@ def accuracy_curve(
         if single is None:
             x, _, low, high = zip(*sorted(points), strict=True)
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
-        _curve(axes, name, look[name], sorted(points), alike[name], name in top)
-    for names in {tuple(names): None for names in alike.values() if 1 < len(names) < 4}:
-        _label(axes, " = ".join(names), *max(series[names[0]])[:2])
-    handles = [
-        Line2D([], [], color=one.colour, marker=one.marker, linestyle=one.dash, markersize=4,
-               markerfacecolor=one.colour if name in top else "white", linewidth=1.2)
-        for name, one in look.items()
-    ]  # fmt: skip
+        _curve(axes, name, look[name], sorted(points), name in top)
     axes.set_title(title)
     axes.set_xlabel(unit)
     axes.set_ylabel(measure)
     _scale(axes, _spread(lengths, train_length, 18 * width), percent)
     figure.legend(
-        [*handles, mark], [*look, f"training length {train_length}"], loc="outside lower center",
-        ncols=columns, handlelength=2.6, columnspacing=1.2,
+        [*axes.get_legend_handles_labels()[0], mark], [*look, f"training length {train_length}"],
+        loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2,
         labelspacing=0.25, borderpad=0.1,
     )  # fmt: skip
     return figure
 
 
-def _alike(series: Mapping[str, Sequence[Point]], name: str) -> list[str]:
-    """The series that end where this one ends, itself among them."""
-    ends = {other: max(points)[:2] for other, points in series.items()}
-    x, y = ends[name]
-    return [other for other, (a, b) in ends.items() if a == x and abs(b - y) <= SAME]
-
-
-def _curve(
-    axes: Axes, name: str, look: Look, points: Sequence[Point], alike: Sequence[str], is_top: bool
-) -> None:
-    """One curve where it was measured; those that end together take turns in dashes and markers."""
+def _curve(axes: Axes, name: str, look: Look, points: Sequence[Point], is_top: bool) -> None:
+    """One curve; an equal one is seen within the thicker one of ``is_top``."""
     lengths, values = zip(*((x, y) for x, y, *_ in points), strict=True)
-    turn, turns = alike.index(name), len(alike)
-    dash: Any = look.dash if turns == 1 else (4 * turn, (4, 4 * (turns - 1)))
-    marked = _marked(lengths)
-    marked = [i for k, i in enumerate(marked) if k % turns == turn % len(marked)]
     axes.plot(
-        lengths, values, label=name, color=look.colour, linestyle=dash,
-        linewidth=1.9 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
-        markersize=4.2 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
-        clip_on=False, zorder=4 if is_top else 3, markevery=marked,
+        lengths, values, label=name, color=look.colour, linestyle=look.dash,
+        linewidth=2.6 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
+        markersize=5 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
+        clip_on=False, zorder=3 if is_top else 4, markevery=0.02,
     )  # fmt: skip
 
 
@@ -175,15 +133,6 @@ def _scale(axes: Axes, shown: Sequence[int], percent: bool) -> None:
     else:
         axes.set_ylim(bottom=0)
     plain_axes(axes)
-
-
-def _label(axes: Axes, text: str, x: float, y: float) -> None:
-    """Name curves where they end together."""
-    below = y > 50
-    axes.annotate(
-        text, (x, y), (0, -8 if below else 8), textcoords="offset points", ha="right",
-        va="top" if below else "bottom", fontsize=SMALL, color="0.3",
-    )  # fmt: skip
 
 
 def _spread(lengths: Sequence[int], first: int, points: float) -> list[int]:
@@ -203,16 +152,6 @@ def _spread(lengths: Sequence[int], first: int, points: float) -> list[int]:
         if all(room >= TICK_SIZE for room in near):
             shown.append(x)
     return sorted(shown)
-
-
-def _marked(lengths: Sequence[int]) -> list[int]:
-    """Which of ``lengths`` get a marker, by index, so that markers do not merge."""
-    least = math.log(lengths[-1] / lengths[0]) / 50
-    marked = [0]
-    for i, length in enumerate(lengths):
-        if i and math.log(length / lengths[marked[-1]]) >= least:
-            marked.append(i)
-    return [*marked[: max(1, len(marked) - 1)], len(lengths) - 1] if len(lengths) > 1 else marked
 
 
 @styled

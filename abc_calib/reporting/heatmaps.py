@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ from abc_calib.reporting.style import (
 )
 
 ACROSS, MOST_ACROSS = 4, 8
-"""Heads side by side in ``head_heatmaps`` and in ``bias_report``."""
+"""Heads side by side, and at most."""
 NARROWEST = 0.78
 """Inches that a head takes at least."""
 TALLEST, LOWEST = 2.0, 0.3
@@ -49,6 +49,7 @@ class Block:
     ``notes (h,)``: over each head, such as its line; what follows a newline goes behind the range.
     ``transparent (h,)``: heads that the bias leaves alone. ``named``: say which head it is.
     ``additive``: 0 is open, not nothing. ``numbers (h,)``: of the heads, where they are not all.
+    ``UsageError`` for arrays and names that do not fit each other.
     """
 
     matrices: np.ndarray
@@ -60,6 +61,17 @@ class Block:
     heading: str = ""
     additive: bool = True
     numbers: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        shape = self.matrices.shape
+        if len(shape) != 3 or 0 in shape:
+            raise UsageError(f"a heatmap of shape {shape}: give (heads, rows, keys)")
+        for name, wanted in zip(("notes", "row_labels", "key_labels"), shape, strict=True):
+            given = getattr(self, name)
+            if len(given) != wanted and (given or name != "notes"):
+                raise UsageError(
+                    f"{len(given)} {name.replace('_', ' ')} for {shape}: give {wanted}"
+                )
 
     def title(self, head: int, width: float) -> str:
         """The lines over a head: its note, its number and its range."""
@@ -77,99 +89,14 @@ class Block:
 
 
 @styled
-def head_heatmaps(
-    matrices: np.ndarray,
-    *,
-    title: str,
-    row_labels: Sequence[str],
-    key_labels: Sequence[str],
-    transparent: Sequence[bool] | None = None,
-    kept: Sequence[str] | None = None,
-    named: bool = True,
-    numbers: Sequence[int] = (),
-    width: float = TEXT_WIDTH,
+def heatmaps(
+    blocks: Sequence[Block], title: str = "", across: int = ACROSS, width: float = TEXT_WIDTH
 ) -> Figure:
-    """One image for each head of ``matrices (h, i, j)``, four side by side at text width.
+    """One image for each head, ``across`` side by side; blocks of heads one below the other.
 
-    ``row_labels (i,)`` and ``key_labels (j,)`` name rows and keys; where there is no room for
-    all of them, the axes show delimiters and digits of round numbers. ``transparent (h,)`` marks
-    heads that the bias leaves alone; ``kept (h,)`` is a note over each head, such as the lines
-    kept for it, or stands for its number where they are not ``named``. ``numbers (h,)``: of the
-    heads, where they are not all there are. ``width``: of the figure, in inches.
+    Where there is no room for all names, the axes show delimiters and digits of round numbers.
+    ``width``: of the figure, in inches.
     """
-    block = _block(matrices, row_labels, key_labels, transparent, kept)
-    return _drawn(title, [replace(block, named=named, numbers=numbers)], ACROSS, width)
-
-
-@styled
-def bias_report(
-    attention: np.ndarray,
-    fit: np.ndarray,
-    bias: np.ndarray,
-    *,
-    title: str,
-    row_labels: Sequence[str],
-    key_labels: Sequence[str],
-    bias_row_labels: Sequence[str],
-    bias_key_labels: Sequence[str],
-    headings: Sequence[str] = ("averaged attention", "sum of the kept lines", "extended bias"),
-    kept: Sequence[str] | None = None,
-    transparent: Sequence[bool] | None = None,
-    panel: str | None = None,
-    numbers: Sequence[int] = (),
-    width: float = TEXT_WIDTH,
-) -> Figure:
-    """How the bias of one site and layer came about: three rows of images, a head a column.
-
-    ``attention (h, i, j)``: averaged over samples. ``fit (h, i, j)``: the sum of the kept
-    lines, each as high as its weight; ``kept (h,)`` names them. ``bias (h, I, J)``: the lines
-    on a larger problem, -inf where closed. ``transparent (h,)`` marks heads without a line.
-    ``panel``: ``attention``, ``fit`` or ``bias`` alone. ``numbers`` and ``width`` as above.
-    """
-    if attention.shape != fit.shape or len(attention) != len(bias):
-        raise UsageError(
-            f"attention {attention.shape}, fit {fit.shape} and bias {bias.shape} do not belong "
-            "together: give (heads, rows, keys), the first two alike"
-        )
-    letters = ("", "", "") if panel else ("(a) ", "(b) ", "(c) ")
-    names = [letter + text for letter, text in zip(letters, headings, strict=True)]
-    near = _block(attention, row_labels, key_labels)
-    lines = _block(fit, row_labels, key_labels, transparent, kept)
-    far = _block(bias, bias_row_labels, bias_key_labels, transparent)
-    alone = panel is not None
-    blocks = {
-        "attention": replace(near, heading=names[0], additive=False, numbers=numbers),
-        "fit": replace(lines, heading=names[1], additive=False, named=alone, numbers=numbers),
-        "bias": replace(far, heading=names[2], named=alone, numbers=numbers),
-    }
-    return _drawn(title, [blocks[panel]] if panel else [*blocks.values()], MOST_ACROSS, width)
-
-
-def _block(
-    matrices: np.ndarray,
-    row_labels: Sequence[str],
-    key_labels: Sequence[str],
-    transparent: Sequence[bool] | None = None,
-    kept: Sequence[str] | None = None,
-) -> Block:
-    """A ``Block`` of arguments that fit each other; ``UsageError`` if they do not."""
-    matrices = np.asarray(matrices, dtype=np.float64)
-    if matrices.ndim != 3 or 0 in matrices.shape:
-        raise UsageError(f"a heatmap of shape {matrices.shape}: give (heads, rows, keys)")
-    heads, rows, keys = matrices.shape
-    for what, given, wanted in (
-        ("row labels", row_labels, rows),
-        ("key labels", key_labels, keys),
-        ("transparent marks", transparent, heads),
-        ("notes", kept, heads),
-    ):
-        if given is not None and len(given) != wanted:
-            raise UsageError(f"{len(given)} {what} for {matrices.shape}: give {wanted}")
-    return Block(matrices, row_labels, key_labels, kept or (), transparent or ())
-
-
-def _drawn(title: str, blocks: Sequence[Block], across: int, width: float) -> Figure:
-    """Blocks of images, one below the other."""
     heads = len(blocks[0].matrices)
     columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
     lines, cell = -(-heads // columns), (width - 0.35) / columns - 0.08

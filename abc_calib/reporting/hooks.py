@@ -60,15 +60,15 @@ def watched(run: Run, model: Model, source: str) -> Watched:
     if batch.source.shape[1] + steps > MOST:
         raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
     with torch.inference_mode():
-        written = until_end(model.decode(batch.source, steps).ids, data.vocabulary.eos)
+        ids = until_end(model.decode(batch.source, steps).ids[0].tolist(), data.vocabulary.eos)
+        written = torch.tensor([ids])
         found = model.attention(batch.source, written)
     return Watched(batch, written, found, tuple(data.vocabulary.symbols))
 
 
-def until_end(ids: torch.Tensor, eos: int) -> torch.Tensor:
-    """``ids (1, t)`` up to the end that the model wrote."""
-    row = ids[0].tolist()
-    return ids[:, : row.index(eos) + 1] if eos in row else ids
+def until_end(ids: list[int], eos: int) -> list[int]:
+    """A row of ids up to its end."""
+    return ids[: ids.index(eos) + 1] if eos in ids else ids
 
 
 def patterns(run: Run | Path | str | None, source: str) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from abc_calib.evaluation.inspect import Inspection
 from abc_calib.files import make_folder
-from abc_calib.reporting.heatmaps import head_heatmaps
+from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     PALETTE,
@@ -44,14 +44,8 @@ def attention_figure(found: Inspection, title: str) -> Figure:
             gold[step, word + 1] = 1.0
         matrices.append(gold)
     names = ["learned", "gold"][: len(matrices)]
-    return head_heatmaps(
-        np.stack(matrices),
-        title=title,
-        row_labels=found.output,
-        key_labels=found.tokens,
-        kept=names,
-        named=False,
-    )
+    block = Block(np.stack(matrices), found.output, found.tokens, notes=names, named=False)
+    return heatmaps([block], title)
 
 
 @styled

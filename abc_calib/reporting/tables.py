@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from abc_calib.evaluation import GridRow, Row, SequenceRow
 from abc_calib.text import Table
@@ -18,19 +18,12 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
     With the 95 % interval below a number where it is wide; the samples are a column of their own,
     unless series have others.
     """
-    cells = [{_size(row): row for row in rows} for rows in rows_by_name.values()]
     lines = []
-    for length in sorted({length for column in cells for length in column}):
-        found = [column.get(length) for column in cells]
+    for length, found in _by_length(rows_by_name):
         counts = {row.n for row in found if row is not None}
         alike = len(counts) == 1
-        lines.append(
-            [
-                "x".join(map(str, length)),
-                *(_cell(row, with_n=not alike) for row in found),
-                f"{counts.pop()}" if alike else None,
-            ]
-        )
+        cells = (_cell(row, with_n=not alike) for row in found)
+        lines.append([length, *cells, f"{counts.pop()}" if alike else None])
     columns = ["length", *rows_by_name, "samples"]
     return Table(columns, lines, right=columns, caption="exact match in percent, 95 % intervals")
 
@@ -39,13 +32,18 @@ def plain_accuracy_table(
     rows_by_name: Mapping[str, Sequence[Row]], caption: str, label: str
 ) -> Table:
     """The same with numbers alone, as papers have it."""
-    cells = [{_size(row): row for row in rows} for rows in rows_by_name.values()]
-    lines = [
-        ["x".join(map(str, length)), *(_number(column.get(length)) for column in cells)]
-        for length in sorted({length for column in cells for length in column})
-    ]
+    lines = [[length, *map(_number, found)] for length, found in _by_length(rows_by_name)]
     names = ["length", *rows_by_name]
     return Table(names, lines, right=names, caption=caption, label=label)
+
+
+def _by_length(
+    rows_by_name: Mapping[str, Sequence[Row]],
+) -> Iterator[tuple[str, list[Row | None]]]:
+    """Each length, and the row of each series if it has one."""
+    cells = [{_size(row): row for row in rows} for rows in rows_by_name.values()]
+    for length in sorted({length for column in cells for length in column}):
+        yield "x".join(map(str, length)), [column.get(length) for column in cells]
 
 
 def token_table(rows: Sequence[SequenceRow]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from abc_calib.config import FigureOptions, build, documented
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
-from abc_calib.geometry import SITES, LineBias, Site
+from abc_calib.geometry import SITES, Heads, LineBias, Site
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import (
     LAST,
@@ -30,7 +30,7 @@ from abc_calib.reporting.attention import (
     problems,
     stored,
 )
-from abc_calib.reporting.heatmaps import MOST_TOKENS, bias_report, head_heatmaps
+from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatmaps
 from abc_calib.reporting.hooks import watched, with_heads
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
@@ -215,45 +215,53 @@ class View:
         """The figure of a layer: its attention, and its lines and bias where it has some."""
         name = self.task.replace("_", " ").capitalize()
         title = f"{name}, {PARTS[self.site]}-attention, layer {layer}"
-        chosen, lines = self.heads, self.lines
+        chosen, lines, only = self.heads, self.lines, self.asked.block
         shown = self._visible(self.attention[layer])[chosen]
-        names: dict[str, Any] = {"row_labels": self.rows, "key_labels": self.keys}
-        names |= {"numbers": chosen, "width": self.asked.inches}
+        near = Block(shown, self.rows, self.keys, numbers=chosen)
         if lines is None:
             title = f"{title}: {self.what}" if self.asked.titled else ""
-            return head_heatmaps(shown, title=title, **names)
-        rows, keys = lines.far.labels(self.site)
-        kept, shared = self._kept(lines, layer)
+            return heatmaps([near], title, width=self.asked.inches)
         fit, bias = self._fit_and_bias(lines, layer)
-        open_ = {*lines.bias.transparent()}
-        return bias_report(
-            shown,
+        kept, open_ = self.kept(layer), {*lines.bias.transparent()}
+        shared = ", found in the last layer" if (self.site, LAST, 0) in lines.table else ""
+        both: dict[str, Any] = {"named": only is not None, "numbers": chosen}
+        both["transparent"] = [(self.site, layer, head) in open_ for head in chosen]
+        fitted = Block(
             self._visible(fit)[chosen],
-            bias[chosen],
-            title=title if self.asked.titled else "",
-            bias_row_labels=rows,
-            bias_key_labels=keys,
-            headings=(
-                self.what,
-                "sum of the kept lines" + (", found in the last layer" if shared else ""),
-                f"bias, {lines.far.digits} digits",
-            ),
-            kept=[note_of(kept[head]) for head in chosen],
-            transparent=[(self.site, layer, head) in open_ for head in chosen],
-            panel=self.asked.block,
-            **names,
+            self.rows,
+            self.keys,
+            heading=f"sum of the kept lines{shared}",
+            notes=[note_of(kept[head]) for head in chosen],
+            additive=False,
+            **both,
         )
+        heading = f"bias, {lines.far.digits} digits"
+        blocks = {
+            "attention": replace(near, heading=self.what, additive=False),
+            "fit": fitted,
+            "bias": Block(bias[chosen], *lines.far.labels(self.site), heading=heading, **both),
+        }
+        drawn = [
+            replace(block, heading=f"({letter}) {block.heading}")
+            for letter, block in zip("abc", blocks.values(), strict=True)
+        ]
+        title = title if self.asked.titled else ""
+        return heatmaps([blocks[only]] if only else drawn, title, MOST_ACROSS, self.asked.inches)
 
-    def _kept(self, lines: Lines, layer: int) -> tuple[list[list[Kept]], bool]:
-        """The kept lines of each head, and whether the last layer's serve all."""
-        shared = (self.site, LAST, 0) in lines.table
-        at = LAST if shared else layer
-        heads = range(self.attention.shape[1])
-        return [lines.table.get((self.site, at, head), []) for head in heads], shared
+    def kept(self, layer: int) -> list[list[Kept]]:
+        """The kept lines of each head, or those of the last layer where they serve all."""
+        table = self.lines.table if self.lines else {}
+        at = LAST if (self.site, LAST, 0) in table else layer
+        return [table.get((self.site, at, head), []) for head in range(self.attention.shape[1])]
+
+    def lines_of(self, layer: int) -> Heads:
+        """The lines of each head, of those without none."""
+        found = self.lines.bias.heads(self.site, layer) if self.lines else None
+        return found or ((),) * self.attention.shape[1]
 
     def _fit_and_bias(self, lines: Lines, layer: int) -> tuple[np.ndarray, np.ndarray]:
-        heads: Any = lines.bias.heads(self.site, layer) or ((),) * self.attention.shape[1]
-        fit = line_sum(heads, self._kept(lines, layer)[0], lines.near.view(self.site))
+        heads = self.lines_of(layer)
+        fit = line_sum(heads, self.kept(layer), lines.near.view(self.site))
         off, elsewhere = lines.bias.off_line_bias, lines.bias.elsewhere(self.site, layer)
         return fit, dense(heads, lines.far.view(self.site), off, elsewhere)
 

@@ -1,7 +1,6 @@
 """The papers' tables and figures, our numbers beside their own."""
 
 from abc_calib.reproduction.pipeline import (
-    load_known,
     load_results,
     make_report,
     reproduce,
@@ -15,7 +14,6 @@ __all__ = [
     "Report",
     "Target",
     "get_target",
-    "load_known",
     "load_results",
     "make_report",
     "read_targets",

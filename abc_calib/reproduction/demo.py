@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from abc_calib import stages
-from abc_calib.data.digits import MOST_SAMPLES, default_samples
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Row
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.page import write_page
 from abc_calib.reporting.style import save_figures
+from abc_calib.reporting.tables import plain_accuracy_table
 from abc_calib.reporting.views import draw_heatmaps
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
@@ -33,58 +31,45 @@ PAGE = "report.html"
 Series = dict[str, list[Row]]
 
 
-@dataclass(frozen=True)
-class Example:
-    """One worked problem: what was asked, what the model wrote, whether it is right."""
-
-    problem: str
-    answer: str
-    correct: bool
-
-
 def demo_lengths(train_length: int) -> list[int]:
     """The training length and the demo's lengths beyond it."""
     return [train_length, *(length for length in LENGTHS if length > train_length)]
 
 
-def demo_samples(base: int, length: int) -> int:
-    """10,000 a length up to 50 digits, 1,000 beyond; fewer where there are fewer numbers."""
-    return min(default_samples(base, length), MOST_SAMPLES if length <= LONG else LONG_SAMPLES)
-
-
 def compare(
     runs: dict[str, Run],
     lengths: Sequence[int],
-    samples: Callable[[int], int],
+    samples: int | None = None,
     device: str = "auto",
-    on_row: Callable[[str, Row], None] = lambda *_: None,
 ) -> Series:
-    """Every run at every length, on random inputs and on carry chains, by ``"run, set"``."""
+    """Every run at every length, on random inputs and on carry chains, by ``"run, set"``.
+
+    ``samples`` a length; by default those of ``stages.evaluate`` up to 50 digits, 1,000 beyond.
+    """
     series: Series = {f"{name}, {kind}": [] for name in runs for kind in SETS}
-
-    def keep(name: str, row: Row) -> None:
-        series[f"{name}, {row.set}"].append(row)
-        on_row(name, row)
-
+    parts = [(samples, [n for n in lengths if n <= LONG])]
+    parts += [(samples or LONG_SAMPLES, [n for n in lengths if n > LONG])]
     for name, run in runs.items():
-        on = partial(keep, name)
-        for length in lengths:
-            stages.evaluate(
-                run, [length], samples=samples(length), sets=SETS, device=device, on_row=on
-            )
+        for count, some in parts:
+            rows: list[Row] = []
+            how: dict[str, Any] = {"sets": SETS, "device": device, "on_row": rows.append}
+            if some:
+                stages.evaluate(run, some, samples=count, **how)
+            for row in rows:
+                series[f"{name}, {row.set}"].append(row)
     return series
 
 
-def worked_example(run: Run, device: str = "auto") -> Example:
-    """A random problem of 40 digits, answered by the model token by token."""
+def worked_example(run: Run, device: str = "auto") -> tuple[str, str, bool]:
+    """A random problem of 40 digits, what the model writes token by token, and is it right?"""
     rng = np.random.default_rng(40)
     problems = run.task.sample(rng, 1, EXAMPLE_DIGITS, "balanced", exact=True)
     problem = run.task.write(problems, 0)
     try:
         found = stages.predict(run, problem, device=device)
     except AbcError:  # it wrote no end
-        return Example(problem, "no number", False)
-    return Example(problem, found.answer, bool(found.correct))
+        return problem, "no number", False
+    return problem, found.answer, bool(found.correct)
 
 
 def as_rows(series: Series) -> list[dict[str, Any]]:
@@ -92,25 +77,23 @@ def as_rows(series: Series) -> list[dict[str, Any]]:
     return [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
 
 
-def write_report(run: Run, series: Series, example: Example) -> Path:
+def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Path:
     """The table, the curve, the heatmaps, the example and the page, in ``RUN/demo``."""
-    folder = run.path / "demo"
+    folder, train = run.path / "demo", run.config.train
     make_folder(folder)
-    rows = pd.DataFrame(as_rows(series))
-    write_text(folder / "accuracy.csv", rows.to_csv(index=False))
-    cells = rows.pivot(index="length", columns="series", values="accuracy")[list(series)]
-    table = as_markdown(["digits", *series], cells.reset_index().astype(object).to_numpy().tolist())
-    verdict = "right" if example.correct else "wrong"
+    write_text(folder / "accuracy.csv", pd.DataFrame(as_rows(series)).to_csv(index=False))
+    table, (problem, answer, right) = plain_accuracy_table(series, "", ""), example
     write_text(
         folder / "accuracy.md",
-        f"Exact match (%) of {run.task.name}, trained on at most {run.config.train.length} "
-        f"digits, seed {run.config.train.seed}.\n\n{table}\n"
-        f"`{example.problem}` gives `{example.answer}`: {verdict}.\n",
+        f"Exact match (%) of {run.task.name}, trained on at most {train.length} digits, seed "
+        f"{train.seed}.\n\n{as_markdown(table.columns, table.rows)}\n"
+        f"`{problem}` gives `{answer}`: {'right' if right else 'wrong'}.\n",
     )
+    title = f"{run.task.name}, trained on at most {train.length} digits"
     figure = accuracy_curve(
         {name: [(r.length, r.accuracy, r.low, r.high) for r in rs] for name, rs in series.items()},
-        title=f"{run.task.name}, trained on at most {run.config.train.length} digits",
-        train_length=run.config.train.length,
+        title=title,
+        train_length=train.length,
     )
     save_figures(figure, folder / "accuracy", ("pdf", "png"))
     draw_heatmaps(run, folder, ("pdf", "png"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -121,76 +121,48 @@ def training_seconds(study: Study) -> dict[tuple[str, str], str]:
 class Measured:
     """A row's results over seeds: a cell for each length, and how its first training ended.
 
-    ``seeds``: all that were trained; ``failed``: those without a model to measure, the reason of
-    the first in ``error``. ``least``: exact match of the worst seed at the worst length, None where
-    a length is missing.
+    ``seeds``: all that were trained; ``failed``: those without a model to measure.
     """
 
     calibrated: bool
     held_out: float | None
     seeds: int
     failed: int
-    error: str
     cells: Sequence[Cell]
-    least: float | None
 
     @property
     def exact(self) -> bool:
         """Is it right at every length, in every seed?"""
-        return self.least is not None and not self.failed and self.least >= SUCCEEDS
+        return not self.failed and all((one.min or 0) >= SUCCEEDS for one in self.cells)
 
     @property
     def answer(self) -> str:
-        """One line about it, from the numbers alone."""
-        if not self.failed:
-            return self._of_measured
-        if self.seeds > self.failed:
-            return (
-                f"{self.failed} of {self.seeds} seeds not calibrated; the rest {self._of_measured}"
-            )
-        if (self.held_out or 0) < SUCCEEDS:
-            return f"does not interpolate ({shown(self.held_out)} % held out): not calibrated"
-        return f"cannot be calibrated: {self.error}" if self.error else NOT_MEASURED
-
-    @property
-    def _of_measured(self) -> str:
-        """The answer of the seeds that were measured."""
-        last = self.cells[-1]
-        if self.least is None or self.held_out is None:
+        """Up to which length every seed is right, in words."""
+        if self.failed and self.failed == self.seeds:
+            return "not calibrated"
+        if any(one.min is None for one in self.cells):
             return NOT_MEASURED
-        if self.least >= SUCCEEDS:
-            held = "100 %" if self.least == 100 else f"{shown(self.least)} % or more"
-            return f"goes to {last.length} digits: {held} at every length"
-        if not self.calibrated and self.held_out < SUCCEEDS:
-            return f"does not interpolate ({shown(self.held_out)} % held out)"
-        first = next(cell for cell in self.cells if (cell.min or 0) < SUCCEEDS)
-        typical = (first.median or 0) < SUCCEEDS
-        who = "" if typical else " in the worst seed"
-        at = [shown(one.median if typical else one.min) for one in (first, last)]
-        text = f"fails from {first.length} digits on{who}: {at[0]} %"
-        return text if first is last else f"{text}, {at[1]} % at {last.length}"
+        right = list(takewhile(lambda one: (one.min or 0) >= SUCCEEDS, self.cells))
+        far = f"right up to {right[-1].length} digits" if right else "right at no length"
+        lost = f"; {self.failed} of {self.seeds} seeds not calibrated" if self.failed else ""
+        return far + lost
 
 
 def measure(study: Study, name: str) -> Measured:
     """What the results say about one row."""
     row, mine = study.target.known[name], study.results[study.results["row"] == name]
     tested = study.known[(study.known["row"] == name) & study.known["length"].notna()]
-    errors = mine.dropna(subset="error").drop_duplicates("seed").set_index("seed")["error"]
+    failed = set(mine["seed"][mine["error"].notna()])
     first = mine[mine["stage"] == "vanilla"].drop_duplicates("seed").dropna(subset="held_out")
     held_out = first["held_out"]
-    failed = set(errors.index)
     if row.calibrate is not None:  # also where that was found out in another run
         failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
-    cells = [one for one in study.cells if one.row == name]
-    worst = [one.min for one in cells if one.min is not None]
     return Measured(
         calibrated=row.calibrate is not None,
         held_out=float(held_out.median()) if len(held_out) else None,
         seeds=int(tested["seed"].nunique()) + len(failed),
         failed=len(failed),
-        error=str(errors.iloc[0]) if len(errors) else "",
-        cells=cells,
-        least=min(worst) if len(worst) == len(cells) else None,
+        cells=[one for one in study.cells if one.row == name],
     )
 
 

@@ -8,7 +8,6 @@ OUT/table1.md, .tex, .csv   the table; in the CSV a row a cell
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,12 @@ from abc_calib.reproduction.layouts import LAYOUTS, figures
 from abc_calib.reproduction.remarks import notes
 from abc_calib.reproduction.report import Report, Study
 from abc_calib.reproduction.targets import Entry, Target
-from abc_calib.sweeps import Job, Outcome, jobs_root, results_table, run_jobs
+from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
 RESULTS = Path("reports") / "reproduction"
 NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
 """Columns of the results that a report reads."""
-NAMING = ["key", "set", "length", "n", "interpolated"]
-"""Columns by which results of before are found."""
 
 
 def reproduce(
@@ -40,7 +37,6 @@ def reproduce(
     seeds: int | None = None,
     rows: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    known: pd.DataFrame | None = None,
     root: Path | None = None,
     device: str = "auto",
     on_change: OnChange = lambda *_: None,
@@ -49,23 +45,14 @@ def reproduce(
     """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
 
     ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``, ``tasks``:
-    run only these, by default all. ``known``: results of before, whose jobs count as done.
-    ``work``: fields of ``WorkOptions``.
+    run only these, by default all. ``work``: fields of ``WorkOptions``.
     """
     root = root or jobs_root()
     wanted = target.entries(preset, seeds)
     chosen = only(wanted, rows, tasks)
-    kept = [] if known is None else [measured(entry, known) for entry in wanted]
-    entries = [e for e, rows in zip_longest(wanted, kept) if rows is None]
-    outcomes = run_jobs(
-        [entry.job for entry in entries if entry in chosen],
-        root,
-        device=device,
-        on_change=on_change,
-        **work,
-    )
-    found = [*(rows for rows in kept if rows is not None), collect(entries, root, outcomes)]
-    return pd.concat([table for table in found if len(table)] or found), outcomes
+    jobs = [entry.job for entry in chosen]
+    outcomes = run_jobs(jobs, root, device=device, on_change=on_change, **work)
+    return collect(wanted, root, outcomes), outcomes
 
 
 def only(
@@ -79,36 +66,6 @@ def only(
             raise UsageError(f"no {name} {unknown[0]!r} here: choose of {'; '.join(known)}")
         entries = [entry for entry in entries if not asked or getattr(entry, name) in asked]
     return entries
-
-
-def measured(entry: Entry, known: pd.DataFrame) -> pd.DataFrame | None:
-    """The rows of ``known`` that are the results of ``entry``, or None if some are missing.
-
-    They are found by the keys of the jobs, whatever table they were made for. A calibration has
-    no more than the rows of its first training where that did not interpolate.
-    """
-    job, first = entry.job, entry.job.parent
-    keys = [one.key for one in (first, job) if one]
-    places = [(test.set, test.length) for test in job.measures]
-    rows = known[known["key"].isin(keys)].sort_values("n", ascending=False)
-    rows = rows.drop_duplicates(["key", "set", "length"]).sort_index()
-    rows = rows.loc[[place in places for place in zip(rows["set"], rows["length"], strict=True)]]
-    if _whole(job, rows) or (first and _whole(first, rows) and _refused(first, rows)):
-        return rows.assign(row=entry.row, error=None)
-    return None
-
-
-def _whole(job: Job, rows: pd.DataFrame) -> bool:
-    """Do ``rows`` hold every test of ``job``?"""
-    own = rows[rows["key"] == job.key]
-    sizes = dict(zip(zip(own["set"], own["length"], strict=True), own["n"], strict=True))
-    return all(sizes.get((t.set, t.length), 0) >= t.n for t in job.measures)
-
-
-def _refused(first: Job, rows: pd.DataFrame) -> bool:
-    """Is ``first`` not calibrated because it did not interpolate?"""
-    ended = rows.reindex(columns=["key", "interpolated"])
-    return bool(ended["interpolated"][ended["key"] == first.key].eq(False).any())
 
 
 def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
@@ -161,33 +118,17 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
             f"there are no results in {path}: abc reproduce {name} makes them, and --results "
             "names another folder"
         )
-    table = _read(path, NEEDED)
+    try:
+        table = pd.read_csv(path, low_memory=False)
+        table[NEEDED]
+    except (OSError, ValueError, KeyError) as error:
+        raise AbcError(f"{path} cannot be read ({error})") from None
     measured = table[table["error"].isna() & table["accuracy"].notna()]
     for column in ("seed", "length", "n", "accuracy"):
         rows = table if column == "seed" else measured
         if not np.isfinite(pd.to_numeric(rows[column], errors="coerce")).all():
             raise AbcError(f"{path} cannot be read (its {column} is not always a number)")
     return table.astype({"task": str, "row": str, "seed": int})
-
-
-def load_known(folder: Path) -> pd.DataFrame:
-    """The results of all tables in ``folder``, for ``reproduce``."""
-    paths = sorted(folder.glob(seeds_file("*")))
-    if not paths:
-        raise UsageError(f"there are no results in {folder}: it has no file {seeds_file('*')}")
-    return pd.concat([_read(path, NAMING) for path in paths], ignore_index=True)
-
-
-def _read(path: Path, needed: list[str]) -> pd.DataFrame:
-    """A table of results; ``AbcError`` if it is none."""
-    try:
-        if not path.is_file():
-            raise ValueError("it is no regular file")
-        table = pd.read_csv(path, low_memory=False)
-        table[needed]
-    except (OSError, ValueError, KeyError) as error:
-        raise AbcError(f"{path} cannot be read ({error})") from None
-    return table
 
 
 def seeds_file(name: str) -> str:

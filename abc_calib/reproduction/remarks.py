@@ -18,7 +18,6 @@ from abc_calib.reproduction.cells import (
 )
 from abc_calib.reproduction.layouts import NOT_MEASURED, answered, measure
 from abc_calib.reproduction.report import Study
-from abc_calib.training.trainer import INTERPOLATED
 
 
 def how_to_read(study: Study) -> Iterator[str]:
@@ -84,25 +83,6 @@ def not_calibrated(study: Study) -> Iterator[str]:
         )
 
 
-def perfect(study: Study) -> Iterator[str]:
-    """How the cells fare that the paper has at 100: over all seeds, and over those that learned."""
-    learned = study.results[study.results["held_out"] >= 100 * INTERPOLATED]
-    of = {
-        "all seeds": study,
-        f"the seeds that interpolate, at {100 * INTERPOLATED:g} % of the held-out problems of "
-        "their training": Study(study.target, learned),
-    }
-    for seeds, part in of.items():
-        cells = [one for one in part.cells if (one.measure, one.paper) == ("accuracy", 100)]
-        ours = [one.median for one in cells if one.median is not None]
-        if ours:
-            yield (
-                f"Of {len(ours)} cells that the paper has at 100, {ours.count(100)} are at 100 "
-                f"here and {sum(99 <= median < 100 for median in ours)} within a point, over "
-                f"{seeds}."
-            )
-
-
 def schedule(study: Study) -> Iterator[str]:
     """How long the models were trained, from the results themselves."""
     columns = ["key", "task", "preset", "batch", "steps", "steps_taken", "train_seconds", "n"]
@@ -116,19 +96,6 @@ def schedule(study: Study) -> Iterator[str]:
             f"at most {int(runs['steps'].max()):,} steps, {taken} taken; {len(runs)} models "
             f"trained in {hours:.1f} hours. {int(runs['n'].min()):,} test samples a length or more."
         )
-
-
-def lost(study: Study) -> Iterator[str]:
-    """Which rows have calibrated models that are wrong at training lengths already."""
-    for one in study.cells:
-        row = study.row(one)
-        at_start = one.length == study.target.lengths_of(one.task)[0]
-        if row.calibrate is not None and at_start and one.seeds and (one.min or 0) < SUCCEEDS:
-            yield (
-                f"{TITLES[one.task]}, {row.label}: {shown(one.min)} % at the training "
-                f"length itself in the worst of {one.seeds} seeds. None of the sets of lines "
-                "found is enough there, and a calibration tells so from training lengths alone."
-            )
 
 
 def reached(study: Study) -> Iterator[str]:
@@ -172,9 +139,7 @@ REMARKS: dict[str, Callable[[Study], Iterable[str]]] = {
         verdicts,
         samples,
         not_calibrated,
-        perfect,
         schedule,
-        lost,
         reached,
         summary,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from abc_calib.reporting.page.tables import tables_page
+from abc_calib.reporting.page.filling import tables_page
 from abc_calib.reproduction.cells import MEAN, TITLES, Cell, make_cell
 from abc_calib.reproduction.targets import Row, Target
 from abc_calib.text import Table, as_latex, as_markdown
@@ -48,8 +48,7 @@ class Report:
     @property
     def html(self) -> str:
         """The tables, figures and notes as a page that needs no network."""
-        parts = [(table.title, table.columns, table.rows) for table in self.tables]
-        return tables_page(self.title, parts, self.figures, [*self.notes, *self.incomplete])
+        return tables_page(self.title, self.tables, self.figures, [*self.notes, *self.incomplete])
 
     @property
     def latex(self) -> str:

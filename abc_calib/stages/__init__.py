@@ -13,13 +13,11 @@ from abc_calib.stages.from_nothing import certified
 from abc_calib.stages.judging import (
     certify,
     evaluate,
-    first_result,
-    held_out_loss,
     opened,
     predict,
     stress,
 )
-from abc_calib.stages.making import calibrate, finished, resume, retrain, train
+from abc_calib.stages.making import calibrate, finished, made, resume, retrain, train
 
 __all__ = [
     "adopt",
@@ -29,9 +27,8 @@ __all__ = [
     "evaluate",
     "export",
     "finished",
-    "first_result",
-    "held_out_loss",
     "load_plugin",
+    "made",
     "opened",
     "predict",
     "repair",

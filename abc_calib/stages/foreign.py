@@ -116,26 +116,12 @@ def described(
         raise UsageError(
             f"{len(wrong)} of the {len(pairs)} pairs in {path.name} are wrong, if they are "
             f"{rule.task.name} as the others are: the first is pair {first + 1}, "
-            f"{pairs.source[first]!r} with {pairs.target[first]!r}, not "
-            f"{solved(rule, pairs.source[first])}: mend or remove them"
+            f"{pairs.source[first]!r} with {pairs.target[first]!r}: mend or remove them"
         )
-    options: dict[str, int | str] = {
-        "data": str(path),
-        "sha256": sha256,
-        "tokenizer": tokenizer,
-        "delimiters": delimiters,
-        "eos": eos,
-    }
+    found: dict[str, int | str] = {"data": str(path), "sha256": sha256, "tokenizer": tokenizer}
+    found |= {"delimiters": delimiters, "eos": eos}
     more = {"rule": rule.name if rule else "", "fit": fit, "check": check}
-    return options | {name: value for name, value in more.items() if value}
-
-
-def solved(rule: Any, source: str) -> str:
-    """The right target, as a message shows it."""
-    try:
-        return repr(rule.solve(source))
-    except ValueError:
-        return "a source of it"
+    return found | {name: value for name, value in more.items() if value}
 
 
 def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Path) -> None:
@@ -157,36 +143,24 @@ def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Pat
 def check_pairs(pairs: PairData, found: folders.Found) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
     known, coder = pairs.vocabulary, pairs.coder
-    sources = pairs.task.pairs.source
+    sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
     if coder.size > (size := found.network.get_input_embeddings().num_embeddings):
         raise UsageError(f"the tokenizer has {coder.size} tokens and the model {size}: save both")
     ids = coder.ids(sources)
-    named = list(known.named[:-1] if known.closed and known.suffix else known.named)
-    merged = [
-        (coder.symbol(token), source)
-        for source, row in zip(sources[:SAMPLES], ids, strict=False)
-        for token in row
-        if sum(c.isdigit() for c in coder.symbol(token)) > 1
-    ]
-    if merged:
-        tokens = ", ".join(dict.fromkeys(repr(token) for token, _ in merged[:3]))
-        raise UsageError(
-            f"the tokenizer merges digits: {tokens} in {merged[0][1]!r}: split them, with "
-            "pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model so"
-        )
-    for row, source in enumerate(sources):
-        there = [token for token in ids[row] if token in named]
-        if there != named:
-            missing = next((t for t in named if t not in there), None)
-            told = [coder.symbol(token) for token in named]
-            if missing is not None and all(missing not in row for row in ids):
-                raise UsageError(
-                    f"the delimiter {coder.symbol(missing)!r} is nowhere in the data: name those "
-                    f"that are, as they stand in {source!r}"
-                )
+    for token in dict.fromkeys(token for row in ids[:SAMPLES] for token in row):
+        symbol = coder.symbol(token)
+        if sum(c.isdigit() for c in symbol) > 1:
             raise UsageError(
-                f"pair {row + 1}, {source!r}, does not have the delimiters {' '.join(told)} in "
-                "this order, each once: name those that each source has"
+                f"the tokenizer merges digits: {symbol!r} is one token: split them, with "
+                "pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model so"
+            )
+    named = list(known.named[:-1] if known.closed and known.suffix else known.named)
+    for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
+        if [token for token in row if token in named] != named:
+            told = " ".join(map(coder.symbol, named))
+            raise UsageError(
+                f"pair {number}, {source!r}, does not have the delimiters {told} in this order, "
+                "each once: name those that each source has"
             )
     if known.closed and not (known.suffix and found.network.config.is_encoder_decoder):
         raise UsageError(
@@ -194,14 +168,14 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
             "write it into each"
         )
     for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):
-        if text and not lengths_of(text) & {*pairs.widths.tolist()}:
+        if text and not lengths_of(text) & {*widths.tolist()}:
             raise UsageError(
                 f"no pairs of --{option}-lengths {text}: there are some of "
-                f"{', '.join(map(str, np.unique(pairs.widths)))}"
+                f"{', '.join(map(str, widths))}"
             )
-    if len(lengths := np.unique(pairs.widths)) < 2:
+    if len(widths) < 2:
         raise UsageError(
-            f"all sources are {lengths[0]} wide: give pairs of several lengths, so that lines can "
+            f"all sources are {widths[0]} wide: give pairs of several lengths, so that lines can "
             "be told from places"
         )
 

@@ -17,7 +17,6 @@ from abc_calib.config import (
     RunConfig,
     TaskOptions,
     TrainOptions,
-    build,
     documented,
 )
 from abc_calib.errors import AbcError, UsageError
@@ -33,8 +32,7 @@ from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import calibrate, finished, train
-from abc_calib.training.plan import plan_training
+from abc_calib.stages.making import calibrate, finished, made, planned
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
 
@@ -65,18 +63,19 @@ def certified(
     rows. One that does not get there goes on from its weights, with the schedule begun anew, up
     to three times, unless ``steps`` say how many there are.
     """
-    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    own, options = "preset" not in options, {"preset": "quick", **options}
+    task = plugins.by_name("task", task)
+    own, options = "preset" not in options, {"preset": "quick", **options, "seed": seed}
     if own and plugins.make_task(task).notation != "rows":
         options = {**SOONER, **options}
-    wanted = _decidable(task, {**options, "seed": seed})
+    once = planned(task, **options)
     root = Path(folder) if folder else runs_root() / "certified"
-    run = _trained_twice(task, seed, root, on_step, progress, options, wanted)
+    stem, is_once = root / _stem(task, options), "steps" in options
+    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress)
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
     if certificate.outcome == "refuted" and certificate.windows:
-        repaired = root / f"{_stem(task, seed, options)}-repaired"
+        repaired = stem.with_name(f"{stem.name}-repaired")
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
         run = repair(run, minutes=minutes, out=repaired)
@@ -88,17 +87,12 @@ def certified(
     return run, certificate
 
 
-def _decidable(task: str, options: Mapping[str, Any]) -> tuple[RunConfig, RunConfig]:
-    """Both trainings' configurations; ``UsageError`` where no certificate could judge them."""
-    own = build(TaskOptions, **{k: v for k, v in options.items() if k in TaskOptions.model_fields})
-    rest = {k: v for k, v in options.items() if k not in TaskOptions.model_fields}
-    chosen = own.of_the_task | (rest.pop("task_options", None) or {})
-    config = plan_training(task, base=own.base, task_options=chosen, **rest)
-    planned = plan_calibration(config)
-    second = Run.draft(planned)
+def _decidable(config: RunConfig) -> RunConfig:
+    """The configuration of the retraining; ``UsageError`` where no certificate could judge it."""
+    second = Run.draft(plan_calibration(config))
     if second.task.rule() is None:
         raise UsageError(
-            f"no certificate can judge {task}: it is not a rule on columns of digits, as "
+            f"no certificate can judge {config.task}: it is not a rule on columns of digits, as "
             "successor, addition, multiplication and parity are; try abc stress"
         )
     model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
@@ -111,29 +105,30 @@ def _decidable(task: str, options: Mapping[str, Any]) -> tuple[RunConfig, RunCon
         shape_of(model, second.data)
     except Unbounded as error:
         raise UsageError(f"no certificate can judge this model: {error}") from None
-    return config, planned
+    return second.config
 
 
-def _stem(task: str, seed: int, options: Mapping[str, Any]) -> str:
+def _stem(task: str, options: Mapping[str, Any]) -> str:
     """How the names of the runs of a task, a base, a kind of model and a seed begin."""
-    base, model = options.get("base"), options.get("model")
-    named = [task, *([f"base{base}"] if base else []), *([model] if model else []), f"seed{seed}"]
-    return "-".join(named)
+    base = options.get("base")
+    named = (task, f"base{base}" if base else "", options.get("model"), f"seed{options['seed']}")
+    return "-".join(filter(None, named))
 
 
 def _trained_twice(
-    task: str,
-    seed: int,
-    root: Path,
+    stem: Path,
+    once: RunConfig,
+    twice: RunConfig,
+    is_once: bool,
     on_step: Callable[[str, Progress], None],
     progress: bool | None,
-    options: Mapping[str, Any],
-    wanted: tuple[RunConfig, RunConfig],
 ) -> Run:
-    """The calibrated run in ``root``, trained to its end."""
-    stem, (once, twice) = _stem(task, seed, options), wanted
-    first, second = (root / f"{stem}-{stage}" for stage in ("vanilla", "calibrated"))
-    with bar(f"{task}, seed {seed}:", progress, "%") as update:
+    """The calibrated run beside ``stem``, trained to its end.
+
+    ``is_once``: the first training is not gone on with, however it ended.
+    """
+    first, second = (stem.with_name(f"{stem.name}-{name}") for name in ("vanilla", "calibrated"))
+    with bar(f"{once.task}, seed {once.train.seed}:", progress, "%") as update:
 
         def said(stage: str) -> Callback:
             def step(done: Progress) -> None:
@@ -145,13 +140,13 @@ def _trained_twice(
 
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
         two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
-        begin = partial(train, task, seed=seed, **one, **options)
-        vanilla = finished(first, partial(begin, out=first), once, **one)
+        vanilla = finished(first, partial(made, once, first, **one), once, **one)
         for number in range(2, ROUNDS + 1):
-            if _interpolates(vanilla) or "steps" in options or second.exists():
+            if _interpolates(vanilla) or is_once or second.exists():
                 break
             again = first.with_name(f"{first.name}-{number}")
-            vanilla = finished(again, partial(begin, out=again, finetune=vanilla), once, **one)
+            config = once.model_copy(update={"parent": str(vanilla.path)})
+            vanilla = finished(again, partial(made, config, again, **one), once, **one)
         return finished(second, partial(calibrate, vanilla, out=second, **two), twice, **two)
 
 

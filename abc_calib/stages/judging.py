@@ -1,4 +1,4 @@
-"""The verbs that judge a run: evaluate, predict, stress, certify; is it worse than before?
+"""The verbs that judge a run: evaluate, predict, stress, certify.
 
 ``progress``: show how far the work is; None does in a terminal or a notebook.
 """
@@ -18,7 +18,7 @@ from abc_calib.config import (
     build,
     documented,
 )
-from abc_calib.errors import AbcError, Interrupted, OptionError
+from abc_calib.errors import Interrupted, OptionError
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
@@ -191,25 +191,3 @@ def certify(
         found = opened(run)
         found.check()
         return decide(found, minutes=asked.minutes, on_windows=both)
-
-
-def first_result(run: Run) -> dict[str, Any] | None:
-    """How the first training of a calibrated run ended; None where it is no longer there."""
-    try:
-        return Run.open(run.config.parent).result
-    except AbcError:
-        return None
-
-
-def held_out_loss(run: Run) -> str:
-    """What to say where a retrained model is worse on held-out problems than the first was."""
-    first, result = first_result(run), run.result
-    if not first or not result:
-        return ""
-    before, after = first["validation_accuracy"], result["validation_accuracy"]
-    if after >= min(before, 99.9):
-        return ""
-    return (
-        f"worse than before calibration: {after} % of held-out problems, {before} % before. Try "
-        "another --threshold, more --steps or another --seed"
-    )

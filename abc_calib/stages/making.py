@@ -27,7 +27,6 @@ from abc_calib.config import (
     RETRAIN,
     CalibrationOptions,
     MachineOptions,
-    Options,
     RecipeOptions,
     RetrainedOptions,
     RunConfig,
@@ -93,13 +92,28 @@ def train(
     anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
-    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
+    options |= {"base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else opened(finetune)
-    chosen = build(TaskOptions, **taken(TaskOptions, options)).of_the_task
-    chosen |= task_options or {}
-    config = plan_training(
-        task, base=base, task_options=chosen, preset=preset, finetune=start, **options
-    )
+    return made(planned(task, finetune=start, **options), out, device, on_step, progress, on_start)
+
+
+def planned(task: str | type[Task], **options: Any) -> RunConfig:
+    """The configuration of a first training, of names or classes of a user's own."""
+    task, options = plugins.by_name("task", task), plugins.options_by_name(options)
+    own = build(TaskOptions, **taken(TaskOptions, options))
+    chosen = own.of_the_task | (options.pop("task_options", None) or {})
+    return plan_training(task, base=own.base, task_options=chosen, **options)
+
+
+def made(
+    config: RunConfig,
+    out: Path | str | None,
+    device: str = "auto",
+    on_step: Callback = ignore,
+    progress: bool | None = None,
+    on_start: Callable[[Run], None] = ignore,
+) -> Run:
+    """A new run of a first training's configuration, trained to its end."""
     run = _created(config, out)
     on_start(run)
     return _trained(run, device, on_step, progress)
@@ -190,20 +204,6 @@ def resume(
     return _trained(run, device, on_step, progress)
 
 
-CHOSEN = (
-    "stage",
-    "task",
-    "base",
-    "task_options",
-    "preset",
-    "kind",
-    "model",
-    "train",
-    "calibration",
-)
-"""The fields of a configuration that somebody chose."""
-
-
 def finished(
     folder: Path, make: Callable[[], Run], wanted: RunConfig | None = None, **how: Any
 ) -> Run:
@@ -214,23 +214,12 @@ def finished(
     if not (folder / "config.json").is_file():
         return make()
     run = Run.open(folder)
-    for name in CHOSEN if wanted is not None else ():
-        there, asked = (getattr(config, name) for config in (run.config, wanted))
-        if there != asked:
-            other = _difference(name, there, asked)
-            raise UsageError(
-                f"{folder} holds a run of another configuration ({other}): name another folder, or "
-                "remove it"
-            )
+    if wanted is not None and (other := run.config.difference(wanted)):
+        raise UsageError(
+            f"{folder} holds a run of another configuration ({other}): name another folder, or "
+            "remove it"
+        )
     return run if run.result is not None else resume(run, **how)
-
-
-def _difference(name: str, there: Any, asked: Any) -> str:
-    """The first option in which two configurations differ, in words."""
-    if isinstance(there, Options) and type(there) is type(asked):
-        name = next(n for n in type(there).model_fields if getattr(there, n) != getattr(asked, n))
-        there, asked = getattr(there, name), getattr(asked, name)
-    return f"{name} {there}, not {asked}"
 
 
 def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:

@@ -7,18 +7,17 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 from abc_calib.config import WorkOptions, build
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.jobs import Job, Share, check_jobs, with_parents
-from abc_calib.sweeps.workers import Ended, Workers, last_line
+from abc_calib.sweeps.jobs import Job, JobPayload, Share, check_jobs, with_parents
+from abc_calib.sweeps.workers import Ended, Workers, attempt, last_line, workers
+from abc_calib.version import __version__
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
 POLL_SECONDS = 0.2
@@ -44,46 +43,41 @@ class Running:
 
     job: Job
     log: Path
-    started: float
     future: Future[Ended]
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.started
 
     @property
     def last_line(self) -> str:
         """The last line that it wrote."""
         return last_line(self.log)
 
+    def outcome(self) -> Outcome:
+        """How it has ended."""
+        try:
+            how = self.future.result()
+        except CancelledError:
+            raise AbcError(
+                "the scheduler does not answer any more: start it again; the same command goes on"
+            ) from None
+        except Exception as error:  # of its machine: whatever it is, other jobs go on
+            reason = str(error) if isinstance(error, AbcError) else f"its worker failed: {error!r}"
+            return Outcome(self.job, "failed", reason=" ".join(reason.split())[:500])
+        if not how.code:
+            return Outcome(self.job, "done", how.seconds)
+        reason = f"{_ending(how.code, how.last_line)} (log: {self.log})"
+        return Outcome(self.job, "failed", how.seconds, reason)
+
 
 @dataclass
 class Progress:
-    """Where a sweep stands; ``seconds_left`` is None while nothing has ended yet."""
+    """Where a sweep stands."""
 
     total: int
-    workers: int
     waiting: list[Job]
     running: list[Running] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
     def count(self, *states: State) -> int:
         return sum(outcome.state in states for outcome in self.outcomes)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """From the mean time of the jobs that ended in this session, by stage."""
-        times = [(o.job.config.stage, o.seconds) for o in self.outcomes if o.state == "done"]
-        if not times:
-            return None
-
-        def typical(job: Job) -> float:
-            mine = [seconds for stage, seconds in times if stage == job.config.stage]
-            return fmean(mine or [seconds for _, seconds in times])
-
-        left = sum(typical(job) for job in self.waiting)
-        left += sum(max(0.0, typical(one.job) - one.seconds) for one in self.running)
-        return left / self.workers
 
 
 OnChange = Callable[[Progress, Outcome | None], None]
@@ -108,7 +102,7 @@ def run_jobs(
     resolve_device(device)
     check_jobs(jobs)
     ordered = with_parents(Share(*asked.share).pick(jobs) if asked.share else jobs)
-    progress = Progress(len(ordered), 1, list(ordered))
+    progress = Progress(len(ordered), list(ordered))
     deadline = math.inf if asked.budget is None else time.perf_counter() + 60 * asked.budget
 
     def ended(outcome: Outcome) -> None:
@@ -125,26 +119,31 @@ def run_jobs(
             ended(outcome)
     if not progress.waiting:
         return progress.outcomes
-    with closing(Workers(asked, root, device)) as workers, like_interrupts():
-        try:
+    try:
+        with like_interrupts(), workers(asked, root) as made:
             while progress.waiting or progress.running:
-                workers.tick()
-                progress.workers = workers.size
-                _collect(progress, ended)
+                for one in [one for one in progress.running if one.future.done()]:
+                    progress.running.remove(one)
+                    ended(one.outcome())
                 late = time.perf_counter() > deadline
-                _start_ready(progress, workers, late, root, ended)
+                _start_ready(progress, made, late, root, device, ended)
                 on_change(progress, None)
                 wait([one.future for one in progress.running], POLL_SECONDS, FIRST_COMPLETED)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped with {progress.count('kept', 'done')} of {progress.total} jobs "
-                "complete; the same command goes on"
-            ) from None
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped with {progress.count('kept', 'done')} of {progress.total} jobs "
+            "complete; the same command goes on"
+        ) from None
     return progress.outcomes
 
 
 def _start_ready(
-    progress: Progress, workers: Workers, late: bool, root: Path, ended: Callable[[Outcome], None]
+    progress: Progress,
+    made: Workers,
+    late: bool,
+    root: Path,
+    device: str,
+    ended: Callable[[Outcome], None],
 ) -> None:
     """Fill the free workers with the first jobs whose parents are there; if ``late`` none."""
     states = {outcome.job.key: outcome.state for outcome in progress.outcomes}
@@ -156,32 +155,15 @@ def _start_ready(
         elif job.parent and parent in ("failed", "blocked"):
             reason = f"its first training failed: {job.parent.key}"
             outcome = Outcome(job, "blocked", reason=reason)
-        elif parent not in ("done", "kept") or len(progress.running) >= progress.workers:
+        elif parent not in ("done", "kept") or len(progress.running) >= made.size:
             continue
         progress.waiting.remove(job)
         if outcome:
             ended(outcome)
-        else:
-            log = root / job.key / "log.txt"
-            progress.running.append(Running(job, log, time.perf_counter(), workers.submit(job)))
-
-
-def _collect(progress: Progress, ended: Callable[[Outcome], None]) -> None:
-    for one in list(progress.running):
-        if not one.future.done():
             continue
-        progress.running.remove(one)
-        try:
-            how = one.future.result()
-        except CancelledError:  # its scheduler went away
-            progress.waiting.insert(0, one.job)
-            continue
-        except Exception as error:  # of its machine: whatever it is, other jobs go on
-            reason = str(error) if isinstance(error, AbcError) else f"its worker failed: {error!r}"
-            ended(Outcome(one.job, "failed", one.seconds, " ".join(reason.split())[:500]))
-            continue
-        reason = f"{_ending(how.code, how.last_line)} (log: {one.log})" if how.code else ""
-        ended(Outcome(one.job, "failed" if how.code else "done", how.seconds, reason))
+        payload, folder = JobPayload.of(job).model_dump_json(), root / job.key
+        future = made.pool.submit(attempt, payload, folder, device, made.sign, __version__)
+        progress.running.append(Running(job, folder / "log.txt", future))
 
 
 def _ending(code: int, last: str) -> str:

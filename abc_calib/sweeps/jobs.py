@@ -34,11 +34,6 @@ from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.training.plan import plan_training
 
-NOT_CONFIGURATION = {
-    *("code_version", "versions", "threads", "parent", "data_hash", "format_version"),
-}
-"""Fields of a run's configuration that say where it came from, not what it is."""
-
 
 class Test(Options):
     """One row to measure: ``n`` samples of a kind at a length; fewer where there are fewer.
@@ -95,7 +90,7 @@ class Job(Options):
 
         Every option counts, at its default too: a default that changes makes another job.
         """
-        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION)
+        mine = self.config.chosen
         first = self.parent.key if self.parent else None
         digest = hashlib.sha256(json.dumps([mine, first], sort_keys=True).encode()).hexdigest()
         first_config = self.parent.config if self.parent else self.config
@@ -151,7 +146,7 @@ class Job(Options):
     @property
     def but_for_the_seed(self) -> str:
         """What is alike in jobs that differ in their seed alone, and are possible or not alike."""
-        mine = self.config.model_dump(mode="json", exclude=NOT_CONFIGURATION)
+        mine = self.config.chosen
         mine["train"]["seed"] = 0
         return json.dumps([mine, [test.model_dump() for test in self.tests]], sort_keys=True)
 
@@ -166,7 +161,7 @@ class Job(Options):
         if not (folder / "config.json").is_file():
             return None
         run = Run.open(folder)
-        if _meaning(run.config) != _meaning(self.config):
+        if run.config.difference(self.config):
             raise AbcError(
                 f"{folder} holds a run of another configuration (made by version "
                 f"{run.config.code_version}): remove it or name another folder of jobs"
@@ -255,10 +250,6 @@ def check_jobs(jobs: Iterable[Job]) -> None:
         if (shape := job.but_for_the_seed) not in seen:
             seen.add(shape)
             job.check()
-
-
-def _meaning(config: RunConfig) -> dict[str, Any]:
-    return config.model_dump(exclude=NOT_CONFIGURATION)
 
 
 def jobs_root() -> Path:

@@ -33,7 +33,6 @@ from abc_calib.config import (
 )
 from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
-from abc_calib.config.signature import Named
 from abc_calib.errors import OptionError, UsageError, shortened
 from abc_calib.files import read_text
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
@@ -119,7 +118,7 @@ def expand(data: Mapping[str, Any]) -> list[Job]:
     ]
     if not jobs:
         raise UsageError("there is nothing to do: give tasks in [sweep], or [[jobs]]")
-    return sorted(jobs, key=lambda job: job.options.get("seed", 0))
+    return sorted(jobs, key=lambda job: (job.parent or job).config.train.seed)
 
 
 def checked(jobs: Sequence[Job]) -> list[Job]:
@@ -215,24 +214,9 @@ def _flat(table: Mapping[str, Any], where: str) -> Flat:
     again = rest.pop("calibrate", {})
     if not isinstance(again, dict):
         raise UsageError(f"{where} calibrate = {again!r}: give its options, or set it in [sweep]")
-    found = _checked(rest, TRAIN, where)
-    again = _checked(again, CALIBRATE, f"{where} calibrate")
-    return {**found, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
-
-
-def _checked(given: Mapping[str, Any], options: Mapping[str, Named], where: str) -> Flat:
-    """``given``, if its options are known and have possible values: in the grid each of several."""
-    _known(given, list(options), where)
-    for name, value in given.items():
-        values = [value]
-        if where.startswith("[grid]"):  # that it is a list is checked where it is multiplied
-            values = value if isinstance(value, list) else []
-        for one in values:
-            try:
-                options[name].read(one)
-            except OptionError as error:
-                raise UsageError(f"{where} {error}") from None
-    return dict(given)
+    _known(rest, list(TRAIN), where)
+    _known(again, list(CALIBRATE), f"{where} calibrate")
+    return {**rest, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
 
 
 def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:

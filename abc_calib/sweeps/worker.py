@@ -27,50 +27,37 @@ from abc_calib.sweeps.workers import PATIENCE_SECONDS
 from tasks import TaskError
 
 
-def ensure(job: Job, root: Path, device: str = "auto") -> None:
+def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = None) -> None:
     """Train what is not trained and measure what is not measured; go on where it was stopped."""
     with locked(root / job.key):
-        run = _trained(job, root, device)
+        run = _trained(job, root, device=device, progress=progress)
         groups: dict[tuple[str, int], list[int]] = {}
         for test in job.missing_tests(root):
             groups.setdefault((test.set, test.n), []).append(test.length)
         for (kind, samples), lengths in groups.items():
-            stages.evaluate(
-                run, lengths, samples=samples, sets=(kind,), device=device, on_row=_say_row
-            )
+            how: dict[str, Any] = {"sets": (kind,), "device": device, "progress": progress}
+            stages.evaluate(run, lengths, samples=samples, **how)
 
 
-def _trained(job: Job, root: Path, device: str) -> Run:
+def _trained(job: Job, root: Path, **how: Any) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
-    how: dict[str, Any] = {"device": device, "on_step": _say_step}
     folder = root / job.key / "run"
     job.run(root)  # refused if it is of another configuration
 
     def make() -> Run:
         if job.parent is None:
-            about = job.model_dump(include={"base", "task_options", "preset"})
-            return stages.train(job.task, out=folder, **about, **how, **job.options)
+            return stages.made(job.config, folder, **how)
         first = job.parent.run(root)
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        again = job.calibrate or {}
-        return stages.calibrate(first, out=folder, on_check=_say_check, **how, **again)
+        again = {**how, **(job.calibrate or {})}
+        return stages.calibrate(first, out=folder, on_check=_say_check, **again)
 
     return stages.finished(folder, make, **how)
 
 
-def _say_step(progress: Any) -> None:
-    if progress.accuracy is not None:
-        where = f"step {progress.step}/{progress.steps}, loss {progress.loss:.4f}"
-        print(f"{where}, held-out {100 * progress.accuracy:.1f} %", flush=True)
-
-
 def _say_check(check: Any) -> None:
-    print(f"lines above {check.threshold:.0%}: {100 * check.accuracy:.1f} %", flush=True)
-
-
-def _say_row(row: Any) -> None:
-    print(f"{row.set} {row.length}: {row.accuracy:.2f} % of {row.n}", flush=True)
+    print(check.text, flush=True)
 
 
 def _stop_with_parent() -> None:
@@ -93,7 +80,7 @@ def main() -> int:
         payload = JobPayload.model_validate_json(sys.stdin.readline())
         threading.Thread(target=_stop_with_parent, daemon=True).start()
         with like_interrupts():
-            ensure(payload.unpacked(), root, device)
+            ensure(payload.unpacked(), root, device, progress=True)
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130

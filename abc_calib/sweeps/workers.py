@@ -1,8 +1,8 @@
 """Where jobs run: in processes of this machine, or of the workers of a Dask scheduler.
 
 Both are executors of ``concurrent.futures`` that call ``attempt``, which starts one process for a
-job and waits for it. A sweep keeps one file in the folder of the jobs: while it is touched the
-sweep lives; jobs whose sweep has ended, or says nothing for a minute, save and stop.
+job and waits for it. A sweep keeps one file in the folder of the jobs while it is there; once that
+is gone, jobs save and stop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from abc_calib.config import WorkOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder
-from abc_calib.sweeps.jobs import Job, JobPayload
 from abc_calib.version import ROOT, __version__
 
 WORKER = """import sys
@@ -37,8 +36,6 @@ sys.exit(main())
 PATIENCE_SECONDS = 60.0
 """How long a stopped process may take to save its checkpoint."""
 POLL_SECONDS = 0.1
-BEAT_SECONDS, SILENCE_SECONDS = 5.0, 60.0
-"""How often a sweep says that it lives, and after which silence its jobs stop."""
 CONNECT_SECONDS = 10
 RETRIES = 2
 """How often Dask does a job again after its worker died."""
@@ -53,89 +50,64 @@ class Ended(NamedTuple):
     last_line: str
 
 
-class Workers:
-    """Takes jobs; closing it has jobs at work save and leave. ``AbcError`` if there is none."""
+class Workers(NamedTuple):
+    """An executor of ``size`` jobs at once, and the file that says that their sweep is there."""
 
-    def __init__(self, asked: WorkOptions, root: Path, device: str):
-        self.root, self.device, self.most = root, device, asked.workers
-        self.beat, self.last_beat = root / f".sweep-{uuid.uuid4()}", 0.0
-        make_folder(root)
-        try:
-            self.beat.touch()
-            self.cluster = Cluster(asked.scheduler, self.beat) if asked.scheduler else None
-        except OSError as error:
-            raise AbcError(f"cannot write in {root} ({error.strerror})") from None
-        finally:
-            if not hasattr(self, "cluster"):
-                self.beat.unlink(missing_ok=True)
-        self.pool: Executor = self.cluster.pool if self.cluster else ThreadPoolExecutor(self.size)
-
-    @property
-    def size(self) -> int:
-        """Jobs that are done at once: a thread of a Dask worker watches one."""
-        if self.cluster is None:
-            return self.most or os.cpu_count() or 1
-        return min(self.cluster.threads, self.most or self.cluster.threads)
-
-    def submit(self, job: Job) -> Future[Ended]:
-        payload = JobPayload.of(job).model_dump_json()
-        how = (payload, self.root / job.key, self.device, self.beat, __version__)
-        return self.pool.submit(attempt, *how)
-
-    def tick(self) -> None:
-        """Say that the sweep lives. ``AbcError`` if nobody will ever do the work."""
-        now = time.monotonic()
-        if now - self.last_beat >= BEAT_SECONDS:
-            self.last_beat = now
-            with suppress(OSError):
-                self.beat.touch()
-            if self.cluster:
-                self.cluster.look_after(now)
-
-    def close(self) -> None:
-        self.beat.unlink(missing_ok=True)
-        with suppress(*([] if self.cluster is None else [OSError, RuntimeError, TimeoutError])):
-            self.pool.shutdown(wait=True)
-        if self.cluster:
-            self.cluster.client.close()
+    pool: Executor
+    size: int
+    sign: Path
 
 
-class Cluster:
-    """The workers of the scheduler at ``address``, all of which see the file ``beat``."""
+@contextmanager
+def workers(asked: WorkOptions, root: Path) -> Iterator[Workers]:
+    """What jobs are given to; in the end those at work save and leave. ``AbcError`` if none."""
+    sign = root / f".sweep-{uuid.uuid4()}"
+    make_folder(root)
+    try:
+        sign.touch()
+    except OSError as error:
+        raise AbcError(f"cannot write in {root} ({error.strerror})") from None
+    try:
+        if asked.scheduler is None:
+            size = asked.workers or os.cpu_count() or 1
+            pool = ThreadPoolExecutor(size)
+            try:
+                yield Workers(pool, size, sign)
+            finally:
+                sign.unlink(missing_ok=True)
+                pool.shutdown()
+        else:
+            with _cluster(asked.scheduler, sign) as (pool, threads):
+                yield Workers(pool, min(threads, asked.workers or threads), sign)
+    finally:
+        sign.unlink(missing_ok=True)
 
-    def __init__(self, address: str, beat: Path):
-        if find_spec("distributed") is None:
-            raise UsageError("--scheduler needs Dask: pip install 'abc-calib[cluster]'")
-        from distributed import Client
 
-        for name in ("distributed", "distributed.client"):  # its errors are reported by us
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self.address = address
-        self.alone_since: float | None = None
-        try:
-            self.client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            reason = str(error).partition("\n")[0][:200]
+@contextmanager
+def _cluster(address: str, sign: Path) -> Iterator[tuple[Any, int]]:
+    """The executor of a Dask scheduler, and how many threads its workers have."""
+    if find_spec("distributed") is None:
+        raise UsageError("--scheduler needs Dask: pip install 'abc-calib[cluster]'")
+    from distributed import Client
+
+    for name in ("distributed", "distributed.client"):  # its errors are reported by us
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise AbcError(
+            f"--scheduler {address[:100]}: no Dask scheduler answers within {CONNECT_SECONDS} "
+            f"seconds ({reason}): start one with `dask scheduler`, or name its address"
+        ) from None
+    with client:
+        threads = sum(client.nthreads().values())
+        if not threads:
             raise AbcError(
-                f"--scheduler {address[:100]}: no Dask scheduler answers within {CONNECT_SECONDS} "
-                f"seconds ({reason}): start one with `dask scheduler`, or name its address"
-            ) from None
-        try:
-            self._check(beat)
-        except BaseException:
-            self.client.close()
-            raise
-        self.pool = self.client.get_executor(pure=False, retries=RETRIES)
-
-    def _check(self, beat: Path) -> None:
-        """Does every worker have this program, and see the folder of the jobs?"""
-        self.threads = sum(self.client.nthreads().values())
-        if not self.threads:
-            raise AbcError(
-                f"the scheduler at {self.address} has no workers: start some with "
-                f"`dask worker {self.address}`"
+                f"the scheduler at {address} has no workers: start some with "
+                f"`dask worker {address}`"
             )
-        found: dict[str, Any] = self.client.run(wrong_here, beat, __version__, on_error="return")
+        found = client.run(wrong_here, sign, __version__, on_error="return")
         for worker, wrong in found.items():
             if not isinstance(wrong, str):
                 wrong = (
@@ -144,74 +116,41 @@ class Cluster:
                 )
             if wrong:
                 raise AbcError(f"the worker at {worker} {wrong}")
-
-    def look_after(self, now: float) -> None:
-        """Count the workers; ``AbcError`` if there is no scheduler, or for long no worker."""
-        try:
-            self.threads = sum(self.client.nthreads().values())
-        except (OSError, RuntimeError, TimeoutError):
-            raise AbcError(
-                f"the scheduler at {self.address} does not answer any more: start it again; the "
-                "same command goes on"
-            ) from None
-        self.alone_since = None if self.threads else self.alone_since or now
-        if self.alone_since and now - self.alone_since > SILENCE_SECONDS:
-            raise AbcError(
-                f"the scheduler at {self.address} has had no workers for {SILENCE_SECONDS:.0f} "
-                "seconds: start some; the same command goes on"
-            )
+        yield client.get_executor(pure=False, retries=RETRIES), threads
 
 
-def wrong_here(beat: Path, version: str) -> str:
+def wrong_here(sign: Path, version: str) -> str:
     """On a worker: what keeps it from working for a sweep of that version; empty if nothing."""
     if version != __version__:
         return f"has version {__version__} of this program, not {version}: install the same"
-    if not beat.is_file():
-        return f"does not see {beat.parent}: name a folder with --jobs that every worker sees"
+    if not sign.is_file():
+        return f"does not see {sign.parent}: name a folder with --jobs that every worker sees"
     return ""
 
 
-def attempt(payload: str, folder: Path, device: str, beat: Path, version: str) -> Ended:
-    """Run a job to its end in a process, or have it save and leave once its sweep is silent.
+def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> Ended:
+    """Run a job to its end in a process, or have it save and leave once its sweep has ended.
 
     What it writes is added to ``log.txt`` in ``folder``. Raises ``AbcError`` if it cannot be
     started.
     """
-    if wrong := wrong_here(beat, version):
+    if wrong := wrong_here(sign, version):
         raise AbcError(f"this worker {wrong}")
-    begun, log, stopped = time.perf_counter(), folder / "log.txt", silence(beat)
+    begun, log = time.perf_counter(), folder / "log.txt"
     with _turn() as turn:
         process = _start(payload, folder, log, device, turn)
         try:
-            while (code := process.poll()) is None and not stopped():
+            while process.poll() is None and sign.exists():
                 time.sleep(POLL_SECONDS)
         finally:
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.close()  # once it ends, the process saves and leaves
-            if process.poll() is None:
-                code = _wait(process)
-    assert code is not None
-    return Ended(code, time.perf_counter() - begun, last_line(log))
-
-
-def silence(beat: Path) -> Callable[[], bool]:
-    """Has a sweep ended, or not touched its file for long? The clocks of machines may differ."""
-    seen, since = 0, time.monotonic()
-
-    def stopped() -> bool:
-        nonlocal seen, since
-        try:
-            now = beat.stat().st_mtime_ns
-        except FileNotFoundError:
-            return True
-        except OSError:  # the disk does not answer
-            now = seen
-        if now != seen:
-            seen, since = now, time.monotonic()
-        return time.monotonic() - since > SILENCE_SECONDS
-
-    return stopped
+            try:
+                process.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    return Ended(process.wait(), time.perf_counter() - begun, last_line(log))
 
 
 def _start(payload: str, folder: Path, log: Path, device: str, turn: int) -> subprocess.Popen[str]:
@@ -240,14 +179,6 @@ def _start(payload: str, folder: Path, log: Path, device: str, turn: int) -> sub
 def _without_waiting(path: str, flags: int) -> int:
     """Open a file, and a pipe not at all."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
-
-
-def _wait(process: subprocess.Popen[str]) -> int:
-    try:
-        return process.wait(PATIENCE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
 
 
 def last_line(log: Path) -> str:

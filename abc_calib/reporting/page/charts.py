@@ -14,7 +14,7 @@ def accuracy_chart(runs: Sequence[Mapping[str, Any]]) -> str:
     """Exact match of some runs by length; empty where nothing is measured."""
     series: dict[str, list[tuple[int, float, float, float]]] = {}
     for run in runs:
-        for row in run["accuracy"]["rows"]:
+        for row in run["accuracy"]:
             alone = len(runs) == 1
             name = row["series"] if alone else f"{shortened(run['name'], 40)}, {row['series']}"
             point = (row["length"], row["accuracy"], row["low"], row["high"])

@@ -10,7 +10,7 @@ from abc_calib.errors import UsageError
 from abc_calib.reporting.page import judged
 from abc_calib.reporting.page.charts import history_chart
 from abc_calib.reporting.page.commands import commands
-from abc_calib.reporting.page.heads import heads_of, line_count
+from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.page.weights import embedded
 from abc_calib.runs import Run
 
@@ -18,7 +18,7 @@ from abc_calib.runs import Run
 def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
     """Everything about a run. Where the page cannot compute its model, ``why`` says why not.
 
-    ``on_part`` hears what is looked at next.
+    ``on_part`` is called with what is looked at next.
     """
     on_part("model")
     model = run.load_model()
@@ -30,10 +30,6 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
             weights, why = embedded(model), ""
         except UsageError as error:
             why = str(error)
-    on_part("accuracy")
-    measured = judged.accuracy(run, model)
-    on_part("hard cases")
-    failures = judged.hard(run, model)
     on_part("examples")
     shown = judged.examples(run, model)
     on_part("attention")
@@ -49,8 +45,8 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "facts": facts(run, sum(weight.numel() for weight in model.parameters()), result),
         "commands": commands(run),
         "history": history_chart(run.history()),
-        "accuracy": measured,
-        "hard": failures,
+        "accuracy": judged.accuracy(run),
+        "hard": judged.hard(run),
         "certificate": judged.certificate(run),
         "examples": shown,
         "heads": heads,
@@ -94,5 +90,5 @@ def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, 
     ]
     if config.calibration is not None:
         found.insert(1, ("Calibrated by", config.calibration.fit))
-        found.append(("Lines", line_count(run)))
+        found.append(("Lines", run.bias().summary))
     return found

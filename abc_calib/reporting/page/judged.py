@@ -1,61 +1,43 @@
 """How good a run is, as plain data: accuracy, hard cases, its certificate and examples.
 
-What was measured before is read; where nothing was, a little is measured for the page.
+Nothing is measured here but the examples: what other commands have found is read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import evaluate
-from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.files import read_json
 from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
+from abc_calib.reporting.hooks import until_end
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from tasks import TaskError
 
-SAMPLES, HARD = 200, 20
-"""Problems of a length, and of each hard family, that are measured for a page."""
-ROWS_FAR = 20
-"""The longest problems with an output of several rows."""
 NAMES = ("set", "length", "accuracy", "low", "high", "n", "correct")
 """Of a row of ``eval.csv``."""
-SHOWN = 4
-"""Keys of a row that an example shows at most, those of weight ``LEAST`` and more."""
-LEAST = 0.2
+LENGTHS, LONGEST_IN_ROWS = (20, 50), 20
+"""Of the examples, with the training length, the next one and twice it; longest in rows."""
+TRIED = 8
+"""Problems of a length, of which a wrong one is the example."""
+SHOWN, LEAST = 4, 0.2
+"""Keys of a row that an example shows at most, and their least weight."""
 
 
-def lengths_of(run: Run, far: int) -> list[int]:
-    """The training length, the next one, twice it, and further ones up to ``far``."""
-    short = run.config.train.length
-    far = min(far, ROWS_FAR) if run.data.vocabulary.tokens.row is not None else far
-    return sorted({short, short + 1, *(n for n in (2 * short, 20, 50, 100) if short < n <= far)})
+def accuracy(run: Run) -> list[dict[str, Any]]:
+    """Exact match by set and length, as ``abc eval`` has measured it."""
+    found = [
+        {name: row[name] for name in NAMES} | _size(row) for row in read_rows(run.path / "eval.csv")
+    ]
+    return sorted(found, key=lambda row: row["length"])
 
 
-def accuracy(run: Run, model: Model) -> dict[str, Any]:
-    """Exact match by set and length, and where it is from."""
-    rows = read_rows(run.path / "eval.csv")
-    source = "read from eval.csv"
-    if not rows:
-        source = f"measured for this page, {SAMPLES} samples a length"
-        lengths = lengths_of(run, 100)
-        try:
-            rows = [row.as_dict() for row in evaluate(model, run.data, lengths, SAMPLES)]
-        except (AbcError, TaskError):  # a task without problems of these lengths
-            rows = []
-    found = [{name: row[name] for name in NAMES} | _size(row) for row in rows]
-    return {"source": source, "rows": sorted(found, key=lambda row: row["length"])}
-
-
-def _size(row: Mapping[str, Any]) -> dict[str, str]:
+def _size(row: dict[str, Any]) -> dict[str, str]:
     """How large its problems are, in words, and which curve it belongs to."""
     length, high = row["length"], row.get("rows")
     size = f"{length:,}" if high is None else f"{length}x{high}"
@@ -63,30 +45,16 @@ def _size(row: Mapping[str, Any]) -> dict[str, str]:
     return {"size": size, "series": f"{row['set']}{aside}"}
 
 
-def hard(run: Run, model: Model) -> dict[str, Any] | None:
-    """Families of hard inputs and the smallest failure; None for tasks that have none."""
+def hard(run: Run) -> dict[str, Any] | None:
+    """Families of hard inputs and the smallest failure, as ``abc stress`` has found them."""
     path = run.path / "stress.json"
-    if os.path.lexists(path):
-        try:
-            found = read_json(path)
-            return {
-                "source": "read from stress.json",
-                "rows": found["rows"],
-                "smallest": found["smallest"],
-            }
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
-    short = run.config.train.length
-    try:
-        rows = stress(model, run.data, (short, short + 1, lengths_of(run, 50)[-1]), HARD, 0)
-    except (UsageError, TaskError):
+    if not os.path.lexists(path):
         return None
-    least = smallest(rows)
-    return {
-        "source": f"measured for this page, {HARD} problems of each family and length",
-        "rows": [row.as_dict() for row in rows],
-        "smallest": least.as_dict() if least else None,
-    }
+    try:
+        found = read_json(path)
+        return {"rows": found["rows"], "smallest": found["smallest"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
 
 
 def certificate(run: Run) -> dict[str, Any] | None:
@@ -105,62 +73,47 @@ def certificate(run: Run) -> dict[str, Any] | None:
 @torch.inference_mode()
 def examples(run: Run, model: Model) -> list[dict[str, Any]]:
     """A problem of each length: what was written, what is right, and what was looked at."""
+    short, in_rows = run.config.train.length, run.data.vocabulary.tokens.row is not None
+    wanted = {short, short + 1, *(n for n in (2 * short, *LENGTHS) if n > short)}
     found = []
-    for length in lengths_of(run, 50):
+    for length in sorted(n for n in wanted if not in_rows or n <= LONGEST_IN_ROWS):
         try:
-            batch = run.data.test(length, 8)
-        except (AbcError, TaskError):
+            batch = run.data.test(length, TRIED)
+        except (AbcError, TaskError):  # a task without problems of this length
             continue
-        if not len(batch):
-            continue
-        target = batch.target
-        written = model.decode(batch.source.to(model.device), target.shape[1] + 2).ids.cpu()
-        right = [_same(written[i], target[i], run.data.vocabulary.eos) for i in range(len(batch))]
-        found.append(_example(run, model, batch, int(np.argmin(right)), length))
+        if len(batch):
+            found.append({"length": length, **_example(run, model, batch)})
     return found
 
 
-def _same(written: torch.Tensor, target: torch.Tensor, eos: int) -> bool:
-    return _ended(written.tolist(), eos) == _ended(target.tolist(), eos)
-
-
-def _ended(ids: list[int], eos: int) -> list[int]:
-    """A row of ids up to its end."""
-    return ids[: ids.index(eos) + 1] if eos in ids else ids
-
-
-def _example(run: Run, model: Model, batch: Any, row: int, length: int) -> dict[str, Any]:
-    data, one = run.data, batch.take(torch.tensor([row]))
-    symbols, eos = data.vocabulary.symbols, data.vocabulary.eos
-    source, target = one.source.to(model.device), one.target
-    decoded = model.decode(source, target.shape[1] + 2, attention=True)
-    ids = _ended(decoded.ids[0].tolist(), eos)
-    right = _ended(target[0].tolist(), eos)
+def _example(run: Run, model: Model, batch: Any) -> dict[str, Any]:
+    """The first of some problems that is wrong, or the first."""
+    data, eos = run.data, run.data.vocabulary.eos
+    source = batch.source.to(model.device)
+    written = model.decode(source, batch.target.shape[1] + 2).ids.tolist()
+    pairs = [
+        (until_end(a, eos), until_end(b, eos))
+        for a, b in zip(written, batch.target.tolist(), strict=True)
+    ]
+    row = next((row for row, (ids, right) in enumerate(pairs) if ids != right), 0)
+    one, (ids, right) = batch.take(torch.tensor([row])), pairs[row]
+    named = {"source": one.source[0].tolist(), "written": ids, "right": right}
     return {
-        "length": length,
         "problem": data.task.write(one.problems, 0),
-        "source": [symbols[i] for i in one.source[0].tolist()],
-        "written": [symbols[i] for i in ids],
-        "right": [symbols[i] for i in right],
-        "seen": _seen(model, source, ids, decoded.attention),
+        "seen": _seen(model, one.source.to(model.device), ids),
+        **{k: [data.vocabulary.symbols[i] for i in each] for k, each in named.items()},
     }
 
 
-def _seen(
-    model: Model, source: torch.Tensor, ids: list[int], attention: torch.Tensor | None
-) -> list[list[tuple[int, float]]]:
+def _seen(model: Model, source: torch.Tensor, ids: list[int]) -> list[list[tuple[int, float]]]:
     """For each written token the keys of the source that it looked at most."""
-    if attention is None:
-        try:
-            written = torch.tensor([ids], device=source.device)
-            layers = model.attention(source, written).weights["cross"]
-        except UsageError:
-            return []
-        weights = torch.stack(layers)[:, 0].amax((0, 1))
-    else:
-        weights = attention[0]
-    rows = []
-    for row in weights[: len(ids)].tolist():
-        best = sorted(range(len(row)), key=lambda key: -row[key])[:SHOWN]
-        rows.append([(key, round(row[key], 2)) for key in best if row[key] >= LEAST])
-    return rows
+    try:
+        layers = model.attention(source, torch.tensor([ids], device=source.device)).weights["cross"]
+    except UsageError:
+        return []
+    best = torch.stack(list(layers))[:, 0].amax((0, 1)).sort(descending=True)
+    rows = zip(best.indices[:, :SHOWN].tolist(), best.values[:, :SHOWN].tolist(), strict=True)
+    return [
+        [(k, round(w, 2)) for k, w in zip(keys, weights, strict=True) if w >= LEAST]
+        for keys, weights in rows
+    ]

@@ -12,8 +12,7 @@ class Transformer {
     this.width = data.d_model;
     // how many rows of an output the lines of self-attention reach up
     this.above = Math.max(0, ...(data.lines?.self ?? []).flat(2).map((line) => line.segment));
-    this.weights = new Map(
-      Object.entries(data.tensors).map(([name, tensor]) => [name, floats(tensor.data)]));
+    this.weights = new Map(Object.entries(data.tensors).map(([name, text]) => [name, floats(text)]));
   }
 
   linear(name, x) {
@@ -45,17 +44,16 @@ class Transformer {
     return this.linear(name + ".3", hidden.map((value) => Math.max(value, 0)));
   }
 
-  // What a layer of attention keeps of a token: its value and, where keys are compared, its key.
+  // What a layer of attention keeps of a token.
   kept(name, x) {
-    const compares = this.weights.has(name + ".key.weight");
-    return {value: this.linear(name + ".value", x), key: compares ? this.linear(name + ".key", x) : null};
+    return {value: this.linear(name + ".value", x), key: this.linear(name + ".key", x)};
   }
 
   // One row: what it gives, and for each head the keys that it read with their weights.
   // ``opened`` names the keys that a head may look at, each with its bias.
   attend(name, x, store, opened) {
     const size = this.width / this.heads, mixed = new Float64Array(this.width), reads = [];
-    const query = this.weights.has(name + ".query.weight") ? this.linear(name + ".query", x) : null;
+    const query = this.linear(name + ".query", x);
     for (let head = 0; head < this.heads; head++) {
       const weights = weigh(opened(head), query, store, head * size, size);
       for (const [key, weight] of weights)
