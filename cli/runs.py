@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +14,19 @@ import typer
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
 from cli.command import command
-from cli.completion import of
-from cli.console import Result, say
+from cli.completion import of, run_names
+from cli.console import Result, say, typed
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 Row = dict[str, Any]
+Action = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
+    ),
+]
 Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=of("task"))]
 Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
 Sort = Annotated[
@@ -26,25 +34,30 @@ Sort = Annotated[
     typer.Option(help="In this order; the best, the longest or the newest last."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 SHOWN = ("run", "task", "stage", "seed", "held-out", "seconds")
 
 
 @command(tables=True)
 def runs(
+    action: Action = None,
     task: Task = None,
     stage: Stage = None,
     sort: Sort = "age",
     everything: Everything = False,
+    yes: Yes = False,
 ) -> Result:
-    """List the runs, oldest first, those in folders too. To remove one, remove its folder.
+    """List the runs, oldest first, those in folders too; or remove some.
 
-    Example: **abc runs --task addition --sort held-out**
+    Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
     from tasks import FROM_FILES, TASKS
     from tasks.base import unknown
 
+    if action:
+        return _remove(action, yes)
     rows = [_row(run) for run in list_runs(everything)]
     known = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
     if task is not None and task not in known:
@@ -95,6 +108,36 @@ def _cells(row: Row) -> Iterator[object]:
     held_out = row.get("held_out")
     yield row["state"].split(":")[0] if held_out is None else f"{held_out:.2f} %"
     yield None if row.get("seconds") is None else f"{row['seconds']:.0f}"
+
+
+def _remove(words: list[str], yes: bool) -> Result:
+    """Remove the named runs, all of them or none: whole ones in the folder of runs alone."""
+    from abc_calib.files import runs_root
+    from abc_calib.runs import folders
+
+    verb, *names = words
+    if verb != "rm" or not names:
+        raise UsageError(
+            f"abc runs {typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
+        )
+    root = runs_root().resolve()
+    own = {Path(os.path.abspath(path)) for path in folders.by_age(jobs=True)}
+    paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
+    for path in paths:
+        if Path(os.path.abspath(path)) not in own or path.is_symlink():
+            raise UsageError(f"{path} is no run of its own in {root}: remove it yourself")
+    if not yes:
+        for path in paths:
+            say(str(path))
+        try:
+            asked = f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?"
+            typer.confirm(asked, abort=True, err=True)
+        except RuntimeError:  # standard input is closed
+            raise UsageError("nobody can be asked whether to remove them: add --yes") from None
+    for path in paths:
+        shutil.rmtree(path)
+    table = Table(("removed",), [[str(path)] for path in paths])
+    return Result([str(path) for path in paths], [f"removed {p}" for p in paths], table=table)
 
 
 @command(loads="")

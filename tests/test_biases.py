@@ -123,7 +123,7 @@ def test_gathered_is_the_same_bias_as_a_list_of_keys(seed, site):
     index, bias = np.broadcast_arrays(gathered.index.numpy(), gathered.bias.numpy())
     matrix = np.full((*index.shape[:3], frame.keys.size), MASKED, np.float32)
     for s, h, i, k in np.ndindex(index.shape):
-        if bias[s, h, i, k] > MASKED / 2:
+        if bias[s, h, i, k] > MASKED:
             cell = matrix[s, h, i]
             assert cell[index[s, h, i, k]] == np.float32(MASKED), "a key is counted twice"
             cell[index[s, h, i, k]] = bias[s, h, i, k]
@@ -304,7 +304,7 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
                 mixed = torch.zeros(15, dtype=torch.float64)
                 for h in range(5):
                     part = slice(3 * h, 3 * h + 3)
-                    opened = [j for j in range(frame.keys.size) if bias[s, h, i, j] > MASKED / 2]
+                    opened = [j for j in range(frame.keys.size) if bias[s, h, i, j] > MASKED]
                     if not opened:
                         continue
                     scores = torch.stack(

@@ -7,12 +7,16 @@ import copy
 import pytest
 import torch
 import transformers as tf
-from others import FAMILIES, IDS, tiny
+from others import FAMILIES, IDS, WORDS, tiny
 
 import abc_calib as abc
+from abc_calib.config import ForeignOptions
+from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.foreign.checks import check_positions
 from abc_calib.nn.foreign.inject import detach, inject
+from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 
@@ -248,3 +252,46 @@ def test_corner_lines_of_a_stream_are_refused():
     bias = LineBias({"self": (((Line("diag", -1, 0),),) * 4,) * 2})
     with pytest.raises(UsageError, match="anchors segment"):
         inject(model, bias, MARKS)
+
+
+def test_another_attention_set_after_loading_is_an_error(model):
+    inject(model, lines_for(model), MARKS, neutral=True)
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(UsageError, match="set to 'sdpa', which knows no lines"):
+        logits(model)
+
+
+def test_a_cache_that_does_not_hold_every_key_is_an_error():
+    """As a cache of fixed size, or one that keeps the last keys alone."""
+    model = tiny("llama").eval()
+    inject(model, lines_for(model), MARKS, neutral=True)
+    with pytest.raises(UsageError, match="its cache holds"):
+        generated(model, SOURCES, cache_implementation="static")
+    windowed = tf.DynamicCache(config=tf.MistralConfig(num_hidden_layers=2, sliding_window=4))
+    with torch.no_grad():
+        found = model(input_ids=SOURCES, past_key_values=windowed, use_cache=True)
+        with pytest.raises(UsageError, match="its cache holds"):
+            model(input_ids=SOURCES[:, :1], past_key_values=found.past_key_values, use_cache=True)
+
+
+def test_positions_that_count_elsewhere_are_found():
+    """Ministral3 scales its queries by position, beside its rotary embedding."""
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 4}
+    rope = {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.4}
+    rope |= {"original_max_position_embeddings": 64}
+    config = tf.Ministral3Config(
+        **IDS, **shape, intermediate_size=32, num_key_value_heads=2, rope_parameters=rope
+    )
+    torch.manual_seed(0)
+    options = ForeignOptions(
+        folder="",
+        architecture="Ministral3ForCausalLM",
+        config={**config.to_dict(), "sliding_window": None},
+        scheme="none",
+    )
+    tokens = TokenIds(len(WORDS) + 2, len(WORDS), len(WORDS) + 1, 2, (len(WORDS) + 1, 14, 15))
+    found = Foreign(options, tokens).eval()
+    found.set_lines(soft_lines_for(found.network))
+    source = torch.cat([torch.full_like(SOURCES[:, :1], len(WORDS) + 1), SOURCES], 1)
+    with pytest.raises(UsageError, match="counts positions somewhere else"):
+        check_positions(found, source, OUTPUTS)

@@ -109,6 +109,15 @@ def test_a_rule_is_recognised_as_others_write_it(name, around):
     assert again.solve(pairs.source[3]) == pairs.target[3]
 
 
+@pytest.mark.parametrize("behind", ["=", "", " ="])
+@pytest.mark.parametrize("order", ["", "backwards", "columns"])
+def test_a_rule_is_recognised_in_what_it_writes(order, behind):
+    drawn = get_task("multiplication").sample(np.random.default_rng(0), 40, 4)
+    name = f"multiplication {order}".strip()
+    found = rule_of(rule_named(name, Texts((f"1*2{behind}",), ("2",))).texts(drawn))
+    assert found is not None and found.name.startswith(name)
+
+
 def test_a_pair_without_its_closing_delimiter_does_not_follow():
     sources = [f"{a}+{b}=" for a in range(10, 20) for b in range(10, 20)]
     targets = [f"{a + b}" for a in range(10, 20) for b in range(10, 20)]

@@ -162,6 +162,6 @@ def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> T
     found = Lines({site: heads}).gathered([attention.views[site]])
     key, lost = found.index, found.bias
     index = key.expand(len(weights), -1, weights.shape[2], -1)
-    nowhere = (lost.expand(index.shape) < MASKED / 2) | (index < 0)  # nothing opens the source
+    nowhere = (lost.expand(index.shape) == MASKED) | (index < 0)  # nothing opens the source
     on = weights.gather(3, index.clamp(min=0)).masked_fill(nowhere, 0)
     return on.sum(3).masked_fill(~rows[:, None], 0).sum((0, 2))

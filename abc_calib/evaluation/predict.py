@@ -98,7 +98,7 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     source, places = found.batch.source, digit_places(data.layout(found.problems))
     return Prediction(
         answer=found.text,
-        correct=_judged(data, problem, found.text),
+        correct=_judged(data, problem, found),
         tokens=[data.vocabulary.symbols[i] for i in source[0].tolist()],
         places=places,
         output=found.symbols(data),
@@ -106,12 +106,17 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     )
 
 
-def _judged(data: Data, problem: str, answer: str) -> bool | None:
-    """Is an answer right? None if the task cannot tell."""
+def _judged(data: Data, problem: str, found: Answer) -> bool | None:
+    """Is an answer right, token by token? None if the task cannot tell."""
     try:
-        return answer == data.task.solve(problem)
+        data.task.solve(problem)
     except TaskError:  # it was parsed, so that there is nothing wrong with it
         return None
+    right = found.batch.target
+    written = torch.tensor([found.ids])
+    missing = right.shape[1] - written.shape[1]
+    written = torch.nn.functional.pad(written, (0, max(missing, 0)), value=data.vocabulary.pad)
+    return torch.equal(data.bare(written), data.bare(right))
 
 
 LOOKED_AT = 0.2

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-MASKED = -1e9
-"""Added where a query may not look. Finite: one that is masked everywhere stays a number."""
+MASKED = -math.inf
+"""Added where a query may not look. One that may look nowhere mixes nothing: see ``opened``."""
 LANES = 16
 """Single-precision numbers that a processor takes at once; torch's softmax of fewer is 13 times
 slower."""
@@ -78,10 +78,20 @@ def gathered(
     weights = torch.ones_like(bias.bias, dtype=queries.dtype)
     if index.shape[-1] > 1:
         scores = torch.einsum("bhie,bhike->bhik", queries, picked(keys, index))
-        weights = (scores * scaling + bias.bias.to(queries.dtype)).softmax(-1)
-    weights = F.dropout(weights, dropout) * (bias.bias > MASKED / 2)
+        weights = (scores * scaling + opened(bias.bias)[0].to(queries.dtype)).softmax(-1)
+    weights = F.dropout(weights, dropout).masked_fill(bias.bias == MASKED, 0)
     weights = weights.expand(b, -1, -1, -1)
     return torch.einsum("bhik,bhike->bhie", weights, picked(values, index))
+
+
+def opened(bias: Tensor, mask: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    """A bias ``(..., k)`` with the ``mask`` alone where it masks all keys, and where that is.
+
+    Softmax of nothing would be no number, and spread; what those ``(..., 1)`` queries mix has to be
+    left out instead.
+    """
+    nowhere = (bias == MASKED).all(-1, keepdim=True)
+    return torch.where(nowhere, mask, bias), nowhere
 
 
 def picked(x: Tensor, index: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
+from abc_calib.nn.foreign.checks import FARTHEST, LAST, check_far, check_positions, sizes
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Shape
@@ -106,6 +107,7 @@ class BlackBox:
         self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
         self.changed = 0.0
         self.compared = 0
+        self.farthest = self._far()
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
@@ -165,8 +167,9 @@ class BlackBox:
         """How windows were run, for people."""
         return (
             f"each run by transformers in a whole source; {self.compared:,} were run in other "
-            f"sources and in float64, which changed margins by at most {self.changed:.1g}: that "
-            "is measured, not bounded"
+            f"sources and in float64, which changed margins by at most {self.changed:.1g}, and one "
+            f"source of {self.farthest:,} tokens was gone on with by the cache: that is measured, "
+            "not bounded"
         )
 
     def _compare(self, place: Place, codes: np.ndarray, found: Tensor) -> None:
@@ -188,6 +191,31 @@ class BlackBox:
     @cached_property
     def _double(self) -> Any:
         return self.model.exact()
+
+    def _far(self) -> int:
+        """See that positions do not matter, nor how long a source is; tokens of the longest.
+
+        One that is longer than any size in the configuration is read, and gone on with by the
+        cache; ``Unbounded`` where that changes what is written.
+        """
+        known = [size for size in sizes(self.model.network.config) if size < FARTHEST]
+        width = 2
+        while self._tokens_of(width) <= max(known, default=0) + LAST:
+            width *= 2
+        try:
+            near, far = (self._drawn(digits) for digits in (3, width))
+            check_positions(self.model, near.source, near.target)
+            check_far(self.model, far.source, far.target)
+        except UsageError as error:
+            raise Unbounded(str(error)) from None
+        return self._tokens_of(width)
+
+    def _tokens_of(self, width: int) -> int:
+        return self.data.layout_at(width).keys + width
+
+    def _drawn(self, width: int) -> Batch:
+        task = self.data.task
+        return self.data.lay_out(task.sample(self.rng, 2, width, "balanced", exact=True))
 
     # Tokens
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,14 @@ from abc_calib.nn.foreign.model import Foreign
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
+PLACES = ((1, 10_007), (613, 0), (7, 10**6))
+"""Between position ids, and before the first of them, where they must not matter."""
+SIZES = ("position", "window", "chunk", "length", "ctx", "block", "context", "seq")
+"""Parts of the names of sizes in configurations up to which a model may do otherwise."""
+FARTHEST = 10_000
+"""Tokens; of longer ones nothing is run."""
+LAST = 16
+"""Tokens that are written with a cache, behind what is written already."""
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,46 @@ def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
     again = model(source, written.masked_fill(written == model.pad, model.eos)).argmax(-1)
     if not bool(((written == again) | (written == model.pad)).all()):
         raise UsageError(f"{name} writes with its cache what it does not write without")
+
+
+@torch.no_grad()
+def check_positions(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` unless position ids, shifted and stretched, change nothing."""
+    if not model.sites.stream:
+        return
+    plain = model._run(source, target).logits
+    for step, first in PLACES:
+        changed = float(
+            (model._run(source, target, step=step, first=first).logits - plain).abs().max()
+        )
+        if not changed <= 1e-4:
+            raise UsageError(
+                f"{type(model.network).__name__} counts positions somewhere else, too: other "
+                f"position ids change its logits by {changed:.2g}"
+            )
+
+
+def sizes(config: Any) -> list[int]:
+    """The sizes in a configuration, in order, that may be those of a source."""
+    found, every = set[int](), [config.to_dict()]
+    while every:
+        for name, value in every.pop().items():
+            if isinstance(value, dict):
+                every.append(value)
+            elif type(value) is int and value > 0 and any(part in name for part in SIZES):
+                found.add(value)
+    return sorted(found)
+
+
+@torch.no_grad()
+def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` unless a model goes on with its cache as without, far from its start."""
+    begun, last = target[:, :-LAST], target[:, -LAST:]
+    written = model.decode(source, LAST, begun=begun).ids
+    found = model(source, target)[:, -LAST:].argmax(-1)
+    behind = (last == model.eos).cumsum(1) > (last == model.eos).int()
+    if not bool(((written == found) | behind).all()):
+        raise UsageError(
+            f"{type(model.network).__name__} writes with its cache what it does not write without, "
+            f"behind {source.shape[1] + begun.shape[1]} tokens"
+        )

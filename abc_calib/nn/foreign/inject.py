@@ -172,8 +172,13 @@ class Listener:
     marks: Marks
     state: State
 
-    def asked(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+    def asked(self, model: Any, args: Any, given: dict[str, Any]) -> None:
         """Before a call of the whole model."""
+        if (how := model.config._attn_implementation) != NAME:
+            raise UsageError(
+                f"its attention was set to {how!r}, which knows no lines: set it back with "
+                f"model.set_attn_implementation({NAME!r})"
+            )
         self.state.weights = bool(given.get("output_attentions"))
         output = given.get("encoder_outputs")
         if (known := getattr(output, PLACES, None)) is not None:
@@ -183,6 +188,7 @@ class Listener:
         """Before what reads the source."""
         ids, cache = first(args, given, "input_ids"), cache_of(given)
         past = 0 if cache is None else int(cache.get_seq_length())
+        self.state.tokens = None if ids is None else past + ids.shape[1]
         if past and (known := getattr(cache, PLACES, None)) is not None:
             self.state.source = known
         elif past or ids is None:

@@ -79,8 +79,19 @@ class Foreign(Model):
         found = self._run(source, target, kept=steps)
         return found.logits[:, -steps:, : self.vocabulary]
 
-    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
-        """The network's output while ``target`` is written."""
+    def _run(
+        self,
+        source: Tensor,
+        target: Tensor,
+        kept: int = 0,
+        step: int = 1,
+        first: int = 0,
+        **how: Any,
+    ) -> Any:
+        """The network's output while ``target`` is written.
+
+        ``step``, ``first``: between the position ids of a stream, and before them.
+        """
         ids, mask = self.sources.ids(source, self.pad)
         if not self.sites.stream:
             read = self._plain(self.shifted(target))
@@ -90,7 +101,7 @@ class Foreign(Model):
         mask = torch.cat([mask, torch.ones_like(target[:, :-1], dtype=torch.bool)], 1)
         if kept and self.keeps:
             how["logits_to_keep"] = kept
-        given = {"attention_mask": mask.long(), "position_ids": places(mask)}
+        given = {"attention_mask": mask.long(), "position_ids": first + step * places(mask)}
         return self.network(input_ids=self._plain(ids), **given, use_cache=False, **how)
 
     def shifted(self, target: Tensor) -> Tensor:
@@ -104,8 +115,16 @@ class Foreign(Model):
         return ids.masked_fill(ids >= self.vocabulary, 0)
 
     @torch.inference_mode()
-    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+    def decode(
+        self,
+        source: Tensor,
+        steps: int,
+        attention: bool = False,
+        begun: Tensor | None = None,
+    ) -> Decoded:
+        """``begun (b, t)``: what is written already, of which the output begins behind."""
         ids, mask = self.sources.ids(source, self.pad)
+        begun = source[:, :0] if begun is None else begun
         written = source.new_full((len(source), steps), self.pad)
         ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
         given: dict[str, Any] = {"attention_mask": mask.long()}
@@ -114,6 +133,8 @@ class Foreign(Model):
             encoder = self.network.get_encoder()
             given["encoder_outputs"] = encoder(input_ids=read, attention_mask=mask.long())
             read = read.new_full((len(read), 1), self.network.config.decoder_start_token_id)
+        read = torch.cat([read, begun], 1)
+        mask = torch.cat([mask, torch.ones_like(begun, dtype=torch.bool)], 1)
         for step in range(steps):
             if self.sites.stream:
                 given["position_ids"] = places(mask)[:, -read.shape[1] :]

@@ -73,11 +73,13 @@ class Marks:
 class State(threading.local):
     """What a call of the model has told so far, of each thread its own.
 
-    ``source``: where its tokens stand. ``past``: how many output tokens the decoder has read
-    before. ``weights``: are they asked for?
+    ``source``: where its tokens stand. ``tokens``: how many the cache and this call have, in a
+    stream. ``past``: how many output tokens the decoder has read before. ``weights``: are they
+    asked for?
     """
 
     source: Coords | None = None
+    tokens: int | None = None
     past: int = 0
     weights: bool = False
 
@@ -109,6 +111,12 @@ class State(threading.local):
         if site == "encoder":
             return View(site, source, source)
         past = self.past if site == "cross" and not stream else keys - queries
+        held = self.tokens if stream else self.past + queries if site == "self" else keys
+        if held not in (None, keys):
+            raise UsageError(
+                f"its cache holds {keys} keys of {held} tokens, and lines count all of them: use a "
+                "cache that keeps every key, such as DynamicCache() without a configuration"
+            )
         number = torch.arange(past, past + queries, device=source.marks.device)[None]
         output = coords(number, output=True)
         output = replace(output, column=number, position=number, place=number)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import Coords, View
-from abc_calib.nn.attend import MASKED, attend, one_key, weighed
+from abc_calib.nn.attend import MASKED, attend, one_key, opened, weighed
 from abc_calib.nn.lines import Lines, side_by_side
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.cache import Cache
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         if lines is not None and self._gathers(lines, keys.shape[2], views, scheme, weights):
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
         else:
-            bias = self._bias(queries, keys, views, scheme, lines)
+            bias, nowhere = self._bias(queries, keys, views, scheme, lines)
             if weights or scheme.has_value_term:
                 seen = weighed(queries, keys, bias)
                 dropped = F.dropout(seen, dropout)
@@ -91,8 +91,8 @@ class Attention(nn.Module):
                     mixed = mixed + scheme.value_term(dropped, _as_one(views))
             else:
                 mixed = attend(queries, keys, values, bias, dropout)
-            if lines is not None and lines.may_mask_rows:
-                mixed = mixed * (bias > MASKED / 2).any(-1, keepdim=True)
+            if nowhere is not None:
+                mixed = mixed.masked_fill(nowhere, 0)
         mixed = rearrange(mixed, "b h i e -> b i (h e)")
         return self.output(mixed), seen if weights else None
 
@@ -114,16 +114,20 @@ class Attention(nn.Module):
         views: Sequence[View],
         scheme: Scheme,
         lines: Lines | None,
-    ) -> Tensor:
-        """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``.
+
+        And, with lines, which queries have no key left.
+        """
         there = side_by_side([view.mask for view in views])
         total = torch.zeros(there.shape, device=queries.device).masked_fill_(~there, MASKED)
+        nowhere = None
         if lines is not None:
-            total = total + lines.dense(views)
+            total, nowhere = opened(total + lines.dense(views), total)
         if scheme.has_score_bias:
             extra = scheme.score_bias(queries, keys, _as_one(views))
             total = total if extra is None else total + extra
-        return total.to(queries.dtype)
+        return total.to(queries.dtype), nowhere
 
 
 def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Tensor:
