@@ -24,6 +24,7 @@ from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import ALONE, CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.window import window_bias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs.records import Record, all_files, given_files, write_record
@@ -146,49 +147,74 @@ def model_for() -> Callable[..., Transformer]:
     return make
 
 
+def random_heads(
+    rng: random.Random,
+    site: Any,
+    heads: int,
+    empty: float = 0.0,
+    single: bool = False,
+    segments: int = 2,
+) -> tuple[tuple[Line, ...], ...]:
+    """Lines of every head: one segment line each (``single``), or none to four of any kind."""
+
+    def line() -> Line:
+        direction = rng.choice(DIRECTIONS)
+        # verticals of an encoder segment are its closing delimiter: they have no offset
+        last = segments if site in ("cross", "encoder") else 0
+        segment = rng.choice([*range(0 if single else CORNER, last + 1)])
+        fixed = site == "encoder" and direction == "vert" and segment != CORNER
+        offset = 0 if fixed else rng.randint(-4, 9)
+        slanted = site == "cross" and direction != "vert"
+        stride = rng.choice([1, 1, 2, 3]) if slanted else 1
+        value = rng.choice([0.0, -0.5, round(rng.uniform(-2, 0), 3), rng.uniform(-9, 0)])
+        return Line(direction, segment, offset, value, stride)
+
+    if single:
+        return tuple((line(),) for _ in range(heads))
+    counts = [0 if rng.random() < empty else rng.randint(1, 4) for _ in range(heads)]
+    return tuple(tuple(line() for _ in range(count)) for count in counts)
+
+
 @pytest.fixture
 def random_bias() -> Callable[..., LineBias]:
-    """Random lines for a model's sites.
+    """Random lines for a model's sites; more arguments go to ``random_heads``."""
 
-    ``empty`` is the share of transparent heads; with ``single`` each head has one segment line,
-    else one to four of any kind.
-    """
-
-    def make(
-        layers: dict[Any, int],
-        heads: int,
-        seed: int = 0,
-        empty: float = 0.0,
-        segments: int = 2,
-        single: bool = False,
-    ) -> LineBias:
+    def make(layers: dict[Any, int], heads: int, seed: int = 0, *how: Any, **more: Any) -> LineBias:
         rng = random.Random(seed)
-
-        def line(site: str) -> Line:
-            direction = rng.choice(DIRECTIONS)
-            # verticals of an encoder segment are its closing delimiter: they have no offset
-            last = segments if site in ("cross", "encoder") else 0
-            segment = rng.choice([*range(0 if single else CORNER, last + 1)])
-            fixed = site == "encoder" and direction == "vert" and segment != CORNER
-            offset = 0 if fixed else rng.randint(-3, 5)
-            slanted = site == "cross" and direction != "vert"
-            stride = rng.choice([1, 1, 2]) if slanted else 1
-            return Line(direction, segment, offset, round(rng.uniform(-2, 0), 3), stride)
-
-        def head(site: Any) -> tuple[Line, ...]:
-            if rng.random() < empty:
-                return ()
-            return tuple(line(site) for _ in range(1 if single else rng.randint(1, 4)))
-
         return LineBias(
             {
-                site: tuple(tuple(head(site) for _ in range(heads)) for _ in range(count))
+                site: tuple(random_heads(rng, site, heads, *how, **more) for _ in range(count))
                 for site, count in layers.items()
                 if count
             }
         )
 
     return make
+
+
+@pytest.fixture
+def build(make_model: Any, random_bias: Any) -> Callable[..., Transformer]:
+    """``build(shape, biased, seed)``: a model with the lines that a case names, or with none."""
+
+    def make(shape: dict[str, Any], biased: str, seed: int = 0) -> Transformer:
+        model = make_model(seed, **shape)
+        layers, heads = model.attention_layers, model.options.heads
+        if biased == "window":  # of aligned operands
+            model.set_lines(window_bias(1, layers, heads, 2, 2))
+        elif biased != "none":
+            empty = 0.4 if biased == "some transparent" else 0.0
+            single = biased == "one line a head"
+            model.set_lines(random_bias(layers, heads, seed, empty, single=single))
+        return model
+
+    return make
+
+
+def additions() -> torch.Tensor:
+    """Additions of unequal length, padded."""
+    ids = digit_data().training(0, 7).source
+    assert len({int((row != 14).sum()) for row in ids}) > 2
+    return ids
 
 
 def in_stream(lines: LineBias, seed: int = 0, single: bool = False) -> LineBias:

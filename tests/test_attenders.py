@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory
-from abc_calib.nn.recurrent.attenders.location import leaky_clamp, softstair
-from abc_calib.nn.recurrent.gru import draw_closed, gru_step, run_gru
+from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 
 D, HEAD = 6, 10
 LENGTHS = (7, 3, 5)
@@ -290,12 +289,6 @@ def test_far_beyond_the_end_only_the_released_code_wraps_around(legacy):
     assert legacy or weights[0, 0].argmax() == 6
 
 
-def test_stairs_and_clamps():
-    x = torch.tensor([-1.5, 0.2, 0.5, 0.9, 2.97])
-    assert torch.allclose(softstair(x), torch.tensor([stair(v) for v in x.tolist()]), atol=1e-5)
-    assert leaky_clamp(torch.tensor([-1.0, 0.4, 2.0])).tolist() == pytest.approx([-0.01, 0.4, 1.02])
-
-
 # Gradients that are written by hand
 
 
@@ -311,15 +304,6 @@ def test_the_gru_is_pytorchs_on_packed_rows(both_ways, layers):
         alone, last = gru(x[one, :length], first[:, one].contiguous())
         assert torch.allclose(states[one, :length], alone) and torch.allclose(final[:, one], last)
         assert not states[row, length:].any()
-
-
-def test_a_step_is_that_of_torch():
-    torch.manual_seed(0)
-    cell = nn.GRUCell(3, 5).double()
-    x, state = torch.randn(4, 3, dtype=torch.double), torch.randn(4, 5, dtype=torch.double)
-    given = nn.functional.linear(x, cell.weight_ih, cell.bias_ih)
-    found = gru_step(given, state, cell.weight_hh, cell.bias_hh)
-    assert torch.allclose(found, cell(x, state))
 
 
 def test_a_closed_gru_is_drawn_gate_by_gate():

@@ -63,6 +63,9 @@ abc train successor --cyclic 3 --scheme alibi:cross=end => --cyclic 3: it counts
 abc train successor --cross-scheme learned => --cross-scheme learned: it is added to embeddings, an
 abc train successor --encoder-scheme rope => --encoder-scheme rope: it acts in the encoder's attent
 abc train successor --decoder-scheme spiral => unknown scheme 'spiral': choose one of
+abc train addition --model decoder --encoder-layers 1 => encoder
+abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
+abc train copy --attention-window 1 => --attention-window 1:
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that
 abc train successor --scheme rope --width 12 --heads 4 => width 12 with heads 4 makes 3 a head: ch
 abc train copy --model gru --optimizer muon => --optimizer muon: this model takes adam

@@ -19,7 +19,7 @@ from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
 from abc_calib.nn.transformer import model as transformer
-from abc_calib.nn.transformer.cache import Cache, KeptRows, kept_rows
+from abc_calib.nn.transformer.cache import Cache, kept_rows
 from abc_calib.nn.transformer.model import Transformer
 
 
@@ -100,18 +100,6 @@ def test_cached_steps_equal_one_pass(data, seed, most):
     assert model.kept_rows is None  # dense attention reads every row
 
 
-def test_windows_of_the_scaffolding_use_it_too():
-    data = digit_data("addition", format="aligned")
-    options = {"scheme": "sinusoidal", "decoder_layers": 3, "cyclic": 3, "attention_window": 2}
-    model = small(data, 0, **options)
-    assert model.kept_rows == KeptRows(0, 2)  # a row reads itself and two before it
-    batch = data.test(12, 3)
-    logits, cache = stepwise(model, batch.source, 20)
-    once = in_one_pass(model, batch.source, logits.argmax(-1))
-    torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
-    assert next(iter(cache.output.values()))[0].shape[2] == 2
-
-
 def test_heads_that_may_read_any_row_keep_them_all(data):
     model = small(data, 0, decoder_layers=1)
     lines = short_lines(0, 1, 2).sites
@@ -126,20 +114,6 @@ def test_heads_that_may_read_any_row_keep_them_all(data):
     _, cache = stepwise(model, data.test(3, 2).source, 7)
     assert cache.kept is None and cache.held.size == 7
     assert next(iter(cache.output.values()))[0].shape[2] == 7
-
-
-def test_a_head_with_fewer_lines_than_others_reads_no_row_that_is_left_out(data):
-    """What fills it up is masked, and is among the rows that are held all the same."""
-    model = small(data, 0, decoder_layers=1)
-    here, before = Line("diag", 0, 0), Line("diag", 0, -1, -0.5)
-    lines = short_lines(0, 1, 2).sites
-    for own in (((here,), (here, before)), ((here, before), (here,))):
-        model.set_lines(LineBias({**lines, "self": (own,)}))
-        assert model.kept_rows == KeptRows(0, 1)
-        batch = data.test(9, 3)
-        logits, _ = stepwise(model, batch.source, 9)
-        once = in_one_pass(model, batch.source, logits.argmax(-1))
-        torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
 
 
 OWN = st.builds(Line, st.sampled_from(["diag", "vert"]), st.just(0), st.integers(-5, 5))

@@ -13,7 +13,6 @@ from abc_calib.calibration.capture import (
     correct_samples,
     same_shape,
 )
-from abc_calib.data import Batch
 from abc_calib.evaluation.exact import greedy_matches
 
 
@@ -44,19 +43,6 @@ def test_captured_attention_is_that_of_each_sample_alone(
                 small = seen[at, :, : size[0], : size[1]]
                 torch.testing.assert_close(small, wanted[0], rtol=1e-4, atol=1e-6)
                 assert not seen[at, :, : size[0], size[1] :].any()
-
-
-def test_frames_say_where_the_delimiters_stand(model_for):
-    source = digit_data("addition")
-    batch = source.training(0, 11)
-    (part,) = capture(model_for(source), batch)
-    frame = part.views["cross"]
-    assert frame.keys.size == batch.source.shape[1]
-    for row in range(11):
-        operands = batch.problems.operands
-        width = max(o.lengths[row] for o in operands)
-        assert frame.keys.marks[row].tolist() == [0, width + 1, 2 * width + 2]
-        assert int(frame.keys.length[:, 0][row]) == 2 * width + 3
 
 
 def test_correct_samples_are_those_that_greedy_decoding_gets_right(half_trained):
@@ -106,10 +92,3 @@ def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
     for site, layers in model.attention(batch.source, batch.target).weights.items():
         expected = torch.stack([layer.mean(0) for layer in layers])
         torch.testing.assert_close(torch.from_numpy(average[site]), expected)
-
-
-def test_a_site_without_layers_has_no_average(model_for):
-    source = digit_data("successor")
-    batch = source.validation(5)
-    short = Batch(batch.source[:, :8], batch.target[:, :7], batch.problems)
-    assert set(average_attention(model_for(source), short)) == {"self", "cross"}

@@ -13,14 +13,13 @@ from abc_calib.config import (
     CalibrationOptions,
     EvaluateOptions,
     RecurrentOptions,
-    RunConfig,
     TrainOptions,
     TransformerOptions,
     build,
     load_config,
     named,
 )
-from abc_calib.errors import AbcError, OptionError, UsageError
+from abc_calib.errors import OptionError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -78,23 +77,6 @@ def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):
     path.write_text(config.model_dump_json(indent=2))
     assert load_config(path) == config
     assert config.format_version == FORMAT_VERSION
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"null", b"3", b'"text"'])
-def test_a_configuration_that_is_none_is_named(tmp_path, content):
-    path = tmp_path / "config.json"
-    path.write_bytes(content)
-    with pytest.raises(AbcError, match="train again"):
-        load_config(path)
-
-
-def test_a_run_needs_its_stage_and_task(make_config):
-    data = make_config().model_dump()
-    with pytest.raises(UsageError, match="stage = 'trained': choose vanilla or calibrated"):
-        build(RunConfig, **{**data, "stage": "trained"})
-    del data["task"]
-    with pytest.raises(UsageError, match=r"^task is missing: give a word"):
-        build(RunConfig, **data)
 
 
 # Lists

@@ -14,7 +14,6 @@ from abc_calib import stages
 from abc_calib.config import DecoderOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, Line, LineBias
-from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.cache import Cache
@@ -191,17 +190,6 @@ def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
     assert abc("heatmap", "--digits", 12).code == 0
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        (("--encoder-layers", 1), "encoder"),
-        (("--scheme", "alibi:cross=end"), "has no cross-attention; choose alibi without"),
-    ],
-)
-def test_options_of_other_models_are_refused(abc, option, said):
-    assert said in abc("train", "addition", "--model", "decoder", *option).error(2)
-
-
 class OnOneDevice(TorchFunctionMode):
     """Fails where a tensor is made without a word of its device."""
 
@@ -221,10 +209,3 @@ def test_it_makes_its_tensors_on_its_device(build, biased):
     with OnOneDevice(), torch.inference_mode():
         model(batch.source, batch.target)
         model.decode(batch.source, 5)
-
-
-def test_tokens_of_a_vanilla_models_source_look_at_others():
-    data = digit_data()
-    options = DecoderOptions(width=8, heads=2, feedforward=8, scheme="none", decoder_layers=2)
-    model = build_model("decoder", options, data, 0)
-    assert not model.by_token

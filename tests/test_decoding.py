@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TOKENS, digit_data
+from conftest import TOKENS, additions, digit_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_transformer import CASES, additions, with_lines
+from test_transformer import CASES
 from torch import Tensor
 
 from abc_calib.config import TransformerOptions
@@ -50,9 +50,9 @@ def spent(budget: Budget, passes: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_both_ways_write_the_same(make_model, random_bias, passes, shape, biased):
+def test_both_ways_write_the_same(build, passes, shape, biased):
     """Random weights, positions of every scheme, on lines and dense, alone and in a batch."""
-    model = with_lines(make_model(0, **shape), random_bias, biased)
+    model = build(shape, biased)
     for source in (additions()[:3], additions()[:1]):
         one, other = both(model, source, 24)
         assert torch.equal(one, other)

@@ -11,7 +11,7 @@ from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
 from abc_calib.errors import AbcError
 from abc_calib.reproduction import demo
-from abc_calib.reproduction.demo import compare, worked_example
+from abc_calib.reproduction.demo import worked_example
 from abc_calib.runs import Run
 from tasks import TASKS, Successor
 
@@ -89,17 +89,6 @@ def test_the_demo_as_json_is_one_object(abc, trained_already):
     assert [row["series"] for row in found["rows"]] == [name for name in SERIES for _ in (4, 9)]
     assert [row["length"] for row in found["rows"]] == [4, 9] * 4
     assert {"length", "accuracy", "n", "set"} < set(found["rows"][0])
-
-
-def test_both_runs_are_compared_on_the_same_problems(tiny):
-    runs = {"vanilla": Run(tiny.vanilla), "calibrated": Run(tiny.calibrated)}
-    series = compare(runs, [5, 12, 60], 20)
-    assert list(series) == SERIES
-    for kind in ("random", "carry"):
-        one, other = series[f"vanilla, {kind}"], series[f"calibrated, {kind}"]
-        assert [row.test_hash for row in one] == [row.test_hash for row in other]
-        assert [(row.length, row.n) for row in other] == [(5, 20), (12, 20), (60, 20)]
-        assert [row.accuracy for row in other] == [100.0] * 3
 
 
 def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):

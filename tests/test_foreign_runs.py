@@ -29,8 +29,6 @@ import abc_calib as abc
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
 from tasks import TaskError
-from tasks.pair_files import Texts
-from tasks.written import rule_of
 
 
 @dataclass(frozen=True)
@@ -97,32 +95,6 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
             assert [text.replace(" ", "") for text in told] == [s[-2::-1] for s in sources]
 
 
-def test_the_stock_run_stands_for_the_model_as_it_is(reversing):
-    """Adopted without lines, its attention is what eager attention gives."""
-    run = abc.adopt(reversing.folder, reversing.pairs, "=")
-    assert run.summary.startswith("pairs, vanilla")
-    model = run.load_model()
-    batch = run.data.training(0, 8)
-    network = model.network
-    network.set_attn_implementation("eager")
-    found = model._run(batch.source, batch.target, output_attentions=True)
-    names = found.cross_attentions if network.config.is_encoder_decoder else found.attentions
-    mine = model.attention(batch.source, batch.target).weights["cross"]
-    rows = batch.target.shape[1]
-    if network.config.is_encoder_decoder:  # its tokenizer closes sources with a token of its own
-        before, count = 1 - len(model.options.prefix), batch.source.shape[1]
-        expected = torch.nn.functional.pad(names[0], (before, 0))[..., :count]
-        read = expected.shape[-1]
-        there = (batch.source != model.pad)[:, None, None, :read].expand_as(expected)
-        assert torch.allclose(mine[0][..., :read][there], expected[there], atol=1e-6)
-        return
-    total = names[0][:, :, -rows:].sum(-1)
-    own = model.attention(batch.source, batch.target).weights["self"][0]
-    sums_of = mine[0].sum(-1) + own.sum(-1)
-    there = (batch.target != model.pad)[:, None].expand_as(total)
-    assert torch.allclose(sums_of[there], total[there], atol=1e-5)
-
-
 def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):
     """A bias of zeros is tried in float64: in float32 logits of some thousands move by 1e-3."""
     seq2seq = "t5" in reversing.folder.parent.name
@@ -180,10 +152,6 @@ def test_capture_fit_inject(reversing):
 # Pairs
 
 
-def test_a_rule_that_is_in_no_registry():
-    assert rule_of(Texts(("12=", "345="), ("21", "543"))) is None
-
-
 @pytest.fixture
 def somebodys(tmp_path) -> Somebodys:
     """A model with random weights, and sums."""
@@ -218,10 +186,6 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
         ("{", "=", (), "line 1 of"),
-        ('{"source": "1+1="}', "=", (), "has the keys 'source', and not one of"),
-        ('{"source": "1+1=", "target": null}', "=", (), "not two texts"),
-        ("[]", "=", (), "holds no pairs"),
-        ("", "=", (), "holds no pairs"),
         (None, "*,=", (), "the delimiter '*' is no single token of this tokenizer"),
         (None, "<s>,=", (), "does not have the delimiters <s> = in this order"),
         (None, "=,+", (), "does not have the delimiters = + in this order"),

@@ -31,13 +31,15 @@ def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
     )
     labels = torch.tensor([written])
     found = face(torch.tensor([source]), labels=labels, output_attentions=True)
+    layers = {
+        "encoder.{}.attn": found.encoder_attentions or (),
+        "decoder.{}.attn": found.decoder_attentions,
+        "decoder.{}.cross_attn": found.cross_attentions,
+    }
     expected = {
-        **{
-            f"encoder.{i}.attn.hook_pattern": x
-            for i, x in enumerate(found.encoder_attentions or ())
-        },
-        **{f"decoder.{i}.attn.hook_pattern": x for i, x in enumerate(found.decoder_attentions)},
-        **{f"decoder.{i}.cross_attn.hook_pattern": x for i, x in enumerate(found.cross_attentions)},
+        f"{name.format(i)}.hook_pattern": weights
+        for name, every in layers.items()
+        for i, weights in enumerate(every)
     }
     assert set(seen) == {*expected, "source", "output"}
     for name, weights in expected.items():

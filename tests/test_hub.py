@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TOKENS, change_json
+from conftest import TOKENS, additions, change_json
 from safetensors.torch import load_file, save_file
-from test_transformer import CASES, additions, with_lines
+from test_transformer import CASES
 from torch import Tensor
 from torch.nn import functional
 from transformers import (
-    AutoConfig,
     AutoModelForSeq2SeqLM,
     PreTrainedModel,
 )
@@ -31,16 +30,6 @@ from abc_calib.runs import Run
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])
 TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
-
-
-@pytest.fixture
-def build(make_model, random_bias):
-    """``build(shape, biased, seed)``: a Transformer, with random lines where asked for."""
-
-    def make(shape: dict, biased: str, seed: int = 0):
-        return with_lines(make_model(seed, **shape), random_bias, biased, seed)
-
-    return make
 
 
 def recurrent(attender: str = "one_step", backbone: str | None = None) -> Recurrent:
@@ -204,16 +193,6 @@ def refused_by_all(folder: Path, message: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["transformer", "gru"])
-def test_saving_and_loading_twice_changes_nothing(build, tmp_path, kind):
-    model = build({}, "lines") if kind == "transformer" else recurrent()
-    face = hub.wrapped(model)
-    face.save_pretrained(tmp_path / "one")
-    type(face).from_pretrained(tmp_path / "one").save_pretrained(tmp_path / "two")
-    for name in ("model.safetensors", "config.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-
-
-@pytest.mark.parametrize("kind", ["transformer", "gru"])
 def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
     """The configuration but for its version, the same weights, the same ids for ``generate``."""
     model = build({"encoder_layers": 1}, "lines") if kind == "transformer" else recurrent()
@@ -231,16 +210,6 @@ def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     ids = json.loads((ours / "generation_config.json").read_text())
     assert (ids["pad_token_id"], ids["bos_token_id"], ids["eos_token_id"]) == (14, 12, 13)
-
-
-def test_the_configuration_comes_back_through_the_auto_class(build, tmp_path):
-    model = build({"encoder_layers": 1, "scheme": "none"}, "lines")
-    config = AutoConfig.from_pretrained(saved(model, tmp_path))
-    assert isinstance(config, hub.AbcConfig)
-    for name, value in model.hub_config().items():
-        assert config.to_dict()[name] == value, name
-    assert (config.pad_token_id, config.eos_token_id) == (14, 13)
-    assert config.num_hidden_layers == config.decoder_layers == 2
 
 
 # A face and its model

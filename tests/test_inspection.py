@@ -12,7 +12,6 @@ from conftest import vouch
 from abc_calib import stages
 from abc_calib.evaluation.inspect import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
 from abc_calib.runs import Run
-from tasks import TaskError
 
 TINY = {
     "model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8, "batch": 32, "steps": 1,
@@ -80,22 +79,6 @@ def test_the_command_prints_a_line_a_step_and_writes_figures(abc, runs, tmp_path
     assert found["output"] == expected.output and found["gold"] == [0, 1, 2, 3]
     assert found["looked"] == pytest.approx(expected.looked)
     assert found["variables"].keys() == expected.variables.keys()
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("010 t3 t4", "has no '.' at its end"),
-        ("010 t9 .", "'t9' is no token of lookup"),
-        ("010 x .", "'x' is no token of lookup"),
-        ("t3 010 .", "is no source of lookup"),
-        ("", "an empty source"),
-    ],
-)
-def test_a_source_that_makes_no_sense_is_one_line(abc, runs, source, message):
-    with pytest.raises(TaskError, match=message):
-        inspect(runs["mix"], source)
-    assert message in abc("inspect", runs["mix"].path, "--input", source).error(2)
 
 
 # Diagnosis

@@ -46,9 +46,10 @@ def started(folder: Path, *words: str, path: str = "") -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("name", ["tasks", "cli"])
-@pytest.mark.parametrize("kind", ["module", "package"])
-@pytest.mark.parametrize("path", ["", "."])
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [("tasks", "module", ""), ("cli", "package", "."), ("cli", "module", "")],
+)
 def test_a_module_in_the_way_is_named_and_not_run(folder, name, kind, path):
     file = folder / (f"{name}.py" if kind == "module" else f"{name}/__init__.py")
     file.parent.mkdir(exist_ok=True)

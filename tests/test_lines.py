@@ -15,7 +15,6 @@ from safetensors.numpy import load_file
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
-from abc_calib.geometry.lines import formula
 from abc_calib.nn.lines import Lines
 
 HALF: Any = 0.5
@@ -44,12 +43,6 @@ def layers_at(site: str) -> st.SearchStrategy[tuple]:
 BIASES = st.fixed_dictionaries({}, optional={site: layers_at(site) for site in SITES}).map(LineBias)
 
 
-def corner_key(direction: Any, offset: int, row, keys: int):
-    """The key of a corner line, wherever it lies: one that leaves is not kept inside here."""
-    named = formula(Line(direction, CORNER, offset), "cross")
-    return (0, keys - 1)[named.origin] + named.slope * row + named.shift
-
-
 def some_bias() -> LineBias:
     """Two layers of cross-attention and one of self-attention, two heads each."""
     anti, vert = Line("anti", 2, -1, -0.25), Line("vert", 1, 0)
@@ -59,38 +52,6 @@ def some_bias() -> LineBias:
 
 
 # Geometry
-
-
-@pytest.mark.parametrize(
-    ("direction", "offset", "keys"),
-    [
-        ("diag", 0, [0, 1, 2]),
-        ("diag", -1, [-1, 0, 1]),
-        ("anti", 0, [4, 3, 2]),
-        ("anti", 2, [2, 1, 0]),
-        ("anti", -1, [5, 4, 3]),
-        ("vert", 3, [3, 3, 3]),
-    ],
-)
-def test_corner_lines_of_five_keys_by_hand(direction, offset, keys):
-    assert [corner_key(direction, offset, row, 5) for row in range(3)] == keys
-    named = formula(Line(direction, CORNER, offset), "cross")
-    for row, key in enumerate(keys):
-        assert named.key((0, 4), row) == (min(max(key, 0), 4), not 0 <= key <= 4)
-    inside, outside = named.key((0, 4), np.arange(3))
-    assert inside.tolist() == np.clip(keys, 0, 4).tolist()
-    assert outside.tolist() == [not 0 <= key <= 4 for key in keys]
-
-
-@given(st.integers(1, 13), st.integers(1, 17), st.sampled_from(DIRECTIONS))
-def test_every_cell_lies_on_exactly_one_line_of_each_direction(rows, keys, direction):
-    on = np.zeros((rows, keys), int)
-    for offset in range(-rows - keys, rows + keys + 1):
-        for row in range(rows):
-            key = corner_key(direction, offset, row, keys)
-            if 0 <= key < keys:
-                on[row, key] += 1
-    assert (on == 1).all()
 
 
 def test_labels_tell_lines_apart():

@@ -155,13 +155,6 @@ def test_of_twins_the_first_takes_all():
     np.testing.assert_allclose(weights, [0.4, 0.6, 0, 0], atol=1e-4)
 
 
-def test_sites_without_layers_or_candidates_are_left_out():
-    part = captured("cross", CROSS)
-    wanted = {site: candidates(site, ["anti"], 2, 6) for site in SITES}
-    assert wanted["self"] == ()
-    assert list(fit([part], wanted)) == ["cross"]
-
-
 @pytest.mark.parametrize("site", SITES)
 def test_candidates_are_of_the_asked_directions_and_all_different(site):
     lines = candidates(site, DIRECTIONS, 2, 6)

@@ -154,6 +154,17 @@ def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page, b
     chromium.call("Emulation.setEmulatedMedia", media="")
 
 
+def variant(run: dict[str, Any], data: Any, **more: Any) -> dict[str, Any]:
+    """A run's data with another task, and no heads."""
+    rule = data.task.rule()
+    return {
+        **run,
+        **{"task": data.task.name, "examples": [], "heads": None, "spelling": data.spelling()},
+        **{"symbols": list(data.vocabulary.symbols)},
+        **{"rule": rule.padded.as_dict() if rule else None, **more},
+    }
+
+
 @needs_browser
 def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     """Also while some of it is wrong: then the right row stands below."""
@@ -162,11 +173,8 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     written = ["8", "4", "0", "|", "0", "4", "0", "&"]
     example = {"length": 2, "problem": "12*34", "source": [], "right": written, "seen": []}
     wrong = [*written[:5], "5", *written[6:]]
-    made = {
-        **{**both[0], "heads": None, "spelling": data.spelling(), "task": task.name},
-        **{"symbols": list(data.vocabulary.symbols), "rule": task.rule().padded.as_dict()},
-        "examples": [{**example, "written": written}, {**example, "written": wrong}],
-    }
+    examples = [{**example, "written": written}, {**example, "written": wrong}]
+    made = variant(both[0], data, examples=examples)
     path = tmp_path / "rows.html"
     path.write_text(rendered([made]), "utf-8")
     chromium.open(path)
@@ -201,21 +209,6 @@ def test_runs_of_the_same_name_are_told_apart():
     assert names(paths) == ["a/one", "b/one", "b/two"]
     assert names(paths[1:]) == ["one", "two"]
     assert names([paths[0], paths[0]]) == ["one", "one"]
-
-
-def variant(both, task: str, model: Any, data: Any) -> dict[str, Any]:
-    """The calibrated run's data with another task and model."""
-    rule = data.task.rule()
-    return {
-        **both[1],
-        "task": task,
-        "examples": [],
-        "heads": None,
-        "spelling": data.spelling(),
-        "symbols": list(data.vocabulary.symbols),
-        "rule": rule.padded.as_dict() if rule else None,
-        "model": embedded(model),
-    }
 
 
 CASES: tuple[tuple[str, dict[str, Any], str, dict[str, Any] | None], ...] = (
@@ -276,7 +269,7 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
                 model.set_lines(on_grid(model.lines, seed))
             if seed == 1:
                 model.set_lines(LineBias(model.lines.sites, -3.0))
-        made.append((data, model.double().eval(), variant(both, task, model, data)))
+        made.append((data, model.double().eval(), variant(both[1], data, model=embedded(model))))
     path = tmp_path / "many.html"
     path.write_text(rendered([one for *_, one in made]), "utf-8")
     chromium.open(path)
@@ -298,24 +291,13 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
     assert chromium.complaints() == []
 
 
-def rule_of(data: Any) -> Any:
-    return data.task.rule()
-
-
 @needs_browser
 def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both, tmp_path):
     named = [n for n, task in TASKS.items() if task.notation in ("digits", "rows")]
     datas = [make_data(get_task(n), plan_training(n).train) for n in named]
     known = [d for d in datas if d.task.rule()]
     page = tmp_path / "tasks.html"
-    runs = [
-        {
-            **both[0],
-            **{"heads": None, "examples": [], "spelling": data.spelling()},
-            **{"symbols": list(data.vocabulary.symbols), "rule": rule_of(data).padded.as_dict()},
-        }
-        for data in known
-    ]
+    runs = [variant(both[0], data) for data in known]
     assert len(known) >= 6
     page.write_text(rendered(runs), "utf-8")
     chromium.open(page)

@@ -377,63 +377,55 @@ def test_help_loads_nothing(abc):
     assert said.code == 0 and "--plugin" in said.out and "executed" not in said.out + said.err
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("return ' '.join(self.words(source)[:1]) if '  ' in source else 1 / 0", "line 8: ZeroDiv"),
-        ("return None", "AttributeError: 'NoneType' object has no attribute 'split'"),
-        ("return 'x y z'", "KeyError: 'x'"),
-        ("return str(id(self) + len(source.split())) and source + ' a' * self.calls()", "differ"),
-    ],
-)
-def test_a_task_that_fails_is_refused_before_training(abc, change, reason, runs_root):
-    text = TASK.replace('return " ".join(self.words(source))', change)
-    text += "    count = 0\n    def calls(self):\n        type(self).count += 1\n"
-    text += "        return self.count % 2\n"
-    said = abc("train", "again", *FLAGS, "--plugin", written(text)).error(2)
-    assert said.startswith("task again: ") and reason in said, said
-    assert not runs_root.exists()
-
-
-@pytest.mark.parametrize(
-    ("attribute", "reason"),
-    [
-        ("symbols = ('a', 'a')", "symbol 'a': give words"),
-        ("symbols = ('a', '$')", "symbol '$': give words"),
-        ("symbols = ('a', '')", "symbol ''"),
-        ("notation = 'pictures'", "has the notation 'pictures': choose digits or rows"),
-        (
-            "train_length = property(lambda self: 1 / 0)",
-            "the task again cannot be made: my_task.py",
-        ),
-        ("__init__ = lambda self, more: None", "the task again cannot be made: TypeError"),
-    ],
-)
-def test_a_task_with_wrong_parts_is_refused(abc, attribute, reason, runs_root):
-    said = abc("train", "again", *FLAGS, "--plugin", written(TASK + f"    {attribute}\n")).error(2)
-    assert reason in said, said
-    assert not runs_root.exists()
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("return x + 1 / 0", "my_task.py, line 6: ZeroDivisionError"),
-        ("return x[:, :1, :3]", "the first problems fail (RuntimeError"),
-        ("return None", "the first problems fail ("),
-        ("return x * float('nan')", "the loss of the first problems is nan"),
-    ],
-)
-def test_a_scheme_that_fails_is_refused_before_training(abc, body, reason, runs_root):
-    text = f"""
+COUNTING = """
+    count = 0
+    def calls(self):
+        type(self).count += 1
+        return self.count % 2
+"""
+ODD = """
 from abc_calib.nn.positions import Scheme
 class Odd(Scheme):
     name = "odd"
     def embed(self, x, at):
-        {body}
-"""
-    said = abc("train", "successor", "--scheme", "odd", *FLAGS, "--plugin", written(text)).error(2)
-    assert said.startswith("scheme odd: ") and reason in said, said
+        return """
+FAILING = {
+    "return ' '.join(self.words(source)[:1]) if '  ' in source else 1 / 0": "line 8: ZeroDiv",
+    "return None": "AttributeError: 'NoneType' object has no attribute 'split'",
+    "return 'x y z'": "KeyError: 'x'",
+    "return str(id(self) + len(source.split())) and source + ' a' * self.calls()": "differ",
+}
+PARTS = {
+    "symbols = ('a', 'a')": "symbol 'a': give words",
+    "symbols = ('a', '$')": "symbol '$': give words",
+    "symbols = ('a', '')": "symbol ''",
+    "notation = 'pictures'": "has the notation 'pictures': choose digits or rows",
+    "train_length = property(lambda self: 1 / 0)": "the task again cannot be made: my_task.py",
+    "__init__ = lambda self, more: None": "the task again cannot be made: TypeError",
+}
+WRONG = {
+    "x + 1 / 0": "my_task.py, line 6: ZeroDivisionError",
+    "x[:, :1, :3]": "the first problems fail (RuntimeError",
+    "None": "the first problems fail (",
+    "x * float('nan')": "the loss of the first problems is nan",
+}
+SOLVED = 'return " ".join(self.words(source))'
+REFUSED = [
+    *(
+        (TASK.replace(SOLVED, code) + COUNTING, "task again: ", told)
+        for code, told in FAILING.items()
+    ),
+    *((f"{TASK}    {line}\n", "", told) for line, told in PARTS.items()),
+    *((ODD + code, "scheme odd: ", told) for code, told in WRONG.items()),
+]
+"""A file, how the refusal begins, and what it says: of the answers, parts and numbers in it."""
+
+
+@pytest.mark.parametrize(("text", "begins", "told"), REFUSED)
+def test_what_fails_is_refused_before_training(abc, text, begins, told, runs_root):
+    words = ("successor", "--scheme", "odd") if "odd" in begins else ("again",)
+    said = abc("train", *words, *FLAGS, "--plugin", written(text)).error(2)
+    assert said.startswith(begins) and told in said, said
     assert not runs_root.exists()
 
 

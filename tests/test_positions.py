@@ -339,15 +339,6 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
 
 
 @torch.no_grad()
-def test_a_model_embeds_cyclic_positions(make_model):
-    model = make_model(cyclic=3)
-    source = torch.tensor([[12, 1, 2, 3, 4, 13], [12, 5, 6, 13, 14, 14]])
-    at = torch.tensor([[2, 1, 0, 2, 1, 0], [0, 2, 1, 0, 2, 1]])
-    expected = model.embed(source) + waves(at, 20)
-    torch.testing.assert_close(model.encode(source).memory[0], expected)
-
-
-@torch.no_grad()
 def test_what_is_as_far_apart_modulo_the_period_scores_alike(make_model):
     """Rows a period apart, on keys that are all alike, give one logit vector for another."""
     source = torch.tensor([[12, *[5] * 9, 13]])

@@ -122,26 +122,18 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("words", QUICK, ids=" ".join)
-def test_quick_commands_run(tiny, abc, words):
-    said = abc(*words)
+@pytest.mark.parametrize("words", [*QUICK, *EVALS, *JUDGED], ids=" ".join)
+def test_commands_run(tiny, abc, words):
+    """With fewer samples, appended: the last one counts."""
+    few = {"eval": ("--samples", 2, "--json"), "stress": ("--samples", 3, "--search", 20)}
+    said = abc(*words, *few.get(words[0], ()))
     assert said.code == 0 and said.out
     if words[0] == "predict":
         assert said.out.splitlines()[0] == str(int(words[1]) + 1)
-
-
-@pytest.mark.parametrize("words", EVALS, ids=" ".join)
-def test_evaluations_run(tiny, abc, words):
-    """With fewer samples, appended: the last one counts."""
-    said = abc(*words, "--samples", 2, "--json")
-    assert {row["accuracy"] for row in said.json()["rows"]} == {100.0}
-
-
-@pytest.mark.parametrize("words", JUDGED, ids=" ".join)
-def test_judgements_run(tiny, abc, words):
-    few = ("--samples", 3, "--search", 20) if words[0] == "stress" else ()
-    said = abc(*words, *few)
-    assert said.code == 0 and ("certified" in said.out or "nothing failed" in said.out)
+    elif words[0] == "eval":
+        assert {row["accuracy"] for row in said.json()["rows"]} == {100.0}
+    elif words in JUDGED:
+        assert "certified" in said.out or "nothing failed" in said.out
 
 
 class OneDigit(Addition):

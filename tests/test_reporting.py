@@ -78,14 +78,6 @@ def test_fonts_are_embedded_and_no_date_is_written(tmp_path: Path) -> None:
     assert "<dc:date>" not in (tmp_path / "curve.svg").read_text()
 
 
-def test_another_suffix_names_the_allowed_ones(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"suffix '\.jpg'.*\.pdf, \.svg, \.png"):
-        save_figure(curve(), tmp_path / "curve.jpg")
-    with pytest.raises(UsageError, match=r"\.pdf, \.svg, \.png"):
-        save_figure(curve(), tmp_path / "curve")
-    assert not list(tmp_path.iterdir())
-
-
 # Heatmaps
 
 
@@ -118,19 +110,6 @@ def test_notes_stand_over_the_heads_in_lines_that_never_overlap() -> None:
     boxes = [axes._left_title.get_window_extent() for axes in figure.axes]
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other)
-
-
-def test_few_keys_are_all_named_and_of_many_the_delimiters_and_round_digits() -> None:
-    few = digit_data("addition").layout_at(6).labels()
-    figure = drawn(heads((8, 7, 15)), key_labels=few)
-    shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
-    assert shown.count(few) == 4  # the lowest heads of four columns
-    many = digit_data("addition").layout_at(20).labels()
-    figure = drawn(heads((1, 21, 43)), key_labels=many)
-    shown = [[t.get_text() for t in axes.get_xticklabels()] for axes in figure.axes]
-    named = next(names for names in shown if "+" in names)
-    assert named[0] == "$" and named[-1] == "&" and len(named) < 43
-    assert set(named) <= set(many)
 
 
 @pytest.mark.parametrize(("count", "keys"), [(1, 25), (3, 24), (4, 43), (8, 15), (4, 150)])

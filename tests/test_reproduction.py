@@ -143,31 +143,6 @@ def test_the_committed_pages_are_what_their_results_render_to(name):
     assert all((COMMITTED / f"{figure}.png").is_file() for figure in made.figures)
 
 
-def test_cells_are_medians_and_minima_beside_the_paper():
-    made = make_report(get_target("table1"), load_results("table1", RESULTS))
-    found = by_place(made.records)
-    assert found["addition", "abc", 50] == {
-        "task": "addition", "row": "abc", "length": 50, "paper": 99.8, "median": 99.998,
-        "min": 99.9, "max": 100.0, "seeds": 4, "n": 10000, "verdict": "agreement",
-    }  # fmt: skip
-    assert found["addition", "alibi", 6]["verdict"] == "disagreement"
-    assert found["addition", "rpe", 50]["verdict"] == ""
-    assert found["multiplication", "abc", 6]["median"] is None
-    text = made.markdown
-    assert "| Addition | ABC | 4 | 100 / 100 (100) = |" in text
-    assert "99.99 / 99.9 (99.8) =" in text
-    assert "99.5 / 98 (0) ≠" in text and "97 / 92 (99.9) ≠" in text
-    assert "Addition ALiBi at 6 (99.5 against 0); " in text
-    assert "Samples a length and seed: 1,000; 10,000 at 50 digits (Addition ABC)." in text
-    assert "- addition, 4 of 5 seeds: abc" in text
-    assert "- addition abc seed 4: the model has not interpolated" in text
-    assert "- multiplication, 0 of 5 seeds: vanilla" in text
-    assert made.latex.count(r"\toprule") == 1 and r"$\neq$" in made.latex
-    fewer = make_report(get_target("table1"), load_results("table1", RESULTS), seeds=1)
-    assert by_place(fewer.records)["addition", "abc", 50]["seeds"] == 1
-    assert "- addition abc" not in fewer.markdown
-
-
 def test_the_command_renders_committed_results(abc, tmp_path, runs_root):
     said = abc("reproduce", "table1", "--from-results", "--results", RESULTS, "--json")
     assert said.code == 0 and not runs_root.exists()

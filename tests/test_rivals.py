@@ -7,7 +7,6 @@ The expected ids and biases were printed by that code: github.com/HanseulJo/posi
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +17,9 @@ from hypothesis import strategies as st
 
 from abc_calib import stages
 from abc_calib.calibration import pipeline, trial
-from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.exact import greedy_matches
 from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn import hub
-from abc_calib.nn.base import Decoded
 from abc_calib.nn.positions import build_scheme
 from tasks import get_task
 
@@ -303,38 +299,6 @@ def test_hints_that_cannot_be_are_refused(format):
         stages.train("addition", format="hints", scheme="abacus", **TINY)
     with pytest.raises(UsageError, match="hints stand between them"):
         stages.train("addition", format="hints", attention_window=1, **TINY)
-
-
-class Scripted(torch.nn.Module):
-    """Writes what it is told, in place of a model."""
-
-    pad = 99
-
-    def __init__(self, ids: list[list[int]]):
-        super().__init__()
-        self.ids = torch.tensor(ids)
-        self.device = torch.device("cpu")
-
-    def chunks(self, rows: torch.Tensor, tokens: int) -> Any:
-        yield rows
-
-    def decode(self, source: torch.Tensor, steps: int) -> Decoded:
-        return Decoded(self.ids)
-
-
-def test_exact_match_leaves_hints_out():
-    """Digits 1 2, hints 7 8, end 5: a wrong, a missing or one more hint is no wrong digit."""
-    right = [[7, 1, 8, 2, 5], [8, 1, 8, 2, 5], [1, 8, 2, 5, 99], [1, 2, 5, 99, 99]]
-    wrong = [[7, 2, 8, 1, 5], [7, 1, 8, 2, 1], [7, 1, 5, 99, 99], [7, 1, 1, 2, 5]]
-    target = torch.tensor([[7, 1, 8, 2, 5]] * 8)
-    model: Any = Scripted([*right, *wrong])
-    batch = Batch(target, target, range(8))
-    hints: Any = SimpleNamespace(
-        vocabulary=SimpleNamespace(ids={"#0": 7, "#1": 8}, pad=99), hints=["#0", "#1"]
-    )
-    found = greedy_matches(model, batch, lambda ids: Data.bare(hints, ids))
-    assert found.tolist() == [True] * 4 + [False] * 4
-    assert greedy_matches(model, batch).tolist() == [True] + [False] * 7
 
 
 def test_hints_from_training_to_a_heatmap(abc, monkeypatch):

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from abc_calib import files, stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
-from abc_calib.runs import Run, checkpoint, list_runs, rows
+from abc_calib.runs import Run, checkpoint, rows
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -129,14 +129,6 @@ def test_a_run_outside_the_root_is_the_latest_too(make_config, tmp_path):
     assert Run.open().path.resolve() == run.path.resolve()
 
 
-def test_runs_are_listed_by_age(make_config, runs_root):
-    made = [Run.create(make_config(seed=seed)).path for seed in (2, 1, 3)]
-    for age, path in enumerate(made):
-        os.utime(path / "config.json", (10**9 + age, 10**9 + age))
-    (runs_root / "other").mkdir()
-    assert [run.path for run in list_runs()] == made
-
-
 def test_a_folder_that_is_not_empty_is_not_taken(make_config, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
@@ -171,26 +163,6 @@ def test_an_unknown_option_in_a_configuration_is_named(make_config, part):
 
 
 # What is in a run
-
-
-def test_a_run_knows_its_task_and_its_data(make_config):
-    run = Run.open(Run.create(make_config("multiplication", seed=5, length=4)).path)
-    assert run.task.name == "multiplication"
-    batch = run.data.training(0, 7)
-    assert max(batch.problems.operands[0].lengths) <= 4
-    assert run.data.seed == 5
-    assert (run.result, run.history(), run.load_checkpoint()) == (None, [], None)
-
-
-def test_a_model_comes_back_from_its_run(make_config):
-    run = Run.create(make_config(format="aligned", task="addition", model={"attention_window": 1}))
-    model = run.fresh_model()
-    run.save_model(model)
-    loaded = run.load_model()
-    assert not loaded.training
-    assert loaded.lines == model.lines is not None
-    for name, value in model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], value)
 
 
 def test_a_run_without_a_model_says_how_to_get_one(make_config):

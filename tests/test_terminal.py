@@ -61,43 +61,6 @@ def test_what_is_not_utf8_is_refused(abc, monkeypatch):
     assert left.value.code == 2
 
 
-@pytest.fixture
-def endless(tmp_path):
-    """Puts a pipe, a device or a folder where a file is expected."""
-
-    def put(path: Path, kind: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "pipe":
-            os.mkfifo(path)
-        elif kind == "device":
-            path.symlink_to("/dev/zero")
-        else:
-            path.mkdir()
-
-    return put
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_a_file_that_may_have_no_end_is_not_read(tmp_path, endless, kind):
-    endless(tmp_path / "odd.toml", kind)
-    assert "is no regular file" in run_command("sweep", tmp_path / "odd.toml", "--check").error(2)
-    endless(tmp_path / "scan" / "tasks_train_length.txt", kind)
-    assert run_command("train", "scan", "--data", tmp_path / "scan").code == 2
-    endless(tmp_path / "cfq" / "dataset.json", kind)
-    assert run_command("train", "cfq", "--data", tmp_path / "cfq").code == 2
-    endless(tmp_path / "results" / "table1-seeds.csv", kind)
-    for more in (["--from-results"], []):
-        said = run_command("reproduce", "table1", "--results", tmp_path / "results", *more)
-        assert said.code in (1, 2) and said.err.count("\n") == 1
-
-
-def test_what_is_nested_too_deeply_is_malformed(tmp_path):
-    (tmp_path / "odd.toml").write_text("a = " + "[" * 100_000)
-    assert "nested too deeply" in run_command("sweep", tmp_path / "odd.toml", "--check").error(2)
-    (tmp_path / "dataset.json").write_text("[" * 100_000)
-    assert "malformed" in run_command("train", "cfq", "--data", tmp_path).error(2)
-
-
 @pytest.mark.parametrize("value", ["nan", "1e400", "x" * 50, ""])
 def test_results_without_numbers_are_refused(tmp_path, value):
     committed = Path(__file__).parents[1] / "reports" / "reproduction" / "table1-seeds.csv"

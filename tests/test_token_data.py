@@ -67,11 +67,6 @@ def test_validation_is_of_the_training_lengths_or_longer():
     assert set(longer.problems.source.lengths) == set(range(10, 16))
 
 
-def test_exact_training_problems_are_of_the_full_length():
-    batch = source_of("copy").training(5, 50, exact=True)
-    assert (batch.problems.source.lengths == 10).all()
-
-
 @pytest.mark.parametrize(("name", "length"), [("copy", 30), ("lookup", 9), ("scan", 30)])
 def test_tests_have_exactly_the_asked_length(name, length):
     batch = source_of(name).test(length, 17)
@@ -84,22 +79,6 @@ def test_a_length_that_no_test_has_is_refused():
         source_of("scan").test(23, 5)
     with pytest.raises(TaskError, match="length 2 is not possible for lookup: give 3 or more"):
         source_of("lookup", length=2)
-
-
-@pytest.mark.parametrize(
-    ("task", "options", "message"),
-    [
-        ("copy", {"format": "fixed:9"}, "copy has only the format free"),
-        ("copy", {"sampling": "carry"}, "copy has no sampling law 'carry'"),
-        ("lookup", {"length": 2}, "length 2 is not possible"),
-        ("copy", {"base": 10}, "copy has no option 'base'"),
-        ("copy", {"task_options": {"tables": 3}}, "copy has no option 'tables'"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_written(task, options, message, runs_root):
-    with pytest.raises(ValueError, match=message):
-        stages.train(task, **options)
-    assert not runs_root.exists()
 
 
 TINY = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 32, "steps": 8, "batch": 16}

@@ -9,10 +9,9 @@ import signal
 
 import pytest
 import torch
-from conftest import digit_data
 from safetensors.torch import load_file, save_file
 
-from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.config import TrainOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
@@ -75,17 +74,6 @@ def test_the_same_seed_gives_the_same_weights(start):
         trainer(run).train()
     assert_same(weights(first), weights(second))
     assert not torch.equal(weights(first)["head.weight"], weights(other)["head.weight"])
-
-
-def test_building_a_model_depends_on_the_seed_alone():
-    data = digit_data("addition")
-    options = TransformerOptions(heads=2, width=8, feedforward=16)
-    models = []
-    for seed in (3, 3, 4):
-        torch.rand(7)
-        models.append(build_model("transformer", options, data, seed).state_dict())
-    assert_same(models[0], models[1])
-    assert not torch.equal(models[0]["embed.weight"], models[2]["embed.weight"])
 
 
 def test_a_step_is_adamw_on_the_batch_of_its_number(start):
@@ -194,80 +182,57 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(
     assert parts.result["steps"] == whole.result["steps"] == 8
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("where", ["before the update", "after the update"])
-def test_an_interruption_within_a_step_costs_nothing_either(start, monkeypatch, where, dropout):
-    """Ctrl-C hardly ever falls between two steps."""
-    options = {"model": {"dropout": dropout}, "steps": 6}
-    whole, parts = start("whole", **options), start("parts", **options)
-    trainer(whole).train()
-    stopped = trainer(parts)
-    update = stopped.optimizer.step
-
-    def interrupted_update() -> None:
-        if stopped.step == 3 and where == "before the update":
-            signal.raise_signal(signal.SIGINT)
-        update()
-        if stopped.step == 3 and where == "after the update":
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(stopped.optimizer, "step", interrupted_update)
-    with pytest.raises(Interrupted):
-        stopped.train()
-    trainer(parts).train()
-    assert_same(weights(parts), weights(whole))
-
-
-def test_an_interruption_within_a_validation_costs_nothing_either(start, monkeypatch):
-    """The validation is made up for: it decides on the cooldown and on stopping early."""
-    monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
-    options = {"steps": 6, "validate_every": 2, "cooldown": 9}
-    whole, parts = start("whole", **options), start("parts", **options)
-    trainer(whole).train()
-
-    def interrupted(*_) -> float:
-        signal.raise_signal(signal.SIGINT)
-        return 0.9
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "accuracy_of", interrupted)
-        with pytest.raises(Interrupted):
-            trainer(parts).train()
-    trainer(parts).train()
-    assert [entry["step"] for entry in parts.history()] == [2, 4, 6]
-    assert_same(weights(parts), weights(whole))
-
-
 class Killed(BaseException):
     """What cannot be caught, such as a lost machine."""
 
 
-@pytest.mark.parametrize("at", ["step 5", "the checkpoint of step 6"])
-def test_a_killed_run_goes_on_from_its_last_checkpoint(start, monkeypatch, at):
-    """It loses the steps since, and nothing else; nor is a validation listed twice."""
-    options = {"steps": 8, "validate_every": 3}
+STOPS = {
+    "before the update": KeyboardInterrupt,
+    "after the update": KeyboardInterrupt,
+    "a validation": KeyboardInterrupt,
+    "a step": Killed,
+    "a checkpoint": Killed,
+}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("where", STOPS)
+def test_a_stop_within_a_step_costs_nothing_either(start, monkeypatch, where, dropout):
+    """Ctrl-C hardly ever falls between two steps; a killed run begins with its last checkpoint.
+
+    A validation is made up for, since it decides on the cooldown, and none is listed twice.
+    """
+    monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
+    options = {"model": {"dropout": dropout}, "steps": 8, "validate_every": 3, "cooldown": 9}
     whole, parts = start("whole", **options), start("parts", **options)
     trainer(whole).train()
     stopped = trainer(parts)
-    save = stopped.save_checkpoint
+    update, save, at = stopped.optimizer.step, stopped.save_checkpoint, 6 if "a " in where else 4
 
-    def kill() -> None:
-        if stopped.step == 6:
-            raise Killed
+    def stop(*names: str) -> None:
+        if where in names and stopped.step >= at - ("update" in where):
+            if STOPS[where] is Killed:
+                raise Killed
+            signal.raise_signal(signal.SIGINT)
+
+    def updated() -> None:
+        stop("before the update")
+        update()
+        stop("after the update")
+
+    def saved() -> None:
+        stop("a checkpoint")
         save()
 
-    def kill_at_step(progress) -> None:
-        if at == "step 5" and progress.step == 5:
-            raise Killed
-
-    monkeypatch.setattr(stopped, "save_checkpoint", kill)
-    with pytest.raises(Killed):
-        stopped.train(kill_at_step)
-    seen = []
-    trainer(parts).train(lambda progress: seen.append(progress.step))
-    assert seen == [4, 5, 6, 7, 8]
-    assert_same(weights(parts), weights(whole))
+    with monkeypatch.context() as patch:
+        patch.setattr(stopped.optimizer, "step", updated)
+        patch.setattr(stopped, "save_checkpoint", saved)
+        patch.setattr(training, "accuracy_of", lambda *_: stop("a validation") or 0.9)
+        with pytest.raises(Killed if STOPS[where] is Killed else Interrupted):
+            stopped.train(lambda _: stop("a step"))
+    trainer(parts).train()
     assert [entry["step"] for entry in parts.history()] == [3, 6, 8]
+    assert_same(weights(parts), weights(whole))
 
 
 # Damage
@@ -385,14 +350,30 @@ def test_the_result_says_how_training_ended(start):
         assert torch.equal(value, mine.model.state_dict()[name])
 
 
-def test_training_stops_early_after_two_perfect_validations(start, monkeypatch):
-    scores = iter([0.5, 1.0, 0.9989, 0.999, 1.0, 1.0])
-    monkeypatch.setattr(training, "accuracy_of", lambda *_: next(scores))
-    run = start("a", steps=100, validate_every=2)
-    result = trainer(run).train()
-    assert result["steps"] == 10
-    assert result["interpolated"] is True
-    assert result["validation_accuracy"] == 100.0
+@pytest.mark.parametrize(
+    ("options", "held_out", "others", "steps"),
+    [
+        # two validations in a row, from 99.9 % on
+        ({}, {2: 0.5, 4: 1.0, 6: 0.9989, 8: 0.999, 10: 1.0}, {}, 10),
+        # right at all training lengths
+        ({}, {}, {4: 0.98, 6: 0.9899, 8: 0.99}, 8),
+        ({"early_stop_at": 0.5, "early_stop_after": 2}, {2: 0.5, 4: 0.49, 6: 0.5, 8: 0.51}, {}, 8),
+        ({"stop_early": False, "steps": 9}, {}, {}, 9),
+    ],
+)
+def test_training_ends_where_it_is_told_to(start, monkeypatch, options, held_out, others, steps):
+    """``held_out`` and ``others``: the exact match at steps where it is not 1, and elsewhere."""
+    mine = trainer(start("a", **{"steps": 100, "validate_every": 2, **options}))
+
+    def scores(_, batch):
+        return (held_out if batch is mine.validation else others).get(mine.step, 1.0)
+
+    monkeypatch.setattr(training, "accuracy_of", scores)
+    ended = mine.train()
+    assert ended["steps"] == steps
+    assert ended["interpolated"] == (100 * held_out.get(steps, 1.0) >= 99.9)
+    if others:
+        assert [entry.get("over") for entry in mine.history] == [None, None, None, True]
 
 
 def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start, monkeypatch):
@@ -436,30 +417,6 @@ def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(
     assert (result["validation_accuracy"], result["validation_samples"]) == (80.0, 600)
 
 
-def test_training_goes_on_until_it_is_right_at_all_training_lengths(start, monkeypatch):
-    mine = trainer(start("a", steps=100, validate_every=2))
-    at_other_lengths = {4: 0.98, 6: 0.9899, 8: 0.99}
-
-    def scores(_, batch):
-        return 1.0 if batch is mine.validation else at_other_lengths[mine.step]
-
-    monkeypatch.setattr(training, "accuracy_of", scores)
-    assert mine.train()["steps"] == 8
-    assert [entry.get("over") for entry in mine.history] == [None, None, None, True]
-
-
-def test_training_ends_at_the_exact_match_that_it_is_told(start, monkeypatch):
-    mine = trainer(start("a", steps=100, validate_every=2, early_stop_at=0.5, early_stop_after=2))
-    held_out = {2: 0.5, 4: 0.49, 6: 0.5, 8: 0.51}
-
-    def scores(_, batch):
-        return held_out[mine.step] if batch is mine.validation else 1.0
-
-    monkeypatch.setattr(training, "accuracy_of", scores)
-    ended = mine.train()
-    assert ended["steps"] == 8 and not ended["interpolated"]
-
-
 def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, monkeypatch):
     monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
     run = start("a", steps=100, validate_every=2)
@@ -471,12 +428,6 @@ def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, mon
     with pytest.raises(Interrupted):
         trainer(run).train(stop)
     assert trainer(run).train()["steps"] == 4
-
-
-def test_training_can_be_told_not_to_stop_early(start, monkeypatch):
-    monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
-    run = start("a", steps=9, validate_every=2, stop_early=False)
-    assert trainer(run).train()["steps"] == 9
 
 
 # Messages

@@ -203,37 +203,6 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
             Run.open(run.path)
 
 
-def test_a_training_that_was_certain_when_it_was_killed_goes_no_further(
-    trained, tmp_path, monkeypatch
-):
-    run = Run.open(trained.root / CALIBRATED)
-    config = run.config.model_copy(
-        update={
-            "train": run.config.train.model_copy(
-                update={"stop_early": True, "steps": 50, "validate_every": 5, "learning_rate": 1e-9}
-            )
-        }
-    )
-    made = Run.create(config, tmp_path / "made")
-
-    def begun() -> Trainer:
-        model = run.load_model()
-        return Trainer(made, model, "cpu", certain(model, run.data, 0))
-
-    class Killed(BaseException):
-        pass
-
-    def kill() -> None:
-        raise Killed
-
-    first = begun()
-    monkeypatch.setattr(first, "finish", kill)
-    with pytest.raises(Killed):
-        first.train()
-    again = begun()
-    assert again.train()["steps"] == first.step == 5
-
-
 @pytest.mark.parametrize("seed", [4, 8, 12])
 def test_a_line_less_is_never_counted_as_more_windows(seed):
     model, data = drawn(seed)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from abc_calib import progress, stages
 from abc_calib.runs import folders
-from abc_calib.text import Table, as_latex, visible
+from abc_calib.text import Table, visible
 from cli import completion, console, sweep
 from cli.tables import Fitted
 
@@ -146,31 +146,6 @@ def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):
     assert completion.of("attender")("one_s") == ["one_step"]
     assert completion.of("seed") is None
     assert completion.run_names("succ")[0].startswith("successor-")
-
-
-def test_tables_as_latex(tiny):
-    said = run_command("eval", "--lengths", "3,9", "--samples", 10, "--latex", "-q").out
-    assert said.startswith("\\begin{table}") and "\\caption{Exact match" in said
-    assert "\\label{tab:successor}" in said and "9 & 100.00 \\\\" in said
-    runs = run_command("runs", "--latex").out
-    assert "\\begin{tabular}{lllrrr}" in runs and "100.00 \\%" in runs
-    assert as_latex(["a"], [[1]]).startswith("\\begin{tabular}")
-
-
-def test_a_sweep_as_latex():
-    rows = pd.DataFrame(
-        [
-            {"task": "addition", "scheme": s, "stage": "vanilla", "set": "random", "seed": seed}
-            | {"length": length, "accuracy": 100.0 - seed - length}
-            for s in ("rope", "none")
-            for seed in range(3)
-            for length in (50, 6)
-        ]
-    )
-    text = sweep.medians(rows).latex()
-    assert "task & scheme & stage & set & 6 & 50 \\\\" in text
-    assert "addition & rope & vanilla & random & 93.00 & 49.00 \\\\" in text
-    assert "medians over 3 seeds" in text and "\\label{tab:sweep}" in text
 
 
 def test_points_of_a_grid_are_rows_of_their_own():

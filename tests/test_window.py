@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from conftest import digit_data, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.config import RETRAIN, TransformerOptions
+from abc_calib.config import RETRAIN
 from abc_calib.data import Data
-from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.geometry.window import window_bias, window_lines
-from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -97,19 +94,6 @@ def test_self_attention_looks_back_and_the_encoder_to_both_sides():
     assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
 
 
-def test_every_layer_and_head_has_the_window():
-    data = digit_data("successor")
-    options = TransformerOptions(
-        attention_window=3, encoder_layers=1, decoder_layers=2, heads=4, width=8
-    )
-    bias = build_model("transformer", options, data, 0).lines
-    assert bias is not None
-    bias.check({"encoder": 1, "self": 2, "cross": 2}, 4)
-    assert not bias.transparent()
-    assert LineBias.from_dict(bias.to_dict()) == bias
-    assert "encoder" not in window_of(data, 3).sites
-
-
 def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
     run = stages.train("addition", format="aligned", attention_window=1, cyclic=3, **SMALL)
     model = Run.open(run.path).load_model()
@@ -131,18 +115,3 @@ def test_calibrated_lines_take_the_place_of_the_window(runs_root):
     made = stages.calibrate(run, force=True, samples=64, threshold=0.5, steps=2, batch=5)
     assert made.config.model.attention_window is None and made.config.model.cyclic is None
     assert made.load_model().lines == made.bias()
-
-
-@pytest.mark.parametrize("format", ["free", "fixed:8"])
-def test_a_window_on_operands_one_after_another_is_refused(format):
-    options = TransformerOptions(attention_window=1)
-    message = f"addition in format {format} stand one after .* choose the format"
-    with pytest.raises(UsageError, match=message):
-        build_model("transformer", options, digit_data("addition", format=format), 0)
-
-
-def test_a_window_on_a_task_on_tokens_is_refused_before_anything_is_written(runs_root):
-    message = "attention_window = 1: .* and copy has none; leave it out"
-    with pytest.raises(UsageError, match=message):
-        stages.train("copy", attention_window=1, **SMALL)
-    assert not runs_root.exists()

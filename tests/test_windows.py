@@ -72,17 +72,6 @@ def test_addition_needs_both_operands_and_what_was_written_last():
         assert left(*needed[:without], *needed[without + 1 :]) > 0
 
 
-def test_where_a_head_sees_everything_nothing_is_said():
-    data = digit_data("addition", base=2, length=4)
-    model: Any = build_model("transformer", MODEL_OPTIONS["transformer"](**SIZES), data, 0)
-    open_heads = LineBias({"self": (((),) * 2,) * 2, "cross": (((Line("vert", 2, 0),),) * 2,) * 2})
-    assert undecided(open_heads, model, data.training(0, 50))[0] == 0
-    assert (
-        undecided(LineBias({"cross": open_heads.sites["cross"]}), model, data.training(0, 50))[0]
-        == 0
-    )
-
-
 def test_a_calibration_warns_where_no_model_can_be_right(trained, tiny, abc, tmp_path):
     how: Any = {"threshold": 0.3, "retrain": False, "samples": 64, "progress": False}
     with pytest.warns(AbcWarning, match="rows of training problems see what others see"):
