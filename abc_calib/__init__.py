@@ -19,10 +19,12 @@ from abc_calib.version import __version__
 _HOMES = {
     "AbcError": "errors",
     "Certificate": "proof.certificate",
+    "Interrupted": "errors",
     "Line": "geometry",
     "LineBias": "geometry",
     "Prediction": "evaluation",
     "Run": "runs",
+    "TaskError": "tasks",
     "UsageError": "errors",
     "adopt": "stages",
     "calibrate": "stages",
@@ -58,7 +60,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if message := import_module(f"{__name__}.launch").shadowed():
         raise ImportError(message)
-    home = import_module(f"{__name__}.{_HOMES[name]}")
+    home = import_module("tasks" if name == "TaskError" else f"{__name__}.{_HOMES[name]}")
     value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)
     globals()[name] = value
     return value

@@ -5,6 +5,7 @@ from abc_calib.calibration.foreign import capture as capture
 from abc_calib.calibration.foreign import fit_lines as fit_lines
 from abc_calib.calibration.foreign import unexplained as unexplained
 from abc_calib.errors import AbcError as AbcError
+from abc_calib.errors import Interrupted as Interrupted
 from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
@@ -27,5 +28,6 @@ from abc_calib.stages import stress as stress
 from abc_calib.stages import train as train
 from abc_calib.stages import verify as verify
 from abc_calib.version import __version__ as __version__
+from tasks import TaskError as TaskError
 
 __all__: list[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,3 +129,10 @@ def _text(value: Any, escapes: dict[int, str]) -> str:
         return ""
     text = " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())
     return text if isinstance(value, Markup) else visible(text).translate(escapes)
+
+
+def names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Names as a tuple: those of ``"pdf,png"``, too, and not its letters."""
+    if isinstance(given, str):
+        given = [name.strip() for name in given.split(",")]
+    return tuple(given)

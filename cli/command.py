@@ -224,7 +224,6 @@ def _load(module: str, plugins: list[str]) -> None:
 @contextmanager
 def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[None]:
     """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure."""
-    from tasks import TaskError
 
     try:
         with like_interrupts(), warnings.catch_warnings():
@@ -232,7 +231,7 @@ def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[
             yield
     except OptionError as error:
         fail(_as_typed(known, texts, error), 2)
-    except (UsageError, TaskError) as error:
+    except UsageError as error:
         fail(str(error), 2)
     except AbcError as error:
         fail(str(error), 130 if isinstance(error, Interrupted) else 1)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from abc_calib.errors import UsageError
 from tasks.digits import Digits, nothing, stack
 from tasks.rules import Rule
 
@@ -35,7 +36,7 @@ def text_of(path: Path) -> str:
     return path.read_text()
 
 
-class TaskError(ValueError):
+class TaskError(UsageError):
     """A source or an option that the task cannot take; the message says what it can."""
 
 

@@ -266,6 +266,27 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
 
 
+def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
+    path = somebodys.folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 10**7}))
+    assert "describes a model of" in refusal(somebodys) and nothing_is_left(runs_root)
+
+
+def test_what_is_no_model_or_run_or_problem_is_told_in_a_line(tiny, tmp_path):
+    batch = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
+    for call, words in (
+        (lambda: abc.capture(torch.nn.Linear(2, 2), batch, delimiters=[1]), "no model of transf"),
+        (lambda: abc.predict(tiny.calibrated, 12), "give a text, as in '12\\+34'"),
+        (lambda: abc.calibrate(3), "3 is no run"),
+        (lambda: abc.heatmap(tiny.calibrated, tmp_path, sites="middle"), "unknown site 'middle'"),
+        (lambda: abc.predict(tiny.calibrated, "x"), "is not a digit"),
+    ):
+        with pytest.raises(abc.UsageError, match=words):
+            call()
+    drawn = abc.heatmap(tiny.calibrated, tmp_path, sites="cross", formats="png", extend_to=4)
+    assert {path.suffix for path in drawn} == {".npz", ".png"}
+
+
 def test_options_that_belong_together(somebodys, runs_root):
     folder, pairs = str(somebodys.folder), str(somebodys.pairs)
     for given, words in (

@@ -44,6 +44,8 @@ def capture(
     marks = Marks(tuple(delimiters), prefix)
     if not marks.delimiters:
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
+    if not hasattr(model, "set_attn_implementation"):
+        raise UsageError(f"{type(model).__name__} is no model of transformers: give one")
     find_sites(model)  # refuses what lines could not be put into
     before, training = model.config._attn_implementation, model.training
     given = [batches] if isinstance(batches, Mapping) else list(batches)

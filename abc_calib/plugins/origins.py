@@ -14,7 +14,7 @@ from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
 from abc_calib.plugins.files import blamed, plugin_of, said
 from abc_calib.plugins.kinds import KINDS, PACKAGES, find, is_ours
-from tasks import FROM_FILES, Task, TaskError, get_task
+from tasks import FROM_FILES, Task, get_task
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
 """What every task has beside its methods."""
@@ -33,7 +33,7 @@ def make_task(name: str, **options: Any) -> Task:
         if origin("task", name) is not None:
             _check_symbols(name, task.symbols)
         return task
-    except (AbcError, TaskError):
+    except AbcError:
         raise
     except Exception as error:
         if origin("task", name) is None:
@@ -58,7 +58,7 @@ def in_one_line(task: str) -> Iterator[None]:
     """``UsageError`` for what goes wrong in a user's code, or with what it gave."""
     try:
         yield
-    except (AbcError, TaskError):
+    except AbcError:
         raise
     except Exception as error:
         if origin("task", task) is None and not blamed(error):

@@ -34,6 +34,7 @@ from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatma
 from abc_calib.reporting.hooks import watched, with_heads
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
+from abc_calib.text import names
 
 PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
@@ -61,8 +62,8 @@ def draw_heatmaps(
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
-    asked = options or build(FigureOptions, sites=tuple(sites), digits=extend_to, **keywords)
-    formats = options.format if options else formats
+    asked = options or build(FigureOptions, sites=names(sites), digits=extend_to, **keywords)
+    formats = options.format if options else names(formats)
     check_formats(formats)
     found, paths = with_heads(run), list[Path]()
     with font(asked.font), bar("drawing", progress, "figures") as update:

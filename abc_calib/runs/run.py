@@ -138,6 +138,8 @@ class Run:
         ``AbcError`` names the file that is not what it was, unless ``force``; ``UsageError`` the
         plugin that it needs.
         """
+        if not isinstance(path, Path | str | None):
+            raise UsageError(f"{path!r} is no run: give its folder, or its name in abc runs")
         path = folders.latest() if path is None else folders.found(Path(path))
         tidy(path)
         run = cls(path, force)

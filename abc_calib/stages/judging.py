@@ -18,7 +18,7 @@ from abc_calib.config import (
     build,
     documented,
 )
-from abc_calib.errors import Interrupted, OptionError
+from abc_calib.errors import Interrupted, OptionError, UsageError
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
@@ -32,6 +32,7 @@ from abc_calib.proof.decide import certify as decide
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted
+from abc_calib.text import names
 from tasks import Size
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def evaluate(
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     sizes = asked.sizes(range(shortest, asked.max_len + 1))
-    kinds = tuple(sets) or asked.sets
+    kinds = names(sets) or asked.sets
     model = found.load_model().to(resolve_device(device))
     rows: list[Row] = []
     known = [kind for kind in kinds if kind in found.data.tests]
@@ -117,6 +118,8 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     writes no end within the longest possible answer or the source does not fit the memory.
     """
     found = opened(run)
+    if not isinstance(problem, str):
+        raise UsageError(f"problem {problem!r}: give a text, as in '12+34'")
     found.task.parse(problem)
     return answer(found.load_model().to(resolve_device(device)), found.data, problem, show)
 

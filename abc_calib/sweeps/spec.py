@@ -36,7 +36,6 @@ from abc_calib.config.options import Word
 from abc_calib.errors import OptionError, UsageError, shortened
 from abc_calib.files import read_text
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
-from tasks import TaskError
 
 Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
@@ -95,7 +94,7 @@ def read_sweep(path: Path) -> list[Job]:
         raise UsageError(f"{path} is not TOML: {error}") from None
     try:
         return checked(expand(data))
-    except (UsageError, TaskError) as error:
+    except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 

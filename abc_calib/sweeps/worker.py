@@ -24,7 +24,6 @@ from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job, JobPayload
 from abc_calib.sweeps.workers import PATIENCE_SECONDS
-from tasks import TaskError
 
 
 def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = None) -> None:
@@ -84,7 +83,7 @@ def main() -> int:
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130
-    except (AbcError, TaskError) as error:
+    except AbcError as error:
         print(f"error: {error}", flush=True)
-        return 2 if isinstance(error, UsageError | TaskError) else 1
+        return 2 if isinstance(error, UsageError) else 1
     return 0

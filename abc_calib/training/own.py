@@ -12,7 +12,6 @@ from abc_calib.data import Data
 from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.build import build_model
-from tasks import TaskError
 
 PROBLEMS = 4
 
@@ -24,7 +23,7 @@ def check_own(config: RunConfig, data: Data) -> None:
     what = " and ".join(config.plugins)
     try:
         _try(config, data)
-    except (AbcError, TaskError) as error:
+    except AbcError as error:
         raise UsageError(f"{what}: {error}") from None
     except Exception as error:
         raise UsageError(f"{what}: the first problems fail ({plugins.said(error)})") from None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
@@ -54,6 +56,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         )
     if not name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")):
         raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
+    check_size(kind, path)
     try:
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
     except Exception as error:  # whatever its code raises
@@ -68,6 +71,22 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     if record["neutral"]:
         options = options.model_copy(update={"scheme": "none"})
     return Found(network.float().eval(), options, end, LineBias.from_dict(record["lines"]))
+
+
+def check_size(kind: Any, path: Path) -> None:
+    """``UsageError`` for a configuration of more numbers than the weights beside it can hold."""
+    held = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    try:
+        with torch.device("meta"):
+            network = kind(kind.config_class.from_pretrained(path))
+    except Exception:  # loading says what is wrong with it
+        return
+    wanted = sum(weight.numel() for weight in network.parameters())
+    if held and wanted > held:
+        raise UsageError(
+            f"{path / 'config.json'} describes a model of {wanted:,} numbers, and the weights in "
+            f"its folder have {held:,} bytes: give the configuration that they were saved with"
+        )
 
 
 def described_by(network: Any, folder: Path) -> ForeignOptions:

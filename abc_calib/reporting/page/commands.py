@@ -11,7 +11,6 @@ from abc_calib.config.signature import named, words
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
-from tasks import TaskError
 
 TASK_FLAGS = {"tables": "--tables", "seed": "--tables-seed", "data": "--data"}
 """The options of a task as the command line has them."""
@@ -29,7 +28,7 @@ def commands(run: Run) -> list[str]:
         if parent.config.stage == "calibrated":
             return [*commands(parent), "abc repair" + _plugins(config)]
         return [*commands(parent), _calibrate(parent.config, config)]
-    except (AbcError, TaskError):  # the first run is gone, or is of another version
+    except AbcError:  # the first run is gone, or is of another version
         return [f"abc train {config.task} --seed {config.train.seed}", "abc calibrate"]
 
 

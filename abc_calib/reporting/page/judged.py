@@ -17,7 +17,6 @@ from abc_calib.proof.certificate import FILE, Certificate
 from abc_calib.reporting.hooks import until_end
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
-from tasks import TaskError
 
 NAMES = ("set", "length", "accuracy", "low", "high", "n", "correct")
 """Of a row of ``eval.csv``."""
@@ -79,7 +78,7 @@ def examples(run: Run, model: Model) -> list[dict[str, Any]]:
     for length in sorted(n for n in wanted if not in_rows or n <= LONGEST_IN_ROWS):
         try:
             batch = run.data.test(length, TRIED)
-        except (AbcError, TaskError):  # a task without problems of this length
+        except AbcError:  # a task without problems of this length
             continue
         if len(batch):
             found.append({"length": length, **_example(run, model, batch)})
