@@ -186,6 +186,8 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
         ("{", "=", (), "line 1 of"),
+        ([*sums()[:50], ("1+x=", "2")], "+,=", (), "no token for 'x'"),
+        ([(f"{a}=1", "2") if a == 7 else (f"{a}=", "1") for a in range(99)], "=", (), "pair 8"),
         (None, "*,=", (), "the delimiter '*' is no single token of this tokenizer"),
         (None, "<s>,=", (), "does not have the delimiters <s> = in this order"),
         (None, "=,+", (), "does not have the delimiters = + in this order"),

@@ -52,6 +52,9 @@ class Coder:
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self.size = int(self.tokenizer.get_vocab_size(with_added_tokens=True))
+        name = getattr(self.tokenizer.model, "unk_token", None)
+        #: what stands for what it does not know, if anything does
+        self.unknown = None if name is None else self.tokenizer.token_to_id(name)
 
     def symbol(self, token: int) -> str:
         return self.tokenizer.id_to_token(token) or ""

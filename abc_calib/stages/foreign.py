@@ -147,7 +147,15 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
     if coder.size > (size := found.network.get_input_embeddings().num_embeddings):
         raise UsageError(f"the tokenizer has {coder.size} tokens and the model {size}: save both")
     ids = coder.ids(sources)
-    for token in dict.fromkeys(token for row in ids[:SAMPLES] for token in row):
+    written = coder.ids(pairs.task.pairs.target)
+    if (unknown := coder.unknown) is not None and any(unknown in row for row in (*ids, *written)):
+        every = {*"".join((*sources, *pairs.task.pairs.target))}
+        lacking = [one for one in sorted(every) if unknown in coder.ids([one])[0]]
+        raise UsageError(
+            f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
+            "leave them out of the pairs, or train a model with them"
+        )
+    for token in dict.fromkeys(token for row in (*ids, *written) for token in row):
         symbol = coder.symbol(token)
         if sum(c.isdigit() for c in symbol) > 1:
             raise UsageError(
@@ -156,7 +164,8 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
             )
     named = list(known.named[:-1] if known.closed and known.suffix else known.named)
     for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
-        if [token for token in row if token in named] != named:
+        ends = known.closed or row[-1] == known.named[-1]
+        if [token for token in row if token in named] != named or not ends:
             told = " ".join(map(coder.symbol, named))
             raise UsageError(
                 f"pair {number}, {source!r}, does not have the delimiters {told} in this order, "
