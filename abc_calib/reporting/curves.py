@@ -16,6 +16,7 @@ from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     MARKERS,
     PALETTE,
+    SMALL,
     TICK_SIZE,
     new_figure,
     plain_axes,
@@ -30,6 +31,8 @@ FIRST = ("calibrated", "ABC", "vanilla", "Vanilla")
 """Names whose colours are the first ones, those of no other in whichever figure."""
 SETS = ("random", "carry", "hard")
 """What may follow a name and a comma: test sets, in the order of dashes."""
+SAME = 0.5
+"""Points of accuracy between curves that are named together."""
 
 
 class Look(NamedTuple):
@@ -79,7 +82,8 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
     curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn below the others and thicker. ``width``: in inches.
+    series that matter, drawn thicker. Curves that end together take turns in dashes and markers, so
+    that all are seen, and are named there. ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -91,6 +95,7 @@ def accuracy_curve(
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
     look = looks(list(series))
+    alike = {name: _alike(series, name) for name in series}
     for name, points in series.items():
         for seed in (single or {}).get(name, ()):
             x, y = zip(*sorted(seed), strict=True)
@@ -98,7 +103,13 @@ def accuracy_curve(
         if single is None:
             x, _, low, high = zip(*sorted(points), strict=True)
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
-        _curve(axes, name, look[name], sorted(points), name in top)
+        _curve(axes, name, look[name], sorted(points), alike[name], name in top)
+    for names in {tuple(names): None for names in alike.values() if 1 < len(names) < 4}:
+        x, y = max(series[names[0]])[:2]
+        axes.annotate(
+            " = ".join(names), (x, y), (0, -8 if y > 50 else 8), textcoords="offset points",
+            ha="right", va="top" if y > 50 else "bottom", fontsize=SMALL, color="0.3",
+        )  # fmt: skip
     axes.set_title(title)
     axes.set_xlabel(unit)
     axes.set_ylabel(measure)
@@ -111,14 +122,26 @@ def accuracy_curve(
     return figure
 
 
-def _curve(axes: Axes, name: str, look: Look, points: Sequence[Point], is_top: bool) -> None:
-    """One curve; an equal one is seen within the thicker one of ``is_top``."""
+def _alike(series: Mapping[str, Sequence[Point]], name: str) -> list[str]:
+    """The series that end where this one ends, itself among them."""
+    ends = {other: max(points)[:2] for other, points in series.items()}
+    x, y = ends[name]
+    return [other for other, (a, b) in ends.items() if a == x and abs(b - y) <= SAME]
+
+
+def _curve(
+    axes: Axes, name: str, look: Look, points: Sequence[Point], alike: Sequence[str], is_top: bool
+) -> None:
+    """One curve where it was measured; those that end together take turns in dashes and markers."""
     lengths, values = zip(*((x, y) for x, y, *_ in points), strict=True)
+    turn, turns = alike.index(name), len(alike)
+    dash: Any = look.dash if turns == 1 else (4 * turn, (4, 4 * (turns - 1)))
+    marked = range(min(turn, len(points) - 1), len(points), turns)
     axes.plot(
-        lengths, values, label=name, color=look.colour, linestyle=look.dash,
-        linewidth=2.6 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
+        lengths, values, label=name, color=look.colour, linestyle=dash,
+        linewidth=1.9 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
         markersize=5 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
-        clip_on=False, zorder=3 if is_top else 4, markevery=0.02,
+        clip_on=False, zorder=4 if is_top else 3, markevery=list(marked),
     )  # fmt: skip
 
 
