@@ -116,7 +116,7 @@ def weights(root, one):
 
 def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(scheduler, tmp_path):
     """Two workers, one killed in the middle of a job: done again, to the same weights."""
-    jobs = [job(seed=seed, steps=400, validate_every=20) for seed in (1, 2)]
+    jobs = [job(seed=seed, steps=250, validate_every=20) for seed in (1, 2)]
     killed = []
 
     def kill(progress, _):
@@ -198,7 +198,7 @@ def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
 # Job arrays
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 7), st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12))
 def test_every_job_is_in_one_share_with_its_first_training(of, made):
     jobs = [job(seed=seed, calibrate={} if again else None) for seed, again in made]

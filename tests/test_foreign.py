@@ -130,17 +130,6 @@ def test_gathered_attention_is_dense_attention(model, lines):
     assert torch.allclose(rows.amax(-1), torch.ones(2, 5))
 
 
-def test_rows_of_the_source_see_themselves_alone():
-    torch.manual_seed(0)
-    model = tiny("llama").eval()
-    inject(model, lines_for(model), MARKS, neutral=True)
-    found = logits(model, output_attentions=True).attentions
-    before = SOURCES.shape[1] - 1
-    for layer in found:
-        own = torch.eye(before).expand(*layer.shape[:2], -1, -1)
-        assert torch.equal(layer[:, :, :before, :before], own)
-
-
 def test_without_its_positions_a_model_reads_tokens_not_places(model):
     """Digits that no line names may change places, and any length can be read."""
     inject(model, lines_for(model), MARKS, neutral=True)

@@ -93,17 +93,6 @@ def test_a_diagnosis_has_scores_where_there_are_any(abc, runs):
     assert "score variance      none" in abc("diagnose", runs["one_step"].path).out
 
 
-def test_a_diagnosis_says_which_way_a_source_is_read(abc, runs, changed):
-    def turn_around(model):
-        model.attender.direction.bias.fill_(-10.0)
-
-    run = changed("one_step", turn_around)
-    assert diagnose(run).forwards < 0.01 < diagnose(runs["one_step"]).forwards
-    assert "read forwards       0.000" in abc("diagnose", run.path).out
-    assert diagnose(runs["content"]).forwards is None
-    assert "read forwards" not in abc("diagnose", runs["content"].path).out
-
-
 def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed):
     """An attender that steps half a place at a time, from the end of the source to its start."""
 

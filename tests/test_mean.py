@@ -98,21 +98,6 @@ def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
     np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)
 
 
-def test_a_strong_line_by_hand():
-    """Four of six diagonals are 0, one is 0.2, the main one 0.8: only it passes mu + sigma."""
-    attention = np.zeros((1, 3, 4))
-    attention[0, [0, 1, 2], [0, 1, 2]] = 0.8
-    attention[0, [0, 1, 2], [1, 2, 3]] = 0.2
-    bias = extend_bias(attention, (5, 7), ["diag"], 1.0)[0]
-    expected = np.full((5, 7), -np.inf)
-    expected[np.arange(5), np.arange(5)] = 0.0
-    assert np.array_equal(bias, expected)
-    lower = extend_bias(attention, (5, 7), ["diag"], 0.0)[0]
-    expected[np.arange(5), np.arange(5) + 1] = -0.6
-    assert (np.isinf(lower) == np.isinf(expected)).all()
-    np.testing.assert_allclose(lower[:, 1:3], expected[:, 1:3], atol=1e-12)
-
-
 @pytest.mark.parametrize("threshold", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize(("m", "n"), [(7, 29), (13, 17), (23, 31)])
 def test_a_head_that_attends_evenly_is_transparent(m, n, threshold):

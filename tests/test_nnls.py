@@ -155,16 +155,6 @@ def test_of_twins_the_first_takes_all():
     np.testing.assert_allclose(weights, [0.4, 0.6, 0, 0], atol=1e-4)
 
 
-@pytest.mark.parametrize("site", SITES)
-def test_candidates_are_of_the_asked_directions_and_all_different(site):
-    lines = candidates(site, DIRECTIONS, 2, 6)
-    assert len(set(lines)) == len(lines)
-    for direction in DIRECTIONS:
-        some = candidates(site, [direction], 2, 6)
-        assert {line.direction for line in some} <= {direction}
-        assert set(some) == {line for line in lines if line.direction == direction}
-
-
 # One line a head
 
 SINK = Line("vert", 9, 0)

@@ -344,9 +344,9 @@ def test_the_command_writes_a_page_and_says_where(tiny, tmp_path):
     said = run_command("report", "-q")
     assert said.out == f"{tiny.calibrated / 'report.html'}\n"
     assert (tiny.calibrated / "report.html").read_text("utf-8").startswith("<!doctype html>")
-    out = tmp_path / "new" / "two.html"
-    told = run_command("report", tiny.vanilla, tiny.calibrated, "--out", out, "--json").json()
-    assert told == {"runs": [str(tiny.vanilla), str(tiny.calibrated)], "file": str(out)}
+    out = tmp_path / "new" / "one.html"
+    told = run_command("report", tiny.calibrated, "--out", out, "--json").json()
+    assert told == {"runs": [str(tiny.calibrated)], "file": str(out)}
     assert "abc train successor" in out.read_text("utf-8")
     assert "there is no run nothing" in run_command("report", "nothing").error(2)
 

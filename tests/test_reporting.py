@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -96,20 +95,6 @@ def test_closed_cells_are_masked_and_each_head_has_its_own_scale() -> None:
     )
     assert "closed (−∞)" in shown
     assert "closed (−∞)" not in texts(drawn(heads()))
-
-
-def test_notes_stand_over_the_heads_in_lines_that_never_overlap() -> None:
-    shown = texts(drawn(heads((2, 3, 5)), notes=["diag +0", "vert +0\nsink"]))
-    assert any(text.startswith("diag +0\nhead 0") for text in shown)
-    assert any(text.startswith("vert +0\nhead 1") and text.endswith("sink") for text in shown)
-    notes = ["vert +2 seg. 2 part −1 beta +1", "diag +1 row −1", "3 lines", "no line"] * 2
-    figure = drawn(heads((8, 3, 5)), notes=notes, width=3.25)
-    figure.draw_without_rendering()
-    over = [axes.get_title(loc="left") for axes in figure.axes]
-    assert sum(" ".join(text.split()).startswith(notes[0]) for text in over) == 2
-    boxes = [axes._left_title.get_window_extent() for axes in figure.axes]
-    for one, other in itertools.combinations(boxes, 2):
-        assert not one.overlaps(other)
 
 
 @pytest.mark.parametrize(("count", "keys"), [(1, 25), (3, 24), (4, 43), (8, 15), (4, 150)])

@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 
-from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.stress import smallest, stress
 
@@ -69,16 +68,6 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 5
 
 
-def test_bad_stress_is_refused(half_trained, tiny, abc):
-    source, model = half_trained
-    with pytest.raises(UsageError, match="length 0"):
-        stress(model, source, [0])
-    assert "samples" in abc("stress", tiny.vanilla, "--samples", 0).error(2)
-    assert "--lengths a: give whole numbers" in abc("stress", tiny.vanilla, "--lengths", "a").error(
-        2
-    )
-
-
 def test_dense_heads_are_named(tiny, abc):
     words = ("--lengths", "3", "--samples", 2)
     assert "no head is restricted to lines: dense" in abc("eval", tiny.vanilla, *words).err
@@ -137,10 +126,3 @@ def test_a_recurrent_model_is_searched_for_failures(abc):
     assert told["outcome"] == "refuted" and told["reason"].startswith("it is recurrent")
     said = abc("stress", "--lengths", 2, "--samples", 2, "--search", 10)
     assert said.code == 0 and "smallest failure" in said.out
-
-
-def test_tasks_on_tokens_have_no_certificate(abc):
-    words = ("--model", "gru", "--attender", "content", "--steps", 2, "-q")
-    assert abc("train", "copy", *words).code == 0
-    for command in ("certify", "stress"):
-        assert "is not arithmetic" in abc(command, "-q").error(2)

@@ -35,29 +35,18 @@ X4, X7, X8, X9 = "4 4 4", "7 7 7 7 7", "8 8 8 8 8", "9 9 9 9 9"
 @pytest.mark.parametrize(
     ("name", "source", "answer"),
     [
-        ("copy", "4 7 9 8", "4 7 9 8"),
         ("reverse_copy", "4 7 9 8", "8 9 7 4"),
-        ("reverse_copy", "3 5", "5 3"),
         ("recopy", "4 7 9 8", f"{X4} {X7} {X9} {X8}"),
-        ("recopy", "3 5", "3 5 5 5"),
         ("reverse_recopy", "4 7 9 8", f"{X8} {X9} {X7} {X4}"),
-        ("reverse_recopy", "3 5", "5 5 5 3"),
         ("inv_recopy", f"{X4} {X7} {X9} {X8}", "4 7 9 8"),
-        ("inv_recopy", "4 4 4 4 4 4", "4 4"),
         ("inv_reverse_recopy", f"{X8} {X9} {X7} {X4}", "4 7 9 8"),
-        ("inv_reverse_recopy", "5 5 5 3", "3 5"),
         ("dedupe", "0 0 0 5 5 5 5 5 <eos>", "0 5"),
-        ("dedupe", "4 4 4 4 2", "4 2"),
         ("posretrieve", "9 0 1 2 4", "9 : n/a ; 0 : 9 ; 1 : 0 ; 2 : 1 ; 4 : 4 ;"),
         ("posretrieve", "5 4 2", "5 : n/a ; 4 : n/a ; 2 : 2 ;"),
-        ("lookup", "000 t1 .", "000 011"),
         ("lookup", "010 t3 t4 t2 t6 t1 .", "010 011 010 011 001 001"),
         ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", "010 011 010 011 001 001"),
-        ("reverse_lookup", "t1 000 .", "000 011"),
         ("noisy_lookup_single", "001 t4 ! t1 .", "001 001"),
-        ("noisy_lookup_single", "000 ! t1 .", "000 011"),
         ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", "000 011"),
-        ("noisy_lookup_multi", "001 ! t5 ! t1 .", "001 001"),
         ("intermediate_noise", "000 t5 t1 t2 .", "000 011"),
         ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", "010 011 010"),
         ("lookup_one_shot", "010 t3 t4 .", "010 011 010"),
@@ -79,14 +68,8 @@ def test_worked_examples(name, source, answer):
         ("lookup", "010 t3 t4 t2 t6 t1 .", [0, 1, 2, 3, 4, 5, 6]),
         ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", [5, 4, 3, 2, 1, 0, 6]),
         ("noisy_lookup_single", "001 t4 ! t1 .", [0, 3, 4]),
-        ("noisy_lookup_single", "000 ! t1 .", [0, 2, 3]),
         ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", [0, 5, 6]),
-        ("noisy_lookup_multi", "001 ! t5 ! t1 .", [0, 4, 5]),
         ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", [0, 2, 4, 6]),
-        ("copy", "4 7 9", [0, 1, 2]),
-        ("reverse_copy", "4 7 9", [2, 1, 0]),
-        ("recopy", "3 5", [0, 1, 1, 1]),
-        ("reverse_recopy", "3 5", [1, 1, 1, 0]),
         ("inv_recopy", "3 5 5 5 5 5 5", [0, 1, 4]),
         ("inv_reverse_recopy", "5 5 5 3", [3, 0]),
         ("dedupe", "0 0 0 5 5 <eos>", [0, 3]),
@@ -239,17 +222,6 @@ def test_lookup_sets_do_not_overlap():
     assert not held & {source[1:] for part in parts[:3] for source in part}
 
 
-def test_longer_lookup_sets_are_nested():
-    task = get_task("lookup")
-    for beyond in range(2, 6):
-        longer, earlier = (
-            {source[1:-1] for source in sources(task.split(f"longer_seen_{k}"))}
-            for k in (beyond, beyond - 1)
-        )
-        assert len(longer) == 625
-        assert {chain[:-1] for chain in longer} <= earlier
-
-
 LAST_ROWS = {
     "heldout_inputs": ["100 t4 t4 t5 t2 .", "001 t1 t5 t4 t1 ."],
     "heldout_tables": ["010 t8 t3 t3 t6 .", "100 t3 t3 t4 t7 ."],
@@ -293,13 +265,6 @@ def test_variants_hold_the_same_pairs():
     lookup = get_task("lookup").split("longer_seen_3").target
     for name in LOOKUPS:
         assert (get_task(name).split("longer_seen_3").target.values == lookup.values).all()
-
-
-def test_noise_is_zero_to_nine_tables():
-    pairs = get_task("noisy_lookup_single").split("train")
-    noise = pairs.source.lengths - pairs.target.lengths - 2
-    counts = np.bincount(noise)
-    assert len(counts) == 10 and counts.min() > 800
 
 
 def test_models_are_not_tested_on_what_they_were_chosen_by():
