@@ -105,10 +105,11 @@ def accuracy_curve(
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
         _curve(axes, name, look[name], sorted(points), alike[name], name in top)
     for names in {tuple(names): None for names in alike.values() if 1 < len(names) < 4}:
-        x, y = max(series[names[0]])[:2]
+        end, value = max(series[names[0]])[:2]
         axes.annotate(
-            " = ".join(names), (x, y), (0, -8 if y > 50 else 8), textcoords="offset points",
-            ha="right", va="top" if y > 50 else "bottom", fontsize=SMALL, color="0.3",
+            " = ".join(names), (end, value), (0, -8 if value > 50 else 8), color="0.3",
+            textcoords="offset points", ha="right", va="top" if value > 50 else "bottom",
+            fontsize=SMALL,
         )  # fmt: skip
     axes.set_title(title)
     axes.set_xlabel(unit)
