@@ -243,6 +243,35 @@ def test_corner_lines_of_a_stream_are_refused():
         inject(model, bias, MARKS)
 
 
+def test_lines_that_cannot_be_put_in_leave_the_model_as_it_was(model):
+    inject(model, lines_for(model), MARKS, neutral=True)
+    before = logits(model)
+    with pytest.raises(UsageError, match="of the same shape"):
+        inject(model, lines_for(model, layers=3), MARKS)
+    assert torch.equal(logits(model), before)
+    detach(model)
+    plain = tiny("llama").eval()
+    before = logits(plain)
+    plain.model.rotary_emb.__class__ = type("Turned", (type(plain.model.rotary_emb),), {})
+    with pytest.raises(UsageError, match="has no positions that this program knows"):
+        inject(plain, lines_for(plain), MARKS, neutral=True)
+    assert torch.equal(logits(plain), before)
+
+
+def test_attention_along_lines_is_captured_as_it_is(model):
+    inject(model, lines_for(model), MARKS, neutral=True)
+    before = logits(model)
+    ids = torch.cat([SOURCES, OUTPUTS], 1) if stream(model) else SOURCES
+    labels = ids.clone() if stream(model) else OUTPUTS
+    if stream(model):
+        labels[:, : SOURCES.shape[1]] = -100
+    batch = {"input_ids": ids, "labels": labels}
+    (found,) = abc.capture(model, batch, delimiters=[PLUS, EQUALS])
+    # the first head of the first layer reads a token alone
+    assert torch.allclose(found.weights["cross"][0][:, 0].amax((1, 2)), torch.ones(2))
+    assert torch.equal(logits(model), before)
+
+
 def test_another_attention_set_after_loading_is_an_error(model):
     inject(model, lines_for(model), MARKS, neutral=True)
     model.set_attn_implementation("sdpa")

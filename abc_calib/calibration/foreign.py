@@ -46,13 +46,14 @@ def capture(
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
     if not hasattr(model, "set_attn_implementation"):
         raise UsageError(f"{type(model).__name__} is no model of transformers: give one")
-    find_sites(model)  # refuses what lines could not be put into
     before, training = model.config._attn_implementation, model.training
+    if before != injected.NAME:
+        find_sites(model)  # refuses what lines could not be put into
     given = [batches] if isinstance(batches, Mapping) else list(batches)
     if not given:
         raise UsageError("no batches: give at least one, of input_ids, attention_mask and labels")
     try:
-        model.eval().set_attn_implementation("eager")
+        model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
         with torch.no_grad():
             found = [_of_batch(model, batch, marks) for batch in given]
     finally:

@@ -40,9 +40,15 @@ def inject(
     marks = marks or model.__dict__.get(MARKS) or marks_of(record_of(model))
     if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give marks")
+    before = record_of(model)
     detach(model)
-    sites = find_sites(model)
-    put(model, bias or LineBias({}), marks, sites, neutral)
+    try:
+        put(model, bias or LineBias({}), marks, find_sites(model), neutral)
+    except UsageError:
+        if before is not None:  # as it was
+            keep_record(model, before)
+            attach(model)
+        raise
     return model
 
 
@@ -97,9 +103,13 @@ def write_record(
         "restricted": lines.off_line_bias is None
         and all(any(head) for one in every for head in zip(*one.values(), strict=True)),
     }
-    model.config.abc_calib = record
+    keep_record(model, record)
     model.config.architectures = [type(model).__name__]
-    for module in model.modules():
+
+
+def keep_record(model: Any, record: dict[str, Any]) -> None:
+    """Put what is in a model into the configurations of it and of its parts."""
+    for module in (model, *model.modules()):
         if getattr(module, "config", None) is not None:
             module.config.abc_calib = record
 
