@@ -137,6 +137,7 @@ def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(schedu
         assert weights(tmp_path / "jobs", one) == weights(tmp_path / "here", one)
 
 
+@pytest.mark.slow
 def test_a_worker_calibrates_and_has_the_plugins_of_the_sweep(scheduler, tmp_path, tiny, plugin):
     """A calibration whose first training is there, and a task from a file that is moved away."""
     options = Run.open(tiny.vanilla).config

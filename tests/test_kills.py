@@ -6,7 +6,9 @@ import pytest
 from killed import KINDS
 
 
-@pytest.mark.parametrize(("name", "number"), [("train", 1), ("sweep", 4)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("train", 1), pytest.param("sweep", 4, marks=pytest.mark.slow)]
+)
 def test_a_killed_command_ends_as_if_it_had_not_been(trained, tmp_path, name, number):
     """At a random moment of its work: the first by SIGTERM, the others by SIGKILL."""
     one = KINDS[name](trained.root, tmp_path).kill(number)

@@ -371,6 +371,7 @@ def retrained(task: str, bias: LineBias, folder: Path) -> Run:
     return stages.retrain(run, progress=False)
 
 
+@pytest.mark.slow
 def test_products_of_every_size_are_certified_and_checked_by_others(product_run, tmp_path):
     certificate = stages.certify(product_run, progress=False)
     assert certificate.outcome == "certified" and 100 < certificate.windows < 1008
@@ -380,7 +381,7 @@ def test_products_of_every_size_are_certified_and_checked_by_others(product_run,
     folder = stages.export(product_run, tmp_path / "checked")
 
     said = checked_by(folder / "check.py")
-    assert said.startswith("certified: long_multiplication in base 2 is right in each of")
+    assert said.startswith("certified: right in each of")
     rule = json.loads((folder / "rule.json").read_text())
     rule["later"]["written"][0][0][0] = 1
     (folder / "rule.json").write_text(json.dumps(rule))
@@ -402,8 +403,10 @@ def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
     assert stages.verify(sum_run, samples=50, sources=3).verified["wrong"] == 0
     folder = stages.export(sum_run, tmp_path / "checked")
     said = checked_by(folder / "check.py")
-    assert said.startswith("certified: sum in base 2 is right in each of")
-    assert float(said.split()[-1]) == pytest.approx(certificate.margin, rel=1e-3)
+    assert said.startswith("certified: right in each of")
+    assert float(said.split("margin ")[1].split(":")[0]) == pytest.approx(
+        certificate.margin, rel=1e-3
+    )
     lines = json.loads((folder / "lines.json").read_text())
     lines["cross"][0][0][0]["offset"] = 1
     (folder / "lines.json").write_text(json.dumps(lines))
@@ -415,17 +418,19 @@ def test_sums_of_any_numbers_are_certified(sum_run, tmp_path):
     assert stages.predict(sum_run, text).answer == f"{sum(numbers):b}"
 
 
-def test_what_is_wrong_is_refuted_by_a_problem(product_run, sum_run):
-    for run in (product_run, sum_run):
-        model = run.load_model()
-        with torch.no_grad():
-            model.head.bias += torch.randn(len(model.head.bias)) * 20
-        certificate = decide(run, model).certificate
-        assert certificate.outcome == "refuted" and certificate.counterexamples
-        for one in certificate.counterexamples[:3]:
-            assert run.task.solve(one["problem"]) == one["right"]
+@pytest.mark.parametrize("made", ["sum_run", pytest.param("product_run", marks=pytest.mark.slow)])
+def test_what_is_wrong_is_refuted_by_a_problem(made, request):
+    run = request.getfixturevalue(made)
+    model = run.load_model()
+    with torch.no_grad():
+        model.head.bias += torch.randn(len(model.head.bias)) * 20
+    certificate = decide(run, model).certificate
+    assert certificate.outcome == "refuted" and certificate.counterexamples
+    for one in certificate.counterexamples[:3]:
+        assert run.task.solve(one["problem"]) == one["right"]
 
 
+@pytest.mark.slow
 def test_long_products_are_right_in_every_way_of_asking(product_run):
     table = stages.evaluate(product_run, [(4, 3), (60, 40)], samples=5, progress=False)
     assert table["rows"].tolist() == [3, 40] and (table["accuracy"] == 100).all()
@@ -438,7 +443,7 @@ def test_long_products_are_right_in_every_way_of_asking(product_run):
     assert stages.predict(product_run, f"{a:b}*{b:b}").answer == f"{a * b:b}"
 
 
-def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_other(product_run):
+def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_other():
     """A model that was never trained gives no lines that decide."""
     data = make_data(get_task("long_multiplication"), TrainOptions(length=4, sampling="mixed"))
     model = model_of(data, None)

@@ -70,7 +70,11 @@ def test_one_random_table_is_refused(abc):
 def test_options_of_a_foreign_model_are_taken_or_refused(abc, monkeypatch):
     """``--minutes`` reaches the proof; what means nothing with ``--hf`` is not dropped."""
     minutes = []
-    monkeypatch.setattr(stages, "adopt", lambda *_, **__: SimpleNamespace(summary=""))
+    monkeypatch.setattr(
+        stages,
+        "adopt",
+        lambda *_, **__: SimpleNamespace(summary="", task=SimpleNamespace(follows=None)),
+    )
     monkeypatch.setattr(stages, "opened", lambda run: run)
 
     def certify(_, options):

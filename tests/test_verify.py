@@ -260,7 +260,7 @@ FALSE: dict[str, Any] = {
     "scheme": "rope", "windows": 10**9, "wrong": 1, "margin": 1e3, "rounding": 0.0,
     "sizes": 1, "period": 2, "lines": {},
     "rule": {"base": 10}, "source": {"delimiters": [], "aligned": True}, "kinds": [],
-    "outright": [], "decoded": {"sources": 10**6},
+    "outright": [], "decoded": {"sources": 10**6}, "compared": {"sources": 1, "longest": 1},
     "counterexamples": [{"problem": "7", "answer": "8", "right": "8"}],
 }  # fmt: skip
 

@@ -124,11 +124,11 @@ def sizes(config: Any) -> list[int]:
 @torch.no_grad()
 def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` unless a model goes on with its cache as without, far from its start."""
-    begun, last = target[:, :-LAST], target[:, -LAST:]
+    begun = target[:, :-LAST]
     written = model.decode(source, LAST, begun=begun).ids
-    found = model(source, target)[:, -LAST:].argmax(-1)
-    behind = (last == model.eos).cumsum(1) > (last == model.eos).int()
-    if not bool(((written == found) | behind).all()):
+    whole = torch.cat([begun, written.masked_fill(written == model.pad, model.eos)], 1)
+    again = model(source, whole)[:, -LAST:].argmax(-1)
+    if not bool(((written == again) | (written == model.pad)).all()):
         raise UsageError(
             f"{type(model.network).__name__} writes with its cache what it does not write without, "
             f"behind {source.shape[1] + begun.shape[1]} tokens"
