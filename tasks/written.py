@@ -137,9 +137,12 @@ class Written:
     @property
     def told(self) -> str:
         """The same for people: ``addition, answers backwards``."""
-        answers = {"backwards": "answers backwards", "columns": "answers backwards with all zeros"}
-        answers |= {"zeros": "answers filled with zeros"}
-        answers |= {"backwards-zeros": "answers backwards, filled with zeros"}
+        answers = {
+            "backwards": "answers backwards",
+            "columns": "answers backwards with all zeros",
+            "zeros": "answers filled with zeros",
+            "backwards-zeros": "answers backwards, filled with zeros",
+        }
         ways = answers.get(self.order), "operands backwards" * self.reversed
         return ", ".join(filter(None, (self.task.name, *ways, "operands padded" * self.padded)))
 

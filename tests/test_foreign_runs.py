@@ -277,7 +277,10 @@ def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root
 def test_what_is_no_model_or_run_or_problem_is_told_in_a_line(tiny, tmp_path):
     batch = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
     for call, words in (
-        (lambda: abc.capture(torch.nn.Linear(2, 2), batch, delimiters=[1]), "no model of transf"),
+        (
+            lambda: abc.capture(torch.nn.Linear(2, 2), batch, delimiters=[1]),
+            "is not a model of trans",
+        ),
         (lambda: abc.predict(tiny.calibrated, 12), "give a text, as in '12\\+34'"),
         (lambda: abc.calibrate(3), "3 is no run"),
         (lambda: abc.heatmap(tiny.calibrated, tmp_path, sites="middle"), "unknown site 'middle'"),

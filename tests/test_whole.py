@@ -16,9 +16,11 @@ from abc_calib import stages
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn.foreign.checks import FARTHEST, sizes
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.proof.decide import decide
+from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import Undecided, check, prepare
 from abc_calib.proof.until import FLOOR, certain
 from abc_calib.proof.witness import Witnesses
@@ -75,7 +77,19 @@ def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     for _, problems in Witnesses(data.task.ruled, proof.field).short(20_000):
         least = min(least, float(margins(model, data.lay_out(data.task.asked(problems))).min()))
     assert len(problems) == 9000
+    proof.evaluator.look_further()
+    tried = [size for size in sizes(model.network.config) if size < FARTHEST]
+    assert proof.evaluator.farthest > max(tried, default=0)
     assert least == pytest.approx(min(one.margin for one in checked), abs=1e-4)
+
+
+def test_a_token_that_no_window_shows_is_found(tmp_path):
+    run = adopted(tmp_path, "llama")
+    data = run.data
+    proof = prepare(run.load_model(), data)
+    data.coder.tokenizer.add_tokens(["777777"])
+    with pytest.raises(Unbounded, match="does not read '777777' symbol by symbol"):
+        proof.evaluator.look_further()
 
 
 @pytest.fixture(scope="module")

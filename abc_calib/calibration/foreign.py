@@ -45,7 +45,7 @@ def capture(
     if not marks.delimiters:
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
     if not hasattr(model, "set_attn_implementation"):
-        raise UsageError(f"{type(model).__name__} is no model of transformers: give one")
+        raise UsageError(f"{type(model).__name__} is not a model of transformers")
     before, training = model.config._attn_implementation, model.training
     if before != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into

@@ -102,7 +102,7 @@ class RunConfig(Options):
 
 
 def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of groups beside those of no group."""
+    """All options in one dictionary: those of groups, and those of no group."""
     groups = (v if isinstance(v, dict) else {name: v} for name, v in data.items())
     return {name: value for group in groups for name, value in group.items()}
 

@@ -198,7 +198,7 @@ class DigitData(Data):
         return Batch(source, target, problems)
 
     def _hinted(self, number: Digits, first: np.ndarray | int, hint_first: bool) -> Digits:
-        """Each digit beside its hint, where there are hints."""
+        """Each digit after its hint, where the format has hints."""
         if not self.hints:
             return number
         column = np.arange(number.width)[::-1] + np.reshape(first, (-1, 1))

@@ -65,13 +65,13 @@ def gibibytes(size: int) -> str:
 
 
 def fits(needed: int) -> bool:
-    """Are so many bytes free? Where that cannot be told, they are."""
+    """Whether this many bytes are free; true where that cannot be determined."""
     free = available_memory()
     return free is None or needed <= 0.9 * free
 
 
 def refuse(option: str, value: object, needed: int, what: str, more: str = "") -> None:
-    """``OptionError`` if so many bytes are not free; ``option`` is what asks for them."""
+    """``OptionError`` if ``needed`` bytes are not free; ``option`` is what needs them."""
     if not fits(needed):
         free = gibibytes(available_memory() or 0)
         found = f"{what} about {gibibytes(needed)}{more}, and {free} are free"
@@ -79,7 +79,7 @@ def refuse(option: str, value: object, needed: int, what: str, more: str = "") -
 
 
 def check_samples(samples: int, length: int, option: str = "samples") -> None:
-    """``OptionError`` if so many problems of a length would not fit the free memory."""
+    """``OptionError`` if a test set of ``samples`` problems would not fit the free memory."""
     value = samples if option == "samples" else length
     what = f"{samples} samples of {length} digits need"
     refuse(option, value, BYTES_PER_DIGIT * samples * length, what)

@@ -158,7 +158,7 @@ class Model(nn.Module):
         """
 
     def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
-        """``rows`` of so many tokens in parts that are decoded at once."""
+        """``rows`` of this many tokens, in parts that are decoded together."""
         yield from rows.split(max(1, self.tokens_at_once // tokens)) if len(rows) else ()
 
     # Beside the weights

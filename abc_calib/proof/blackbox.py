@@ -40,7 +40,7 @@ COMPARED = 64
 FURTHER = 3
 """How much larger every gap of those is, where it may be."""
 TIMES = 10.0
-"""A margin counts as certain if it is more than so many times what surroundings changed."""
+"""A margin counts as certain if it is more than this factor times what surroundings changed."""
 MOST = 0.01
 """What they may change: more is not rounding."""
 SAMPLE = 64
@@ -77,8 +77,6 @@ def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> S
         raise Unbounded("its operands begin with their last digit, and windows with their first")
     if written.filled or written.target.behind.strip():
         raise Unbounded("its answers hold more than the rule writes: zeros that fill, or a sign")
-    texts = (*data.task.pairs.source, *data.task.pairs.target)
-    whole(data.coder, "".join(map(squeezed, texts)), written.source.between)
     ids = {**data.vocabulary.ids, EOS: rule.base}
     encoder = 0 if model.stream else model.attention_layers["encoder"]
     return Shape(
@@ -107,7 +105,7 @@ class BlackBox:
         self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
         self.changed = 0.0
         self.compared = 0
-        self.farthest = self._far()
+        self.farthest = 0
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
@@ -167,9 +165,9 @@ class BlackBox:
         """How windows were run, for people."""
         return (
             f"each run by transformers in a whole source; {self.compared:,} were run in other "
-            f"sources and in float64, which changed margins by at most {self.changed:.1g}, and one "
-            f"source of {self.farthest:,} tokens was gone on with by the cache: that is measured, "
-            "not bounded"
+            f"sources and in float64, which changed margins by at most {self.changed:.1g}, and "
+            f"behind a source of {self.farthest:,} tokens decoding with the cache was compared "
+            "with decoding without it: that is measured, not bounded"
         )
 
     def _compare(self, place: Place, codes: np.ndarray, found: Tensor) -> None:
@@ -192,23 +190,28 @@ class BlackBox:
     def _double(self) -> Any:
         return self.model.exact()
 
-    def _far(self) -> int:
-        """See that positions do not matter, nor how long a source is; tokens of the longest.
+    def look_further(self) -> None:
+        """What no window shows: every text's tokens, position ids, and very long sources.
 
-        One that is longer than any size in the configuration is read, and gone on with by the
-        cache; ``Unbounded`` where that changes what is written.
+        ``Unbounded`` if the tokenizer does not read every text symbol by symbol, if other position
+        ids change logits, or if decoding with the cache differs from decoding without it behind a
+        source that is longer than any size in the configuration. Once for a certificate: it takes
+        seconds, and no training needs it.
         """
+        pairs, written = self.data.task.pairs, self.data.task.follows
+        texts = "".join(map(squeezed, (*pairs.source, *pairs.target)))
+        whole(self.data.coder, texts, written.source.between)
         known = [size for size in sizes(self.model.network.config) if size < FARTHEST]
         width = 2
         while self._tokens_of(width) <= max(known, default=0) + LAST:
             width *= 2
         try:
             near, far = (self._drawn(digits) for digits in (3, width))
-            check_positions(self.model, near.source, near.target)
-            check_far(self.model, far.source, far.target)
+            check_positions(self._double, near.source, near.target)
+            check_far(self._double, far.source, far.target)
         except UsageError as error:
             raise Unbounded(str(error)) from None
-        return self._tokens_of(width)
+        self.farthest = self._tokens_of(width)
 
     def _tokens_of(self, width: int) -> int:
         return self.data.layout_at(width).keys + width

@@ -92,6 +92,8 @@ def decide(
         if not model.in_whole_sources:
             proof = replace(proof, model=model.exact())  # copied once
         decision.proof = proof
+        if isinstance(proof.evaluator, BlackBox):
+            proof.evaluator.look_further()
         certificate.compared = compared(Witnesses(run.data.task.ruled, proof.field))
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)

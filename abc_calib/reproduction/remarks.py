@@ -98,6 +98,19 @@ def schedule(study: Study) -> Iterator[str]:
         )
 
 
+def lost(study: Study) -> Iterator[str]:
+    """Which rows have calibrated models that are wrong at training lengths already."""
+    for one in study.cells:
+        row = study.row(one)
+        at_start = one.length == study.target.lengths_of(one.task)[0]
+        if row.calibrate is not None and at_start and one.seeds and (one.min or 0) < SUCCEEDS:
+            yield (
+                f"{TITLES[one.task]}, {row.label}: {shown(one.min)} % at the training "
+                f"length itself in the worst of {one.seeds} seeds. None of the sets of lines "
+                "found is enough there, and a calibration tells so from training lengths alone."
+            )
+
+
 def reached(study: Study) -> Iterator[str]:
     """How far models get, alone and calibrated."""
     for task in study.target.tasks_shown:
@@ -140,6 +153,7 @@ REMARKS: dict[str, Callable[[Study], Iterable[str]]] = {
         samples,
         not_calibrated,
         schedule,
+        lost,
         reached,
         summary,
     )

@@ -74,7 +74,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
 
 
 def check_size(kind: Any, path: Path) -> None:
-    """``UsageError`` for a configuration of more numbers than the weights beside it can hold."""
+    """``UsageError`` if config.json has more parameters than the weight files can hold."""
     held = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     try:
         with torch.device("meta"):
@@ -84,8 +84,8 @@ def check_size(kind: Any, path: Path) -> None:
     wanted = sum(weight.numel() for weight in network.parameters())
     if held and wanted > held:
         raise UsageError(
-            f"{path / 'config.json'} describes a model of {wanted:,} numbers, and the weights in "
-            f"its folder have {held:,} bytes: give the configuration that they were saved with"
+            f"{path / 'config.json'} describes a model of {wanted:,} parameters, and the weights "
+            f"in its folder have {held:,} bytes: give the configuration that they were saved with"
         )
 
 

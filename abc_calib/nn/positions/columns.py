@@ -25,9 +25,10 @@ class Abacus(Scheme):
     """A learned vector a place within a number, added to the embeddings (McLeish et al. 2024).
 
     Places are counted from 1 on, from the last digit of a number: the authors write operands
-    backwards and count from the first one (arXiv 2405.17399, section 3). What is no digit has
-    place 0. In every step of training all places are moved on by one number that is drawn, so
-    that longer numbers find places that were trained. Beyond the table they are its last row.
+    backwards and count from the first one (arXiv 2405.17399, section 3). A token that is no
+    digit has place 0. In every step of training all places are moved on by one number that is
+    drawn, so that longer numbers find places that were trained. Beyond the table they are its
+    last row.
     """
 
     options_type = AbacusOptions

@@ -101,7 +101,7 @@ class T5(Scheme):
     """A learned bias a head and bucket of distances (Raffel et al. 2020, section 2.1).
 
     As in T5 shared by all layers of a site; T5 has none in cross-attention, and here it has one
-    of its own. Keys on both sides are told apart in encoder and cross-attention.
+    of its own. In encoder and cross-attention keys before and after a query are distinguished.
     """
 
     options_type = T5Options
