@@ -15,6 +15,7 @@ import numpy as np
 
 from tasks import copying, lookup, wider
 from tasks.arithmetic import Arithmetic
+from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.basic import Addition, Parity, Successor
 from tasks.cfq import Cfq
@@ -45,6 +46,7 @@ ROW_TASKS: dict[str, type[RowTask]] = {
     "sum": Sum,
 }
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
+    "automaton": Automaton,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,
     "recopy": copying.ReCopy,

@@ -6,6 +6,7 @@ All of them work on arrays of digits, so an operand of 10,000 digits is as good 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
-from tasks.digits import Digits, columns_of, from_integers, stack, without_zeros
+from tasks.digits import Digits, columns_of, from_integers, number_of, stack, without_zeros
 from tasks.rules import Rule, Tape
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -62,6 +63,12 @@ class Arithmetic(Task):
         of_row = self._rule.of_row
         width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
         return [columns_of(o, o.lengths if k == of_row else width) for k, o in enumerate(operands)]
+
+    def letters(self, problems: Problems) -> list[Tape]:
+        return self.tapes(problems.operands)
+
+    def posed(self, letters: Sequence[Tape]) -> Problems:
+        return self.problems(*(number_of(values, lengths) for values, lengths in letters))
 
     def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
         """What to say of operands from which the rule writes nothing."""

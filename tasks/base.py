@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -19,7 +19,7 @@ import numpy as np
 
 from abc_calib.errors import UsageError
 from tasks.digits import Digits, nothing, stack
-from tasks.rules import Rule
+from tasks.rules import Rule, Tape
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
@@ -144,6 +144,14 @@ class Task(ABC):
         """The rule as transducers, from which certificates follow; None where it is not one."""
         return None
 
+    def letters(self, problems: Any) -> list[Tape]:
+        """What the rule reads of problems: of each operand its letters in the order of columns."""
+        raise self._no_rule()
+
+    def posed(self, letters: Sequence[Tape]) -> Any:
+        """The problems with these letters; of words, those of them that are sources."""
+        raise self._no_rule()
+
     @property
     def ruled(self) -> Any:
         """The task whose rule this is, itself but for tasks that borrow one."""
@@ -159,11 +167,11 @@ class Task(ABC):
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
         """``n`` hard problems of exactly ``length`` of each family, by its name."""
-        raise self._not_arithmetic()
+        raise self._no_rule()
 
     def hard(self, rng: np.random.Generator, n: int, length: int) -> Any:
         """``n`` hard problems of exactly ``length``, of all families alike."""
-        raise self._not_arithmetic()
+        raise self._no_rule()
 
     def plain(self, problems: Any, row: int) -> str:
         """The source of one row as a person writes it, without what only fills it up."""
@@ -171,11 +179,14 @@ class Task(ABC):
 
     def mutated(self, rng: np.random.Generator, parents: Any, n: int) -> Any:
         """``n`` changed copies of problems, for the search of hard ones."""
-        raise self._not_arithmetic()
+        raise self._no_rule()
 
     def smallest(self) -> list[str]:
         """Sources of zeros, as a person writes them."""
-        raise self._not_arithmetic()
+        raise self._no_rule()
 
-    def _not_arithmetic(self) -> TaskError:
-        return TaskError(f"{self.name} is not arithmetic: stress and certificates know digits only")
+    def _no_rule(self) -> TaskError:
+        return TaskError(
+            f"{self.name} has no rule that a finite machine follows: stress and certificates need "
+            "one (docs/rules.md)"
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Copying(WordTask):
 
     symbols = tuple("0123456789")
     inputs = symbols
+    redrawn = False
     shortest = 5
     train_length = 10
     splits = ("train", "dev", "iid", "test_N")
@@ -70,6 +72,9 @@ class Copy(Copying):
 
     name = "copy"
 
+    def step(self, state: Any, word: str) -> tuple[Any, str]:
+        return state, word
+
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, drawn)
 
@@ -81,6 +86,7 @@ class ReverseCopy(Copy):
     """Backwards: ``4 7 9 8 -> 8 9 7 4``."""
 
     name = "reverse_copy"
+    backward = True
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(drawn, drawn.reversed())

@@ -82,3 +82,9 @@ def stack(*numbers: Digits) -> Digits:
 def columns_of(number: Digits, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A number as a tape of a rule: its digits, last one first, zeros up to ``widths (n,)``."""
     return number.widened(max(number.width, int(widths.max(initial=1))))[:, ::-1], widths
+
+
+def number_of(values: np.ndarray, lengths: np.ndarray) -> Digits:
+    """The inverse of ``columns_of``: numbers from ``(n, w)`` digits, last ones first."""
+    inside = np.arange(values.shape[1]) < np.asarray(lengths)[:, None]
+    return Digits(np.where(inside, values, 0)[:, ::-1].astype(np.uint8), np.asarray(lengths))

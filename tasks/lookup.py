@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tasks.base import TaskError
 from tasks.lookup_sets import Chains, LookupSets
-from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join
+from tasks.tokens import Pairs, Tokens, column, from_flat, join
+from tasks.words import WordTask
 
 STRINGS = tuple(f"{number:03b}" for number in range(8))
 ALONE = 2
@@ -37,7 +39,7 @@ def random_tables(count: int, seed: int) -> np.ndarray:
     return np.stack([rng.permutation(8) for _ in range(count)]).astype(np.int16)
 
 
-class Lookup(TokenTask):
+class Lookup(WordTask):
     """Tables applied one after another: ``010 t3 t4 . -> 010 011 010``.
 
     ``tables``: that many random tables that compose, drawn from ``seed``, and two more that
@@ -62,6 +64,8 @@ class Lookup(TokenTask):
         "longer_new_N",
     )
     marks: tuple[str, ...] = (STOP,)
+    redrawn = False
+    start = None
 
     def __init__(self, tables: int | None = None, seed: int = 0):
         if tables is not None and not 2 <= tables <= 1000:
@@ -72,13 +76,26 @@ class Lookup(TokenTask):
         self.composing = len(self.outputs) - ALONE
         names = tuple(f"t{i + 1}" for i in range(len(self.outputs)))
         self.symbols = (*STRINGS, *names, *self.marks)
-        self.inputs = self.symbols
 
     @property
     def usage(self) -> str:
         return f"a 3-bit string, tables t1 to t{len(self.outputs)} and '.', as in '010 t3 t4 .'"
 
     # The rule
+
+    def step(self, state: str | None, word: str) -> tuple[str | None, str | None] | None:
+        """The string comes first; each table writes its result, and the full stop closes."""
+        if state is None:
+            return (word, word) if word in STRINGS else None
+        if word in STRINGS or word == START:
+            return None
+        if word == STOP:
+            return state, None
+        value = STRINGS[self.outputs[int(word[1:]) - 1, STRINGS.index(state)]]
+        return value, value
+
+    def end(self, state: Any) -> None:
+        return None  # without a full stop
 
     def solve(self, source: str) -> str:
         start, tables = self.chain(self.words(source), source)
@@ -185,6 +202,7 @@ class ReverseLookup(Lookup):
     """Tables written before the string and applied from the last: ``t4 t3 010 .``."""
 
     name = "reverse_lookup"
+    step = WordTask.step
 
     @property
     def usage(self) -> str:
@@ -201,6 +219,7 @@ class NoisySingle(Lookup):
     """Noise up to a mark that starts the tables: ``001 t4 ! t1 . -> 001 001``."""
 
     name = "noisy_lookup_single"
+    step = WordTask.step
     marks = (STOP, START)
 
     @property
@@ -243,6 +262,7 @@ class IntermediateNoise(Lookup):
     """Noise before, between and behind the tables: ``000 t5 t1 t2 . -> 000 011``."""
 
     name = "intermediate_noise"
+    step = WordTask.step
 
     @property
     def usage(self) -> str:

@@ -39,7 +39,8 @@ class Transducer:
     after a column, or ``NO``; and what is written there: a symbol, ``base`` where the row closes,
     ``base + 1`` for nothing, behind it. ``tapes``: the operand of each axis, or ``ABOVE``.
     ``start``: the states before column 0, and ``symbols`` the symbol that belongs to the whole row
-    in each, where it has one.
+    in each, where it has one. ``words``: every letter counts; else letters are digits of numbers,
+    which may be written with more zeros.
     """
 
     base: int
@@ -48,6 +49,7 @@ class Transducer:
     next: np.ndarray
     written: np.ndarray
     symbols: tuple[int, ...] = ()
+    words: bool = False
 
     @property
     def states(self) -> int:
@@ -64,6 +66,8 @@ class Transducer:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if not self.words:
+            del fields["words"]
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     @cached_property
@@ -84,12 +88,27 @@ class Transducer:
             state, more = np.unique(ending[state]), more + 1
         return None
 
+    # Many problems at once
+
     def row(self, tapes: Sequence[Tape], symbol: np.ndarray | None = None) -> Tape:
         """The rows that are written for ``n`` problems: symbols ``(n, w)`` and widths ``(n,)``.
 
         ``symbol (n,)``: of each row, where rows have one. ``ValueError`` with the number of a
         problem that is not a source of the rule.
         """
+        values, width, fits = self._run(tapes, symbol)
+        if not fits.all():
+            raise ValueError(int((~fits).argmax()))
+        return values, width
+
+    def accepts(self, tapes: Sequence[Tape]) -> np.ndarray:
+        """Which of ``n`` problems are sources of the rule, ``(n,)`` bool."""
+        return self._run(tapes)[2]
+
+    def _run(
+        self, tapes: Sequence[Tape], symbol: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Symbols, widths, and which problems are sources: see ``row``."""
         n, radix = len(tapes[0][1]), self.base + 1
         state = np.full(n, self.start[0])
         if symbol is not None:
@@ -112,15 +131,60 @@ class Transducer:
             state = after.take(at)
             if column >= wide and (found[-1] >= self.base).all():
                 break
-        if (wrong := state == dead).any():
-            raise ValueError(int(wrong.argmax()))
         out = np.stack(found, 1)
         width = (out == self.base).argmax(1)
-        return np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1], width
+        values = np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1]
+        return values, width, state != dead
+
+    def ending(self, length: int) -> list[np.ndarray]:
+        """Of one tape: the states ``(q,)`` from which the row can end after 0 to so many letters.
+
+        Nothing changes behind the first two that are alike.
+        """
+        while len(self._ending) <= length:
+            state, (letter,), _, after = self.steps
+            inside, now = letter < self.base, np.zeros(self.states, bool)
+            now[state[inside & self._ending[-1][after]]] = True
+            self._ending.append(now)
+        return self._ending[: length + 1]
+
+    @cached_property
+    def _ending(self) -> list[np.ndarray]:
+        state, letters, out, after = self.steps
+        done = np.zeros(self.states, bool)
+        done[state[(out == self.base + 1) & (state == after)]] = True
+        over = (letters == self.base).all(0)
+        while (more := state[over & done[after]]).size and not done[more].all():
+            done[more] = True
+        return [done]
+
+    def walks(self, rng: np.random.Generator, lengths: np.ndarray, few: int | None) -> np.ndarray:
+        """Letters ``(n, w)`` of one tape, uniform among those with which a row can still end.
+
+        ``few``: those of a problem are of so many drawn for it, wherever some of these go.
+        """
+        n, widest = len(lengths), int(lengths.max(initial=0))
+        ending = np.stack(self.ending(widest))
+        after = self.next[:, : self.base]
+        liked = np.ones((n, self.base), bool)
+        if few is not None:
+            liked = rng.random((n, self.base)).argsort(1).argsort(1) < few
+        state, letters = np.full(n, self.start[0]), np.zeros((n, widest), np.uint8)
+        for column in range(widest):
+            left = np.maximum(lengths - column - 1, 0)
+            goes = (after[state] >= 0) & ending[left[:, None], after[state]]
+            liked_too = goes & liked
+            chosen = np.where(liked_too.any(1)[:, None], liked_too, goes)
+            letters[:, column] = np.where(chosen, rng.random(chosen.shape), -1).argmax(1)
+            there = column < lengths
+            state = np.where(there, after[state, letters[:, column]], state)
+        return letters
 
     @cached_property
     def padded(self) -> Transducer:
         """The same, but numbers may end with zeros, as the state ends that reads digits alike."""
+        if self.words:
+            return self
         after, out = (x.reshape(self.states, -1).copy() for x in (self.next, self.written))
         inside = (np.indices(self.next.shape[1:]) < self.base).all(0).ravel()
         digits = [after[s, inside].tobytes() + out[s, inside].tobytes() for s in range(len(out))]
@@ -150,7 +214,8 @@ class Rule:
 
     ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
     is the symbol of row ``r``. ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there
-    are as many rows as operands; else rows are as many as ``of_row`` has digits.
+    are as many rows as operands; else rows are as many as ``of_row`` has digits. ``forward``: the
+    operands that are read from their first letter on; others are from their last one.
     """
 
     first: Transducer
@@ -158,6 +223,7 @@ class Rule:
     shift: int = 0
     of_row: int | None = None
     listed: bool = False
+    forward: tuple[int, ...] = ()
 
     @property
     def base(self) -> int:
@@ -186,13 +252,14 @@ class Rule:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data: what a certificate is about."""
         later = None if self.later is None else self.later.as_dict()
-        return {
+        found: dict[str, Any] = {
             "first": self.first.as_dict(),
             "later": later,
             "shift": self.shift,
             "of_row": self.of_row,
             "listed": self.listed,
         }
+        return found | ({"forward": list(self.forward)} if self.forward else {})
 
     def rows(self, operands: Sequence[Tape]) -> list[Tape]:
         """Each row of the outputs; the width is -1 where a problem has no such row.

@@ -111,6 +111,8 @@ class TokenTask(Task):
     least: int = 1
     #: names that ``split`` takes; a name that ends in ``N`` stands for any number there
     splits: tuple[str, ...]
+    #: does training draw new sources all the time?
+    redrawn: bool = False
     #: the source that models read ends with a literal ``<eos>``
     closes_source: bool = False
 
@@ -137,6 +139,10 @@ class TokenTask(Task):
     @abstractmethod
     def training_set(self, length: int) -> Pairs:
         """Everything that a model trains on, up to ``length``."""
+
+    def fresh(self, rng: np.random.Generator, n: int, length: int, exact: bool) -> Pairs | None:
+        """``n`` training problems that are drawn now; None where the training set is fixed."""
+        return None
 
     def pass_size(self, length: int) -> int:
         """The whole training set."""

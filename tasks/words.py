@@ -1,10 +1,17 @@
-"""Rules on words whose sets of data are drawn: what a task on tokens has besides its rule."""
+"""Rules on words, as a finite-state machine or by code, and how their data are drawn."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
 import numpy as np
 
-from tasks.tokens import Pairs, TokenTask, from_flat
+from tasks.base import TaskError
+from tasks.machine import machine
+from tasks.rules import Rule, Tape
+from tasks.tokens import Pairs, Tokens, TokenTask, from_flat
 
 TRAINING, SMALL = 10_001, 2_001
 """Pairs of the training set and of the others, as in the code of Ray Chowdhury & Caragea."""
@@ -13,27 +20,106 @@ DATA_SEED = 20230
 
 
 class WordTask(TokenTask):
-    """A rule on words that are drawn uniformly; a subclass has ``symbols`` and says ``solve``."""
+    """A rule on words: a subclass has ``symbols`` and says ``step``, or ``solve`` alone.
+
+    With ``step`` the rule is a transducer that reads one word after another, ``start`` being its
+    state before the first one: it can be certified, and training draws new sources all the time.
+    With ``solve`` alone 10,001 sources are drawn once. With both, ``solve`` is compared with the
+    rule before anything is trained.
+    """
 
     train_length = 10
+    unit = "words"
     splits: tuple[str, ...] = ()
+    #: the state before the first word
+    start: Any = 0
+    #: read from the last word to the first
+    backward: ClassVar[bool] = False
+
+    @property
+    def redrawn(self) -> bool:  # type: ignore[override]
+        """Where there is a rule, problems are drawn quickly."""
+        return self.rule() is not None
+
+    def step(self, state: Any, word: str) -> tuple[Any, str | None] | None:
+        """The next state, and the word that is written; None in place of it closes the output.
+
+        None in place of both where no source goes on with this word.
+        """
+        raise NotImplementedError
+
+    def end(self, state: Any) -> Sequence[str] | None:
+        """The words that follow the last one; None where no source may end."""
+        return ()
+
+    def rule(self) -> Rule | None:
+        return self._rule if type(self).step is not WordTask.step else None
+
+    @cached_property
+    def _rule(self) -> Rule:
+        first = machine(self.symbols, self.step, self.start, self.end)
+        return Rule(first, forward=() if self.backward else (0,))
+
+    def solve(self, source: str) -> str:
+        words = self.tokens([self.words(source)])
+        try:
+            return self.text(self._written(words).row(0))
+        except ValueError:
+            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}") from None
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The symbols that a source may hold: all."""
-        return self.symbols
+        """The symbols that a source may hold: all, or those that the rule reads."""
+        if not self.redrawn:
+            return self.symbols
+        _, letters, _, _ = self._rule.first.steps
+        return tuple(self.symbols[k] for k in np.unique(letters) if k < len(self.symbols))
 
     @property
     def usage(self) -> str:
         words = self.inputs[:4]
         return f"words such as {', '.join(words)}, as in {' '.join(words)!r}"
 
+    # The rule on many sources at once
+
+    def letters(self, problems: Pairs) -> list[Tape]:
+        source = problems.source.reversed() if self.backward else problems.source
+        return [(source.values, source.lengths)]
+
+    def _written(self, source: Tokens) -> Tokens:
+        """What the rule writes; ``ValueError`` with the number of a row that is no source."""
+        read = source.reversed() if self.backward else source
+        ((values, lengths),) = self._rule.rows([(read.values, read.lengths)])
+        return Tokens(values.astype(np.int16), lengths)
+
+    def posed(self, letters: Sequence[Tape]) -> Pairs:
+        ((values, lengths),) = letters
+        kept = self._rule.first.accepts(letters)
+        read = Tokens(values[kept].astype(np.int16), np.asarray(lengths)[kept])
+        source = read.reversed() if self.backward else read
+        return Pairs(source, self._written(source))
+
+    # Data
+
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+        if self.rule() is not None:
+            return self.walked(rng, n, low, high)
         lengths = rng.integers(low, high + 1, n)
         known = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
         source = from_flat(known[rng.integers(0, len(known), int(lengths.sum()))], lengths)
         answers = [self.solve(self.text(source.row(i))).split() for i in range(n)]
         return Pairs(source, self.tokens(answers))
+
+    def walked(
+        self, rng: np.random.Generator, n: int, low: int, high: int, few: int | None = None
+    ) -> Pairs:
+        """Sources whose words are uniform among those that the rule takes, or among ``few``."""
+        by = self._rule.first
+        possible = [k for k in range(low, high + 1) if by.ending(k)[-1][by.start[0]]]
+        if not possible:
+            raise TaskError(f"{self.name} has no source of {low} to {high} words: give others")
+        lengths = np.array(possible)[rng.integers(0, len(possible), n)]
+        return self.posed([(by.walks(rng, lengths, few), lengths)])
 
     def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
         """``n`` pairs without a source twice, or as many as a few draws give."""
@@ -43,6 +129,14 @@ class WordTask(TokenTask):
         _, first = np.unique(inside, axis=0, return_index=True)
         return drawn.take(np.sort(first)[:n])
 
+    def fresh(self, rng: np.random.Generator, n: int, length: int, exact: bool) -> Pairs | None:
+        """``n`` training problems that are drawn now; None where the training set is fixed."""
+        if not self.redrawn:
+            return None
+        low = length if exact else min(self.shortest, length)
+        drawn = self.walked(rng, n + n // 4 + 8, low, length)
+        return drawn.take(np.flatnonzero(~_held_out(drawn.source))[:n])
+
     def split(self, name: str) -> Pairs:
         raise self.no_split(name)
 
@@ -50,8 +144,12 @@ class WordTask(TokenTask):
         return self._distinct(0, TRAINING, min(self.shortest, length), length)
 
     def held_out_set(self, length: int) -> Pairs:
-        """Of the training lengths; as in the paper, not checked against the training set."""
-        return self._distinct(1, SMALL, min(self.shortest, length), length)
+        """Of the training lengths; where the training set is fixed, not checked against it."""
+        low = min(self.shortest, length)
+        if self.fresh(np.random.default_rng(0), 1, length, False) is None:
+            return self._distinct(1, SMALL, low, length)
+        drawn = self._distinct(1, 8 * SMALL, low, length)
+        return drawn.take(np.flatnonzero(_held_out(drawn.source)))
 
     def longer_set(self, length: int) -> Pairs:
         return self._distinct(2, SMALL, length, length + 5)
@@ -59,3 +157,48 @@ class WordTask(TokenTask):
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
         rng = np.random.default_rng([seed, 3, length])
         return self.sample(rng, n, length, exact=True)
+
+    # Hard problems: few different words, of which rare states need runs
+
+    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Pairs]:
+        if self.rule() is None:
+            return super().families(rng, n, length)
+        names = {"one word, or as few as go": 1, "two words": 2, "three words": 3}
+        return {k: self.walked(rng, n, length, length, few) for k, few in names.items()}
+
+    def hard(self, rng: np.random.Generator, n: int, length: int) -> Pairs:
+        first, *others = self.families(rng, -(-n // 3), length).values()
+        problems = first.joined(*others)
+        return problems.take(rng.permutation(len(problems))[:n])
+
+    def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
+        ((values, lengths),) = self.letters(parents.take(rng.integers(0, len(parents), 4 * n)))
+        values = values.copy()
+        for _ in range(2):
+            at = rng.integers(0, lengths)
+            values[np.arange(4 * n), at] = rng.integers(0, len(self.symbols), 4 * n)
+        made = self.posed([(values, lengths)]).joined(parents)
+        return made.take(np.arange(min(n, len(made))))
+
+    def smallest(self) -> list[str]:
+        if self.rule() is None:
+            return super().smallest()
+        by = self._rule.first
+        least = next(k for k in range(1, by.states + 1) if by.ending(k)[-1][by.start[0]])
+        drawn = self.walked(np.random.default_rng(0), 16, least, least)
+        return sorted({self.write(drawn, i) for i in range(len(drawn))})
+
+
+FEW = 3
+"""Sources of so many words are always for training: there may be few of them."""
+
+
+def _held_out(source: Tokens) -> np.ndarray:
+    """``(n,)`` bool: one source in eight is kept from training, by a hash of its words."""
+    values = np.where(source.inside, source.values + 1, 0).astype(np.uint64)
+    mixed = np.zeros(len(values), np.uint64)
+    with np.errstate(over="ignore"):
+        for column in values.T:
+            mixed = np.where(column > 0, (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15), mixed)
+            mixed ^= mixed >> np.uint64(29)
+    return ((mixed >> np.uint64(40)) % np.uint64(8) == 0) & (source.lengths > FEW)

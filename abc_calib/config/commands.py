@@ -16,6 +16,7 @@ from pydantic import (
 
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
+from tasks.automata import table_text
 
 LONGEST = 10**7
 MOST_SAMPLES = 10**7
@@ -61,12 +62,24 @@ class TaskOptions(Options):
     )
     tables_seed: int | None = option(None, "Lookup: seed of random tables.", ge=0, le=LARGEST_SEED)
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
+    table: str | None = option(
+        None,
+        "automaton: a CSV file with the columns state, symbol, next and output.",
+        max_length=10**7,
+    )
+    machine: str | None = option(
+        None,
+        "automaton: s3, s5, a5, parity, even_pairs, mod:K, cycle:K or arithmetic_mod:K.",
+        flag="name",
+        max_length=40,
+    )
 
     @property
     def of_the_task(self) -> dict[str, int | str | None]:
-        """What goes to ``tasks.get_task``."""
+        """What goes to ``tasks.get_task``; a run keeps the text of a table."""
         data = None if self.data is None else str(Path(self.data).resolve())
-        return {"tables": self.tables, "seed": self.tables_seed, "data": data}
+        named = {"table": table_text(self.table) if self.table else None, "machine": self.machine}
+        return {"tables": self.tables, "seed": self.tables_seed, "data": data, **named}
 
 
 class RecipeOptions(Options):

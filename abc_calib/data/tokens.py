@@ -1,4 +1,4 @@
-"""Data of tasks on tokens: a fixed training set in shuffled passes, and the papers' test sets.
+"""Data of tasks on tokens: what they train on, and the papers' test sets.
 
 A model reads ``$ source &`` and writes ``target &``, as in arithmetic; the tokens keep the order
 in which a person writes them. A source that is published with a literal ``<eos>`` at its end
@@ -30,12 +30,15 @@ class TokenData(Data):
     """Draws batches of one task on tokens.
 
     Training goes through the task's training set again and again, in an order that follows from
-    the seed and the pass. ``dev`` is what models are chosen by: ``same``, held-out problems of
-    the training lengths, or ``longer``, the papers' own set, which is somewhat longer.
+    the seed and the pass, or draws new problems where the task does. ``dev`` is what models are
+    chosen by: ``same``, held-out problems of the training lengths, or ``longer``, the papers' own
+    set, which is somewhat longer.
     """
 
     task: TokenTask
     decoded = True
+    drawn = ("random", "hard")
+    """Test sets that there are of every length."""
 
     def __init__(self, task: TokenTask, options: TrainOptions):
         super().__init__(task, options)
@@ -43,7 +46,7 @@ class TokenData(Data):
             raise OptionError("format", options.format, f"{task.name} has only the format free")
         task.check(options.length, options.sampling, task.shortest)
         named = [name for name in task.splits if not name.endswith("N")]
-        self.tests = ("random", *named)
+        self.tests = (*(self.drawn if task.redrawn else ("random",)), *named)
         self._order: tuple[int, np.ndarray] | None = None
 
     @cached_property
@@ -57,11 +60,13 @@ class TokenData(Data):
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step; with ``exact``, ``n`` problems of the longest targets."""
+        rng = np.random.default_rng([self.seed, 1, step])
+        if (fresh := self.task.fresh(rng, n, self.length, exact)) is not None:
+            return self.lay_out(fresh)
         everything = self.everything
         if exact:
             lengths = everything.problems.target.lengths  # type: ignore[attr-defined]
             longest = np.flatnonzero(lengths == lengths.max())
-            rng = np.random.default_rng([self.seed, 1, step])
             return everything.take(rng.permutation(longest)[:n]).cut(self.vocabulary.pad)
         number, part = divmod(step, self.steps_a_pass(n))
         if self._order is None or self._order[0] != number:
@@ -80,17 +85,20 @@ class TokenData(Data):
         return self.lay_out(pairs.take(np.arange(min(n, len(pairs)))))
 
     def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
-        """At most ``n`` problems of a set: of exactly ``length`` if they are ``random``, else of
-        one of the papers' sets, whatever the length. ``TaskError`` if there is none."""
+        """At most ``n`` problems of a set: of exactly ``length`` if they are ``random`` or
+        ``hard``, else of one of the papers' sets, whatever the length. ``TaskError`` if there is
+        none."""
         if kind == "random":
             return self.lay_out(self.task.test_set(length, n, seed))
+        if kind in self.drawn:
+            return self.lay_out(self.task.hard(np.random.default_rng([seed, 6, length]), n, length))
         pairs = self.task.split(kind)
         order = np.random.default_rng([seed, 5]).permutation(len(pairs))
         return self.lay_out(pairs.take(np.sort(order[:n])))
 
     def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
         """Of one of the papers' sets that of its longest target."""
-        return lengths if kind == "random" else [self.extent(kind, 1)[0]]
+        return lengths if kind in self.drawn else [self.extent(kind, 1)[0]]
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         pairs: Any = batch.problems
@@ -102,7 +110,7 @@ class TokenData(Data):
             return None
 
     def extent(self, kind: str, length: int) -> tuple[int, int]:
-        if kind == "random":
+        if kind in self.drawn:
             return length, self.test_size(length)
         pairs = self.task.split(kind)
         return int(pairs.target.lengths.max()), len(pairs)
@@ -127,7 +135,7 @@ class TokenData(Data):
         return Layout((length,), (SOS, EOS), words=True)
 
     def output_steps(self, length: int) -> int:
-        longest = self.everything
+        longest = self.training(0, 64, exact=True)
         return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
     def spelling(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Rule:
     """
 
     def __init__(self, data: dict[str, Any]):
-        self.base: int = within("base", data["base"], 2, 37)
+        self.base: int = within("base", data["base"], 1, 251)
         self.tapes, self.states = within("tapes", data["tapes"], -1, 9), len(data["next"])
         self.start = within("start", data["start"], 0, self.states)
         self.symbols = within("symbols", data["symbols"], 0, self.base)
@@ -127,6 +127,7 @@ class Export:
         within("tokens", ids, self.first.base, 10**6)
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.of_row, self.listed = rule["of_row"], rule["listed"]
+        self.forward = within("forward", rule.get("forward", []), 0, 9)
         self.shift: int = within("shift", rule["shift"], 0, 9)
         self.base = self.first.base
         require(not (self.later and self.period > 1), "positions are not followed over rows")
@@ -171,7 +172,10 @@ class Size:
         self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
         self.wide, self.row, self.rows, self.above = wide, row, rows, above
         tapes = [k for k in sorted(e.first.tapes) if k >= 0]
-        parts: list[Any] = [[("digit", k, c) for c in range(wide)[::-1]] for k in tapes]
+        orders = [range(wide)[:: 1 if k in e.forward else -1] for k in tapes]
+        parts: list[Any] = [
+            [("digit", k, c) for c in order] for k, order in zip(tapes, orders, strict=True)
+        ]
         if e.of_row is not None:
             same = [("fixed",) if c == row else ("any", c - row) for c in range(rows)[::-1]]
             parts.insert(e.of_row, [("fixed",)] * wide if e.aligned else same)

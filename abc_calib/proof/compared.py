@@ -11,8 +11,9 @@ from abc_calib.errors import shortened
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.witness import Witnesses
 from tasks.arithmetic import Arithmetic
-from tasks.base import Problems
 from tasks.rows import RowTask
+from tasks.rules import Rule
+from tasks.words import WordTask
 
 SHORT = 100_000
 """Sources of each width that are all compared, if they are not more."""
@@ -26,8 +27,9 @@ ANSWERS = ("answer", "problems", "solve", "parse", "tapes", "read")
 
 def own_answers(task: Any) -> bool:
     """Does a task answer by code of its own, and not by its rule?"""
-    found = (getattr(type(task), name).__module__.split(".")[0] for name in ANSWERS)
-    return any(whose != "tasks" for whose in found) or bool({*ANSWERS} & vars(task).keys())
+    known = [getattr(type(task), name) for name in ANSWERS if hasattr(task, name)]
+    whose = {method.__module__.split(".")[0] for method in known}
+    return whose != {"tasks"} or bool({*ANSWERS} & vars(task).keys())
 
 
 def compared(witnesses: Witnesses) -> dict[str, Any] | None:
@@ -38,32 +40,52 @@ def compared(witnesses: Witnesses) -> dict[str, Any] | None:
     task = witnesses.task
     if not own_answers(task):
         return None
-    by_rule = RowTask if witnesses.rule.in_rows else Arithmetic
     sources, rng = 0, np.random.default_rng(14)
+    differing = _of_words if isinstance(task, WordTask) else _of_numbers
     for problems in _problems(witnesses, rng):
-        right = by_rule.answer(task, *problems.operands)
-        given = problems.answer
-        width = max(right.width, given.width)
-        differ = (right.widened(width) != given.widened(width)).any(1)
-        differ |= right.lengths != given.lengths
-        for row in rng.permutation(len(problems))[:READ].tolist():
-            said = task.solve(task.plain(problems, row))
-            differ[row] |= said != task.read(task.digits_of(right, row))
-        if differ.any():
-            row = int(differ.argmax())
-            by, said = (shortened(task.digits_of(one, row)) for one in (right, given))
+        if (found := differing(task, witnesses.rule, problems, rng)) is not None:
+            row, by, said = found
             raise Unbounded(
                 "its rule and its own answers differ: for "
-                f"{shortened(task.plain(problems, row))} the rule writes {by} and the task {said}"
+                f"{shortened(task.plain(problems, row))} the rule writes {shortened(by)} and the "
+                f"task {shortened(said)}"
             )
         sources += len(problems)
     return {"sources": sources, "longest": max(witnesses.lengths)}
 
 
-def _problems(witnesses: Witnesses, rng: np.random.Generator) -> Iterator[Problems]:
+Difference = tuple[int, str, str] | None
+"""The number of a problem, what the rule writes, and what the task says."""
+
+
+def _of_words(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
+    for row in range(len(problems)):
+        by, said = task.text(problems.target.row(row)), task.solve(task.write(problems, row))
+        if by != said:
+            return row, by, said
+    return None
+
+
+def _of_numbers(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
+    by_rule = RowTask if rule.in_rows else Arithmetic
+    right, given = by_rule.answer(task, *problems.operands), problems.answer
+    width = max(right.width, given.width)
+    differ = (right.widened(width) != given.widened(width)).any(1)
+    differ |= right.lengths != given.lengths
+    for row in rng.permutation(len(problems))[:READ].tolist():
+        said = task.solve(task.plain(problems, row))
+        differ[row] |= said != task.read(task.digits_of(right, row))
+    if not differ.any():
+        return None
+    row = int(differ.argmax())
+    by, said = (task.digits_of(one, row) for one in (right, given))
+    return row, by, said
+
+
+def _problems(witnesses: Witnesses, rng: np.random.Generator) -> Iterator[Any]:
     task = witnesses.task
     for _, problems in witnesses.short(SHORT):
         yield problems
     for size in witnesses.lengths:
-        yield task.sample(rng, LONG, size, "mixed", exact=True)
+        yield task.sample(rng, LONG, size, task.sampling, exact=True)
         yield task.hard(rng, LONG, size)

@@ -135,6 +135,8 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
         "delimiters": [shape.ids[name] for name in shape.layout.delimiters],
         "aligned": shape.layout.aligned,
     } | ({"row": shape.ids[ROW]} if ROW in shape.ids else {})
+    if proof.rule.first.words:
+        certificate.source["words"] = proof.data.vocabulary.symbols[: proof.rule.base]
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
         for site, layers in shape.lines.sites.items()
@@ -194,7 +196,7 @@ def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     _, smallest = next(witnesses.short(MOST_SOURCES))
     step = max(1, len(smallest) // DECODED)
     groups = [task.asked(smallest.take(np.arange(0, len(smallest), step)))]
-    groups += [task.sample(rng, SAMPLES, n, "mixed", exact=True) for n in witnesses.lengths]
+    groups += [task.sample(rng, SAMPLES, n, task.sampling, exact=True) for n in witnesses.lengths]
     groups += [task.hard(rng, SAMPLES, n) for n in witnesses.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
     failing = [s for s in sources if failure(proof.model, proof.data, s) is not None]

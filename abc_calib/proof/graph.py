@@ -414,6 +414,8 @@ class Parts:
         operands = self.layout.parts[token.part - 1].operands
         column, which = divmod(token.behind + size._nothing, len(operands))
         operand = operands[which]
+        if operand in self.rule.forward:
+            column = size.wide - 1 - column
         if operand != self.rule.of_row:
             return Atom("digit", operand, column), phase
         if self.layout.aligned or column == size.row:

@@ -8,16 +8,16 @@ from abc_calib.text import Markup, as_markdown
 
 INDUCTION = """## Why this covers every length
 
-The model writes an answer from its last digit on, one token after another. Each head of each layer
+The model writes an answer from its {last} on, one token after another. Each head of each layer
 reads the places that its lines name. So a prediction depends on nothing but the tokens of its
-*window*: a few digits of the operands and a few tokens written before. `t` is the column of the
-prediction, and the last digit has column 0. There are finitely many windows. The rule below, run
-over the columns of a problem, lists those that occur when everything written so far is right.
+*window*: a few tokens of the source and a few written before. `t` is the column of the prediction,
+and the {last} has column 0. There are finitely many windows. The rule below, run over the columns
+of a problem, lists those that occur when everything written so far is right.
 
 In each of them the largest logit of the model is that of the right token. So by induction over the
 tokens of an answer: the first one is right; if all tokens before one are right, then its window is
 in the list, so this token is right too; and the last token is the end. Nothing in this depends on
-how long the numbers are.
+how long sources are.
 """
 
 SIZES = """## Why the list is complete
@@ -53,7 +53,7 @@ be any: more windows than occur, never fewer.
 CAVEAT = """## What it rests on
 
 - Decoding: greedy, token by token, as `abc predict` does and `generate()` with enough new tokens.
-  A model on lines decodes in float64. {decoded:,} sources of up to {longest} digits were decoded
+  A model on lines decodes in float64. {decoded:,} sources of up to {longest} were decoded
   one by one; none was wrong.
 - Arithmetic: IEEE double precision. In any order of summation, with or without fused multiply-add,
   rounding takes at most {rounding:.2g} of a margin, and the smallest margin is {margin:.4g}. The
@@ -64,7 +64,7 @@ CAVEAT = """## What it rests on
   after.
 - Sources: {sources}. Anything else is refused before it is read.
 - Everything in the fingerprint; and that the rule below is the task. {rule}
-- Not covered: memory. A number has to fit.
+- Not covered: memory. A source has to fit.
 """
 
 
@@ -74,8 +74,8 @@ def page(c: dict[str, Any]) -> str:
     versions = c["fingerprint"]
     machine = ", ".join(f"{name} {value}" for name, value in c["machine"].items())
     facts = [
-        f"- Trained on at most {c['train_length']} digits in base {c['base']}, positions "
-        f"`{c['scheme']}`",
+        f"- Trained on at most {c['train_length']} {_unit(c)}"
+        f"{f' in base {base}' if (base := c['base']) else ''}, positions `{c['scheme']}`",
         f"- Weights: `{versions['weights']}`",
         f"- Decided by abc-calib {versions['abc_calib']} with torch {versions['torch']}, "
         f"{machine}, in {c['seconds']:.0f} s",
@@ -86,14 +86,14 @@ def page(c: dict[str, Any]) -> str:
     if c["outcome"] == "certified":
         period = PERIOD.format(period=c["period"]) if c["period"] > 1 else ""
         parts += [
-            INDUCTION.strip(),
+            INDUCTION.format(last=_first(c["rule"])).strip(),
             *([ROWS.strip()] if c["rule"]["later"] else []),
             SIZES.format(sizes=c["sizes"], period=period).strip(),
             CAVEAT.format(
                 rounding=c["rounding"],
                 margin=c["margin"],
                 decoded=c["decoded"]["sources"],
-                longest=_size(c["decoded"]["longest"]),
+                longest=f"{_size(c['decoded']['longest'])} {_unit(c)}",
                 sources=_sources(c),
                 rule=_compared(c),
             ).strip(),
@@ -112,12 +112,29 @@ def page(c: dict[str, Any]) -> str:
             f"whole sources were run by dense attention: {told}."
         )
     if c["lines"]:
-        parts += [_lines(c), _rule(c["rule"])]
+        parts += [_lines(c), _rule(c)]
         rows = [[name.replace("_", " "), value or "–"] for name, value in versions.items()]
         parts.append(
             "## Fingerprint\n\n" + as_markdown(["of", "SHA-256, or version"], rows).rstrip()
         )
     return "\n\n".join(parts) + "\n"
+
+
+def _words(c: dict[str, Any]) -> list[str] | None:
+    """The words of a rule on words."""
+    return (c["source"] or {}).get("words")
+
+
+def _unit(c: dict[str, Any]) -> str:
+    """What a length counts."""
+    return "digits" if c["base"] else "tokens"
+
+
+def _first(rule: dict[str, Any]) -> str:
+    """What column 0 reads."""
+    if not rule["first"].get("words"):
+        return "last digit"
+    return "first word" if rule.get("forward") else "last word"
 
 
 def _size(longest: Any) -> str:
@@ -141,10 +158,12 @@ def _verdict(c: dict[str, Any]) -> str:
 def _compared(c: dict[str, Any]) -> str:
     """What the rule has to do with the answers of the task."""
     if c["compared"] is None:
-        return "Answers of the task are computed by this rule; tests compare it with integers."
+        by = "integers" if c["base"] else "plain Python"
+        return f"Answers of the task are computed by this rule; tests compare it with {by}."
+    sources, longest = (c["compared"][name] for name in ("sources", "longest"))
     return (
         "The task answers by code of its own, which no proof reads: the two are the same on "
-        f"{c['compared']['sources']:,} sources of up to {_size(c['compared']['longest'])} digits, "
+        f"{sources:,} sources of up to {_size(longest)} {_unit(c)}, "
         "every short one among them. What is certified is the rule."
     )
 
@@ -204,6 +223,8 @@ def _lines(c: dict[str, Any]) -> str:
 
 def _sources(c: dict[str, Any]) -> str:
     rule = c["rule"]
+    if _words(c):
+        return "what the rule below reads to its end"
     count = len(rule["first"]["tapes"]) + (rule["of_row"] is not None)
     numbers = "one number" if count == 1 else f"{count} numbers"
     if rule["listed"]:
@@ -217,16 +238,18 @@ MOST_STATES, MOST_COLUMNS = 12, 6
 """Of a transducer that is shown: states, and columns that are done alike in one."""
 
 
-def _rule(rule: dict[str, Any]) -> str:
+def _rule(c: dict[str, Any]) -> str:
     """The transducer: what a state writes under each column of letters, and the next state."""
+    rule = c["rule"]
     by = rule["later"] or rule["first"]
-    base, count = by["base"], len(by["next"])
+    count = len(by["next"])
+    names = [*(_words(c) or map(str, range(by["base"]))), "the end", "nothing"]
     rows = []
     for state in range(min(count, MOST_STATES)):
         cells: dict[tuple[int, int], list[str]] = {}
-        _columns(by["next"][state], by["written"][state], base, "", cells)
+        _columns(by["next"][state], by["written"][state], names, "", cells)
         told = "; ".join(
-            f"{_written(out, base)} and state {after}: {', '.join(found[:MOST_COLUMNS])}"
+            f"{names[out]} and state {after}: {', '.join(found[:MOST_COLUMNS])}"
             f"{' ...' if len(found) > MOST_COLUMNS else ''}"
             for (out, after), found in sorted(cells.items())[:20]
         )
@@ -234,19 +257,15 @@ def _rule(rule: dict[str, Any]) -> str:
     start = ", ".join(map(str, by["start"]))
     more = f" The first {len(rows)} of {count} states." if len(rows) < count else ""
     return (
-        f"## The rule\n\nIt reads column after column from the last digit on, and begins in state "
-        f"{start}. For each state: what is written and the next state, with the columns of digits "
-        f"where that is so; – stands behind the end of a number.{more}\n\n"
+        f"## The rule\n\nIt reads column after column from the {_first(rule)} on, and begins in "
+        f"state {start}. For each state: what is written and the next state, with the columns "
+        f"where that is so; – stands behind the end of an operand.{more}\n\n"
         + as_markdown(["state", "written and next state: columns"], rows).rstrip()
     )
 
 
-def _written(out: int, base: int) -> str:
-    return str(out) if out < base else "the end" if out == base else "nothing"
-
-
 def _columns(
-    after: Any, out: Any, base: int, letters: str, cells: dict[tuple[int, int], list[str]]
+    after: Any, out: Any, names: list[str], letters: str, cells: dict[tuple[int, int], list[str]]
 ) -> None:
     """Collect the columns that begin with ``letters``, by what is written and the next state."""
     if isinstance(after, int):
@@ -254,5 +273,5 @@ def _columns(
             cells.setdefault((out, after), []).append(letters.strip())
         return
     for letter, (more, written) in enumerate(zip(after, out, strict=True)):
-        name = str(letter) if letter < base else "–"
-        _columns(more, written, base, f"{letters} {name}", cells)
+        name = names[letter] if letter < len(names) - 2 else "–"
+        _columns(more, written, names, f"{letters} {name}", cells)

@@ -54,7 +54,7 @@ def rule_of(data: Data) -> Rule:
         raise Undecided("its format has index hints, which stand for no digit of the rule")
     rule = data.task.rule()
     if rule is None:
-        raise Undecided(f"{data.task.name} is not a rule on columns of digits")
+        raise Undecided(f"{data.task.name} has no rule that a finite machine follows")
     try:
         check_closed(rule)
     except NotClosed as error:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from abc_calib.proof.windows import Field, Place
-from tasks import Digits, Problems
-from tasks.digits import from_integers
-from tasks.rules import ABOVE, Rule
+from tasks import Rows
+from tasks.rules import ABOVE, Rule, Tape
 
 DRAWN = 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows."""
@@ -40,33 +39,36 @@ class Witnesses:
         rows = (6, 6), (12, 9), (20, 15), (30, 30)
         return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
 
-    def short(self, most: int) -> Iterator[tuple[int | str, Problems]]:
+    def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
         """Every problem of each size from the smallest on, while there are at most so many."""
         for total in itertools.count(1):
             some = False
             for name, widths in self._sizes(total):
                 numbers = [self._numbers(width, exact) for width, exact in widths]
-                count = int(np.prod([len(one) for one in numbers], dtype=float))
+                count = int(np.prod([len(lengths) for _, lengths in numbers], dtype=float))
                 if count > most:
                     continue
                 some = True
-                index = np.indices([len(one) for one in numbers]).reshape(len(numbers), -1)
-                drawn = [one[k] for one, k in zip(numbers, index, strict=True)]
+                index = np.indices([len(lengths) for _, lengths in numbers])
+                index = index.reshape(len(numbers), -1)
+                drawn = [(v[k], n[k]) for (v, n), k in zip(numbers, index, strict=True)]
                 if not self.rule.in_rows:  # the longest of them has this width
-                    tapes = self.rule.first.tapes
-                    longest = np.max([drawn[k] for k in tapes], axis=0)
-                    kept = (longest >= self.rule.base ** (total - 1)) | (total == 1)
-                    drawn = [one[kept] for one in drawn]
-                operands = (from_integers(one, self.rule.base) for one in drawn)
-                yield name, self.task.problems(*operands)
+                    longest = np.max([drawn[k][1] for k in self.rule.first.tapes], axis=0)
+                    kept = longest == total
+                    drawn = [(values[kept], lengths[kept]) for values, lengths in drawn]
+                if len(problems := self.task.posed(drawn)):
+                    yield name, problems
             if not some:
                 return
 
     def _sizes(self, total: int) -> Iterator[tuple[int | str, list[tuple[int, bool]]]]:
-        """Sizes of so many digits in all, or of that width: of each operand, its width.
+        """Sources of so many digits in all, or of that width: of each operand, its width.
 
         And whether it is exact, or at most that.
         """
+        if self.rule.first.words:
+            yield total, [(total, True)]
+            return
         if not self.rule.in_rows:
             widths = self.task.widths(total)
             yield total, [(w, k == self.rule.of_row) for k, w in enumerate(widths)]
@@ -78,9 +80,19 @@ class Witnesses:
             elif not self.rule.listed:
                 yield f"{digits}x{rows}", [(digits, True), (rows, True)]
 
-    def _numbers(self, width: int, exact: bool) -> np.ndarray:
-        base = self.rule.base
-        return np.arange(base ** (width - 1) if exact and width > 1 else 0, base**width)
+    def _numbers(self, width: int, exact: bool) -> Tape:
+        """All numbers of a width, or of at most that; of words, every row of them."""
+        base, words = self.rule.base, self.rule.first.words
+        least = base ** (width - 1) if exact and width > 1 and not words else 0
+        rest, columns = np.arange(least, base**width), []
+        for _ in range(width):
+            rest, letters = np.divmod(rest, base)
+            columns.append(letters)
+        values = np.stack(columns, 1)
+        if words:
+            return values, np.full(len(values), width)
+        zero = ~values.any(1)
+        return values, np.where(zero, 1, width - (values[:, ::-1] != 0).argmax(1))
 
     # Sources with a window
 
@@ -92,13 +104,13 @@ class Witnesses:
         widest: int,
         rng: np.random.Generator,
         near: bool = False,
-    ) -> list[tuple[int, Problems]]:
+    ) -> list[tuple[int, Any]]:
         """Up to ``n`` sources of operands of at most ``widest`` digits, and the token in question.
 
         The token's number counts all tokens of the output before it. With ``near`` the window may
         also stand where it is another node, nearer to an end than where it fails.
         """
-        found: list[tuple[int, Problems]] = []
+        found: list[tuple[int, Any]] = []
         for place, gaps in self._spots(node, widest, rng, near):
             values, right = place.split(np.array([code]))
             spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
@@ -176,12 +188,12 @@ class Spot:
 
     # Sources that may have the window
 
-    def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Problems]:
+    def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self.rows - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
-                yield task.problems(*self._random(rng))
+                yield task.posed(self._random(rng))
             return
         tapes = self.rule.of(self.row).tapes
         for _ in range(4):
@@ -189,7 +201,7 @@ class Spot:
                 return
             letters, symbol = drawn
             read = dict(zip(tapes, letters, strict=True))
-            yield task.problems(*self._operands(read, symbol, rng))
+            yield task.posed(self._operands(read, symbol, rng))
 
     def _run(self, rng: np.random.Generator) -> tuple[list[np.ndarray], int] | None:
         """A run of the row's transducer through the window: letters of each tape, and symbol."""
@@ -239,14 +251,14 @@ class Spot:
 
     def _operands(
         self, tapes: dict[int, np.ndarray], symbol: int, rng: np.random.Generator
-    ) -> list[Digits]:
+    ) -> list[Tape]:
         """The operands of one problem, from the letters of the row's tapes."""
         base = self.rule.base
         if self.rule.listed:
             zeros, more = [np.zeros(1, int)] * (self.row - 1), self.rows - 1 - self.row
             others = [rng.integers(1, base, self.width) for _ in range(more)]
             above = [tapes[ABOVE], *zeros] if self.row else []
-            return [_number(x) for x in (*above, tapes[0], *others)]
+            return [_tape(x) for x in (*above, tapes[0], *others)]
         operands = dict(tapes)
         if self.rule.of_row is not None:
             digits = rng.integers(0, base, self.rows)
@@ -257,9 +269,9 @@ class Spot:
                 if operand == self.rule.of_row:
                     digits[column] = value
             operands[self.rule.of_row] = digits
-        return [_number(operands[k]) for k in sorted(operands)]
+        return [_tape(operands[k]) for k in sorted(operands)]
 
-    def _random(self, rng: np.random.Generator) -> list[Digits]:
+    def _random(self, rng: np.random.Generator) -> list[Tape]:
         """Many problems, at random but for the digits that are known."""
         base, found = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
@@ -273,14 +285,14 @@ class Spot:
             for (of, column), value in self.digits.items():
                 if of == operand:
                     drawn[:, column] = value
-            found.append(Digits(drawn[:, ::-1].astype(np.uint8), np.full(DRAWN, wide)))
+            found.append((drawn, np.full(DRAWN, wide)))
         return found
 
     # Read back
 
-    def shown(self, task: Any, problems: Problems) -> tuple[np.ndarray, np.ndarray]:
+    def shown(self, task: Any, problems: Any) -> tuple[np.ndarray, np.ndarray]:
         """Where in each output the query stands, and which problems have the window there."""
-        tapes, kept = task.tapes(problems.operands), np.ones(len(problems), bool)
+        tapes, kept = task.letters(problems), np.ones(len(problems), bool)
         kept &= tapes[self.row if self.rule.listed else self.rule.first.tapes[0]][1] == self.width
         for (operand, column), value in self.digits.items():
             values, lengths = tapes[operand]
@@ -302,6 +314,6 @@ class Spot:
         return at, kept
 
 
-def _number(letters: np.ndarray) -> Digits:
-    """One number from its digits, last one first."""
-    return Digits(letters[::-1].astype(np.uint8)[None], np.array([len(letters)]))
+def _tape(letters: np.ndarray) -> Tape:
+    """One operand from its letters."""
+    return letters[None], np.array([len(letters)])

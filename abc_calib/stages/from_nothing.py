@@ -92,8 +92,8 @@ def _decidable(config: RunConfig) -> RunConfig:
     second = Run.draft(plan_calibration(config))
     if second.task.rule() is None:
         raise UsageError(
-            f"no certificate can judge {config.task}: it is not a rule on columns of digits, as "
-            "successor, addition, multiplication and parity are; try abc stress"
+            f"no certificate can judge {config.task}: it has no rule that a finite machine "
+            "follows, as addition, automaton and copy have; try abc eval"
         )
     model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
     heads = model.options.heads
@@ -110,8 +110,10 @@ def _decidable(config: RunConfig) -> RunConfig:
 
 def _stem(task: str, options: Mapping[str, Any]) -> str:
     """How the names of the runs of a task, a base, a kind of model and a seed begin."""
-    base = options.get("base")
-    named = (task, f"base{base}" if base else "", options.get("model"), f"seed{options['seed']}")
+    base, table = options.get("base"), options.get("table")
+    machine = Path(table).stem if table else (options.get("machine") or "").replace(":", "")
+    made = options.get("model")
+    named = (task, f"base{base}" if base else "", machine, made, f"seed{options['seed']}")
     return "-".join(filter(None, named))
 
 
