@@ -31,6 +31,7 @@ _HOMES = {
     "capture": "calibration.foreign",
     "certified": "stages",
     "certify": "stages",
+    "check_task": "stages",
     "evaluate": "stages",
     "export": "stages",
     "extend_bias": "calibration",

@@ -18,6 +18,7 @@ from abc_calib.stages import adopt as adopt
 from abc_calib.stages import calibrate as calibrate
 from abc_calib.stages import certified as certified
 from abc_calib.stages import certify as certify
+from abc_calib.stages import check_task as check_task
 from abc_calib.stages import evaluate as evaluate
 from abc_calib.stages import load_plugin as load_plugin
 from abc_calib.stages import predict as predict

@@ -16,6 +16,7 @@ from abc_calib.progress import err
 from cli import (
     calibrate,
     certify,
+    check_task,
     demo,
     evaluate,
     export,
@@ -104,6 +105,7 @@ def _main(
 
 
 app.command("demo")(demo.demo)
+app.command("check-task")(check_task.check_task)
 app.command("train")(train.train)
 app.command("calibrate")(calibrate.calibrate)
 app.command("retrain")(calibrate.retrain)

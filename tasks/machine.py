@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import combinations, pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ Step = Callable[..., tuple[Hashable, str | None] | None]
 written; None closes the row. None in place of both: no source has such a column."""
 End = Callable[[Any], Sequence[str] | None]
 """The words that follow the last column in a state; None: no source ends there."""
-MOST_ENTRIES = 5_000_000
-"""States times columns of letters."""
+MOST_STATES, MOST_ENTRIES = 10_000, 5_000_000
+"""Of a transducer: states, and states times columns of letters."""
 MOST_SYMBOLS = 250
 """Letters are bytes; a few are the model's own."""
 
@@ -62,9 +62,9 @@ def machine(
             rows[:, at] = found[following], code
         after.append(rows[0])
         written.append(rows[1])
-        if len(found) * len(columns) > MOST_ENTRIES:
+        if len(found) > (most := min(MOST_STATES, MOST_ENTRIES // len(columns))):
             raise TaskError(
-                f"more than {MOST_ENTRIES // len(columns):,} states: a rule has a bounded number "
+                f"more than {most:,} states: a rule has a bounded number "
                 "of them; does its state count, or hold all that was read?"
             )
     shape = (len(after), *(base + 1,) * k)
@@ -105,27 +105,52 @@ def _some(symbols: Sequence[str]) -> str:
 
 
 def columns_seen(one: Transducer) -> int | None:
-    """How many columns before it tell a column's state, by letters and writing; None: no number.
+    """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
-    A row that sees fewer cannot be right everywhere.
+    Two states are a pair if some column has them write differently, or lead to a pair and write the
+    same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
-    if one.states == 1:
-        return 0
-    state, letters, out, after = one.steps
-    looks = np.ravel_multi_index((out, *letters), (one.base + 2, *(one.base + 1,) * len(letters)))
-    order = np.argsort(looks, kind="stable")
-    state, after = state[order], after[order]
-    bounds = [0, *(np.flatnonzero(np.diff(looks[order])) + 1).tolist(), len(state)]
-    pairs: dict[tuple[int, int], set[tuple[int, int]]] = {}
-    for low, high in pairwise(bounds):  # steps that look the same, from different states
-        for i, j in combinations(range(low, high), 2):
-            if state[i] != state[j] and after[i] != after[j]:
-                before, behind = (sorted((int(x[i]), int(x[j]))) for x in (state, after))
-                pairs.setdefault((before[0], before[1]), set()).add((behind[0], behind[1]))
-    seen = 1
-    while pairs:  # without those from which no pair follows
-        kept = {pair: to & pairs.keys() for pair, to in pairs.items() if to & pairs.keys()}
-        if len(kept) == len(pairs):
+    differ, leads = _pairs(one)
+    pairs = differ.copy()
+    before, behind = leads
+    while (more := before[pairs[behind] & ~pairs[before]]).size:
+        pairs[more] = True
+    kept = pairs[before] & pairs[behind]
+    before, behind = before[kept], behind[kept]
+    seen = int(pairs.any())
+    while len(before):  # without pairs from which no pair follows
+        goes_on = np.isin(behind, before)
+        if goes_on.all():
             return None
-        pairs, seen = kept, seen + 1
+        before, behind, seen = before[goes_on], behind[goes_on], seen + 1
     return seen
+
+
+def _pairs(one: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Of two states as a number ``q i + j``: do they write differently in some column, ``(q q,)``?
+
+    And which lead to which by columns in which both write the same. States of rows with different
+    symbols of their own are not compared: the symbol is seen.
+    """
+    q = one.states
+    rows = np.eye(q, dtype=bool)[list(one.start)]
+    state, _, _, to = one.steps
+    while True:
+        more = rows.copy()
+        np.logical_or.at(more.T, to, rows.T[state])
+        if (more == rows).all():
+            break
+        rows = more
+    together = (rows.T.astype(int) @ rows.astype(int)) > 0
+    differ = np.zeros((q, q), bool)
+    before, behind = [np.zeros(0, int)], [np.zeros(0, int)]
+    following, written = (x.reshape(q, -1).T for x in (one.next, one.written))
+    for after, out in zip(following, written, strict=True):
+        there = (after >= 0)[:, None] & (after >= 0) & together
+        same = out[:, None] == out
+        differ |= there & ~same
+        i, j = np.nonzero(there & same & (after[:, None] != after))
+        before.append(i * q + j)
+        behind.append(after[i] * q + after[j])
+    joined = np.unique(np.stack([np.concatenate(before), np.concatenate(behind)]), axis=1)
+    return differ.ravel(), (joined[0], joined[1])

@@ -152,6 +152,12 @@ class TokenTask(Task):
     def held_out_set(self, length: int) -> Pairs:
         """Held-out pairs of the training lengths."""
 
+    def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
+        """Which sources are among the held-out pairs, ``(n,)`` bool."""
+        known = self.held_out_set(length).source
+        texts = {tuple(known.row(i)) for i in range(len(known))}
+        return np.array([tuple(source.row(i)) in texts for i in range(len(source))])
+
     @abstractmethod
     def longer_set(self, length: int) -> Pairs:
         """What the papers choose a model by: somewhat longer than what it trained on."""

@@ -151,6 +151,9 @@ class WordTask(TokenTask):
         drawn = self._distinct(1, 8 * SMALL, low, length)
         return drawn.take(np.flatnonzero(_held_out(drawn.source)))
 
+    def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
+        return _held_out(source) if self.redrawn else super().is_held_out(source, length)
+
     def longer_set(self, length: int) -> Pairs:
         return self._distinct(2, SMALL, length, length + 5)
 

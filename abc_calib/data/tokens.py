@@ -96,6 +96,11 @@ class TokenData(Data):
         order = np.random.default_rng([seed, 5]).permutation(len(pairs))
         return self.lay_out(pairs.take(np.sort(order[:n])))
 
+    def may_train(self, problems: Pairs) -> bool:
+        """Is the first of ``problems`` of a training size, and not held out?"""
+        held_out = self.task.is_held_out(problems.source, self.length)
+        return self.size_of(problems) <= self.length and not held_out[0]
+
     def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
         """Of one of the papers' sets that of its longest target."""
         return lengths if kind in self.drawn else [self.extent(kind, 1)[0]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from abc_calib.errors import shortened
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.witness import Witnesses
+from abc_calib.proof.witness import Sources
 from tasks.arithmetic import Arithmetic
 from tasks.rows import RowTask
 from tasks.rules import Rule
@@ -32,26 +32,26 @@ def own_answers(task: Any) -> bool:
     return whose != {"tasks"} or bool({*ANSWERS} & vars(task).keys())
 
 
-def compared(witnesses: Witnesses) -> dict[str, Any] | None:
+def compared(sources: Sources) -> dict[str, Any] | None:
     """How many sources a task's own answers were compared with its rule on; None if it has none.
 
     ``Unbounded`` with the first source where they differ.
     """
-    task = witnesses.task
+    task = sources.task
     if not own_answers(task):
         return None
-    sources, rng = 0, np.random.default_rng(14)
+    count, rng = 0, np.random.default_rng(14)
     differing = _of_words if isinstance(task, WordTask) else _of_numbers
-    for problems in _problems(witnesses, rng):
-        if (found := differing(task, witnesses.rule, problems, rng)) is not None:
+    for problems in _problems(sources, rng):
+        if (found := differing(task, sources.rule, problems, rng)) is not None:
             row, by, said = found
             raise Unbounded(
                 "its rule and its own answers differ: for "
                 f"{shortened(task.plain(problems, row))} the rule writes {shortened(by)} and the "
                 f"task {shortened(said)}"
             )
-        sources += len(problems)
-    return {"sources": sources, "longest": max(witnesses.lengths)}
+        count += len(problems)
+    return {"sources": count, "longest": max(sources.lengths)}
 
 
 Difference = tuple[int, str, str] | None
@@ -82,10 +82,10 @@ def _of_numbers(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) 
     return row, by, said
 
 
-def _problems(witnesses: Witnesses, rng: np.random.Generator) -> Iterator[Any]:
-    task = witnesses.task
-    for _, problems in witnesses.short(SHORT):
+def _problems(sources: Sources, rng: np.random.Generator) -> Iterator[Any]:
+    task = sources.task
+    for _, problems in sources.short(SHORT):
         yield problems
-    for size in witnesses.lengths:
+    for size in sources.lengths:
         yield task.sample(rng, LONG, size, task.sampling, exact=True)
         yield task.hard(rng, LONG, size)

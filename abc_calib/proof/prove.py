@@ -19,7 +19,7 @@ from torch import Tensor
 
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.geometry import SITES, LineBias
+from abc_calib.geometry import SITES, Layout, LineBias
 from abc_calib.nn.positions import Scheme
 from abc_calib.proof.blackbox import BlackBox, shape_of_foreign
 from abc_calib.proof.evaluate import Blocks, by_layers
@@ -62,6 +62,14 @@ def rule_of(data: Data) -> Rule:
     return rule
 
 
+def fitting(data: Data, rule: Rule) -> Layout:
+    """A layout of the data's sources; ``Unbounded`` where they are not as the rule reads them."""
+    layout = data.layout_at((1, 2) if rule.listed else 9)
+    if not rule.in_rows and layout.keys == data.layout_at(8).keys:
+        raise Unbounded(f"its format pads every operand to a fixed width, {layout.widths[0]}")
+    return layout
+
+
 def shape_of(model: Any, data: Data) -> Shape:
     """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
     if model.in_whole_sources:
@@ -87,9 +95,7 @@ def shape_of(model: Any, data: Data) -> Shape:
     rule, period = rule_of(data), _period(model, lines)
     if rule.in_rows and period > 1:
         raise Unbounded("its positions are not followed from row to row")
-    layout = data.layout_at((1, 2) if rule.listed else 9)
-    if not rule.in_rows and layout.keys == data.layout_at(8).keys:
-        raise Unbounded(f"its format pads every operand to a fixed width, {layout.widths[0]}")
+    layout = fitting(data, rule)
     ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
     decoder = model.options.decoder_layers
     return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)

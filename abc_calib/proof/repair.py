@@ -27,7 +27,6 @@ from abc_calib.proof.until import FLOOR
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record
 from abc_calib.training.step import fit_steps
-from tasks import Problems
 
 STEPS = 300
 LEARNING_RATE, SLOWER = 1e-3, 0.2
@@ -75,7 +74,7 @@ def repair(
     rate = LEARNING_RATE
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
-        longest = max(int(o.lengths.max()) for o in examples.operands)
+        longest = max(int(n.max()) for _, n in data.task.letters(examples))
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
         told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
         history.append({**told, "rate": rate})
@@ -112,7 +111,7 @@ def _copy(run: Run, out: Path | str | None) -> Run:
     return made
 
 
-def training_examples(decision: Decision, rng: np.random.Generator) -> Problems:
+def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
     """Failing windows in numbers of the training length at most, from the training's side.
 
     Where no such number has one, those that are right by less than the retraining's floor: a window
@@ -142,7 +141,7 @@ def _allowed(
     return [one for one in map(data.task.parse, texts) if data.may_train(one)]
 
 
-def train_on(model: Model, data: Data, examples: Problems, number: int, rate: float) -> None:
+def train_on(model: Model, data: Data, examples: Any, number: int, rate: float) -> None:
     """``STEPS`` steps at a learning rate on the usual batches with failing windows added."""
     options = TrainOptions(steps=STEPS, learning_rate=rate, warmup=20)
     rng = np.random.default_rng([number, 8])

@@ -18,13 +18,11 @@ SPOTS = 24
 """Sizes of problems that are tried for a window."""
 
 
-class Witnesses:
-    """Draws random sources in which a given window occurs; each is read back before it is given."""
+class Sources:
+    """Sources of a task by its rule: all short ones, and how long others are."""
 
-    def __init__(self, task: Any, field: Field):
-        self.task, self.field, self.rule = task, field, field.shape.rule
-
-    # Sources of some sizes
+    def __init__(self, task: Any, rule: Rule):
+        self.task, self.rule = task, rule
 
     @property
     def lengths(self) -> tuple[Any, ...]:
@@ -94,7 +92,13 @@ class Witnesses:
         zero = ~values.any(1)
         return values, np.where(zero, 1, width - (values[:, ::-1] != 0).argmax(1))
 
-    # Sources with a window
+
+class Witnesses(Sources):
+    """Draws random sources in which a given window occurs; each is read back before it is given."""
+
+    def __init__(self, task: Any, field: Field):
+        super().__init__(task, field.shape.rule)
+        self.field = field
 
     def sources(
         self,

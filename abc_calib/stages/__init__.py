@@ -12,6 +12,7 @@ from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified
 from abc_calib.stages.judging import (
     certify,
+    check_task,
     evaluate,
     opened,
     predict,
@@ -24,6 +25,7 @@ __all__ = [
     "calibrate",
     "certified",
     "certify",
+    "check_task",
     "evaluate",
     "export",
     "finished",

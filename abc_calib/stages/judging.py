@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from abc_calib import plugins
 from abc_calib.config import (
     CertifyOptions,
     EvaluateOptions,
     MachineOptions,
     StressOptions,
+    TaskOptions,
     build,
     documented,
 )
@@ -29,11 +31,12 @@ from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import certify as decide
+from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted
 from abc_calib.text import names
-from tasks import Size
+from tasks import Size, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +52,20 @@ def opened(run: AnyRun) -> Run:
 
 def ignore(*_: Any) -> None:
     """A callback that does nothing."""
+
+
+@documented(TaskOptions)
+def check_task(
+    task: str | type[Task], *, options: TaskOptions | None = None, **keywords: Any
+) -> Outlook:
+    """Whether a model on lines can do a task, and what it would see; in seconds, untrained.
+
+    ``UsageError`` says why not, or where the task's answers and its rule differ.
+    """
+    own = options or build(TaskOptions, **keywords)
+    return look_ahead(
+        plugins.make_task(plugins.by_name("task", task), base=own.base, **own.of_the_task)
+    )
 
 
 @documented(EvaluateOptions, MachineOptions, without=("threads",))

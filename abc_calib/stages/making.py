@@ -45,6 +45,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import Scheme
 from abc_calib.progress import busy
 from abc_calib.progress import training as training_bar
+from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
@@ -94,7 +95,21 @@ def train(
     resolve_device(device)
     options |= {"base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else opened(finetune)
-    return made(planned(task, finetune=start, **options), out, device, on_step, progress, on_start)
+    config = planned(task, finetune=start, **options)
+    warn_of_hopeless(config)
+    return made(config, out, device, on_step, progress, on_start)
+
+
+def warn_of_hopeless(config: RunConfig) -> None:
+    """Of a task of one's own, or one's own table: say at once that no lines can do it."""
+    task = Run.draft(config).task
+    own = f"task {config.task}" in config.plugins or "table" in config.task_options
+    if not own or task.rule() is None:
+        return
+    try:
+        look_ahead(task)
+    except Hopeless as error:
+        warnings.warn(f"{error} (abc check-task)", AbcWarning, stacklevel=3)
 
 
 def planned(task: str | type[Task], **options: Any) -> RunConfig:

@@ -1,0 +1,151 @@
+"""What can be said of a task before anything is trained: can lines do it, and what would they show?
+
+A model on lines sees a bounded number of columns. So the state of a task's rule has to follow from
+what stands in some columns, or no model on lines can be right; that is computed here, as are the
+windows that such a model sees at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from abc_calib.config import TrainOptions
+from abc_calib.data import Data, make_data
+from abc_calib.errors import UsageError
+from abc_calib.geometry import Layout, Line, LineBias
+from abc_calib.proof.compared import compared
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.graph import Shape
+from abc_calib.proof.labels import atom_name
+from abc_calib.proof.prove import Undecided, fitting, rule_of
+from abc_calib.proof.windows import Field, TooMany, distinct
+from abc_calib.proof.witness import Sources
+from tasks import Task
+from tasks.machine import columns_seen
+from tasks.rules import Rule
+
+MOST = 20_000_000
+"""Windows that are counted."""
+
+
+class Hopeless(UsageError):
+    """No model on lines is right in every source of the task; the message says why."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What was found of a task. ``states`` of its rule; ``columns`` before one that tell what it
+    writes.
+
+    ``windows``: how many different ones a model on the fewest lines sees, and ``tokens``, what the
+    largest kind of them shows; None where that was not counted. ``compared``: how many sources its
+    own answers and its rule agree on, None where it answers by the rule alone.
+    """
+
+    task: str
+    states: int
+    columns: int
+    windows: int | None
+    tokens: tuple[str, ...]
+    compared: int | None
+
+    @property
+    def text(self) -> list[str]:
+        """The same in sentences."""
+        before = f"the {self.columns} columns before" if self.columns > 1 else "the column before"
+        seen = f"follows from it and {before}" if self.columns else "follows from it alone"
+        found = [
+            f"{self.task} has a rule of {self.states} states; what is written in a column {seen}"
+        ]
+        if self.windows is not None:
+            found.append(
+                f"a model on the fewest lines sees {self.windows:,} windows, each of at most "
+                f"{len(self.tokens)} tokens: {', '.join(self.tokens)}"
+            )
+        if self.compared is not None:
+            found.append(f"its own answers and its rule agree on {self.compared:,} sources")
+        return found
+
+
+def look_ahead(task: Task) -> Outlook:
+    """What can be said of a task before a training, by its default data.
+
+    ``UsageError`` where it has no rule, or its answers and its rule differ; ``Hopeless`` where no
+    window tells what is written, where a row that it may write has no next one, or where there are
+    too many windows.
+    """
+    data = make_data(task, TrainOptions(length=task.train_length, sampling=task.sampling))
+    asked: Any = task
+    if (rule := task.rule()) is None:
+        raise UsageError(
+            f"{task.name} has no rule that a finite machine follows: it can be trained and "
+            "evaluated, but not certified"
+        )
+    try:
+        agreed = compared(Sources(asked.ruled, rule))
+    except Unbounded as error:
+        raise UsageError(f"{task.name}: {error}") from None
+    try:
+        rule = rule_of(data)
+        columns = _columns(rule)
+        windows, tokens = _windows(data, rule, columns)
+    except (Undecided, Unbounded) as error:
+        raise Hopeless(f"{task.name}: {error}") from None
+    states = rule.first.states if rule.later is None else rule.later.states
+    count = None if agreed is None else int(agreed["sources"])
+    return Outlook(task.name, states, columns, windows, tokens, count)
+
+
+def _columns(rule: Rule) -> int:
+    """How many columns tell the rule's state; ``Unbounded`` if no number does."""
+    found = [columns_seen(one) for one in (rule.first, rule.later) if one is not None]
+    if None in found:
+        raise Unbounded(
+            "what it writes does not follow from what is read and written in any number of columns "
+            "before, so that no model on lines can be right: let it write its state, or more of it"
+        )
+    return max(columns for columns in found if columns is not None)
+
+
+def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[str, ...]]:
+    """How many windows there are on the fewest lines, and what the largest kind shows."""
+    if rule.in_rows:
+        return None, ()
+    layout, ids = fitting(data, rule), data.vocabulary.ids
+    for back in range(columns + 1):
+        field = Field(Shape(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values()))
+        counts = {node: _count(field, node) for node in field.places}
+        if all(count is not None for count in counts.values()):
+            sizes = {node: count or 0 for node, count in counts.items()}
+            place = field.places[max(sizes, key=sizes.__getitem__)][0]
+            return sum(sizes.values()), tuple(atom_name(place, atom) for atom in place.atoms)
+    raise AssertionError("these columns tell what is written")
+
+
+def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
+    """Lines of one layer: what is read in a column and so many before it, and was written there."""
+    read = []
+    for part, tokens in enumerate(layout.parts, 1):
+        stride = len(tokens.operands)
+        if part - 1 == rule.of_row:
+            read.append(Line("vert", part, 1))
+        elif part - 1 in rule.forward:
+            read += [Line("diag", part, -k) for k in range(back + 1)]
+        elif stride:
+            read += [Line("anti", part, x, stride=stride) for x in range(-back * stride, stride)]
+    own = [Line("diag", 0, -k) for k in range(max(back, 1))]
+    heads = tuple((line,) for line in read), tuple((line,) for line in own)
+    return LineBias({"cross": (heads[0],), "self": (heads[1],)})
+
+
+def _count(field: Field, node: int) -> int | None:
+    """How many windows a node has; None where one of them is followed by different tokens."""
+    try:
+        codes = field.windows(node, {}, MOST)
+    except TooMany:
+        raise Unbounded(
+            f"it has more than {MOST:,} windows, which no training sees: give it fewer symbols, or "
+            "let it write more of its state"
+        ) from None
+    return len(codes) if len(distinct(codes % field.radix(node))) == len(codes) else None
