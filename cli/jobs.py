@@ -43,6 +43,6 @@ def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
 def in_words(outcome: Outcome) -> str:
     """How a job has ended."""
     line = f"{outcome.job.key}: {WORDS[outcome.state]}"
-    if outcome.state in ("done", "failed"):
+    if outcome.state == "done":
         line += f" after {outcome.seconds:.0f} s"
     return line + (f": {outcome.reason}" if outcome.reason else "")

@@ -205,7 +205,7 @@ def test_a_key_is_what_is_trained_and_not_what_is_tested():
 def test_jobs_with_one_key_are_run_once_with_the_tests_of_both():
     joined = with_parents([job(calibrate={}, n=20), job(lengths=(9, 12), n=30)])
     assert [one.config.stage for one in joined] == ["vanilla", "calibrated"]
-    assert [(t.length, t.n) for t in joined[0].tests] == [(3, 20), (9, 30), (12, 30)]
+    assert [(t.length, t.n) for t in joined[0].measures] == [(3, 20), (9, 30), (12, 30)]
 
 
 def test_a_folder_with_another_configuration_is_not_taken(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -16,7 +15,7 @@ from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job, JobPayload, Share, check_jobs, with_parents
-from abc_calib.sweeps.workers import Ended, Workers, attempt, last_line, workers
+from abc_calib.sweeps.workers import Workers, attempt, last_line, workers
 from abc_calib.version import __version__
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
@@ -43,7 +42,7 @@ class Running:
 
     job: Job
     log: Path
-    future: Future[Ended]
+    future: Future[float]
 
     @property
     def last_line(self) -> str:
@@ -53,7 +52,7 @@ class Running:
     def outcome(self) -> Outcome:
         """How it has ended."""
         try:
-            how = self.future.result()
+            return Outcome(self.job, "done", self.future.result())
         except CancelledError:
             raise AbcError(
                 "the scheduler does not answer any more: start it again; the same command goes on"
@@ -61,23 +60,24 @@ class Running:
         except Exception as error:  # of its machine: whatever it is, other jobs go on
             reason = str(error) if isinstance(error, AbcError) else f"its worker failed: {error!r}"
             return Outcome(self.job, "failed", reason=" ".join(reason.split())[:500])
-        if not how.code:
-            return Outcome(self.job, "done", how.seconds)
-        reason = f"{_ending(how.code, how.last_line)} (log: {self.log})"
-        return Outcome(self.job, "failed", how.seconds, reason)
 
 
 @dataclass
 class Progress:
     """Where a sweep stands."""
 
-    total: int
     waiting: list[Job]
     running: list[Running] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def count(self, *states: State) -> int:
-        return sum(outcome.state in states for outcome in self.outcomes)
+    @property
+    def total(self) -> int:
+        return len(self.waiting) + len(self.running) + len(self.outcomes)
+
+    @property
+    def states(self) -> dict[str, State]:
+        """How jobs have ended, by their keys."""
+        return {outcome.job.key: outcome.state for outcome in self.outcomes}
 
 
 OnChange = Callable[[Progress, Outcome | None], None]
@@ -101,20 +101,15 @@ def run_jobs(
     asked = build(WorkOptions, **work)
     resolve_device(device)
     check_jobs(jobs)
-    ordered = with_parents(Share(*asked.share).pick(jobs) if asked.share else jobs)
-    progress = Progress(len(ordered), list(ordered))
+    progress = Progress(with_parents(Share(*asked.share).pick(jobs) if asked.share else jobs))
     deadline = math.inf if asked.budget is None else time.perf_counter() + 60 * asked.budget
 
     def ended(outcome: Outcome) -> None:
         progress.outcomes.append(outcome)
         on_change(progress, outcome)
 
-    for job in ordered:
-        try:
-            outcome = Outcome(job, "kept") if job.complete(root) else None
-        except AbcError as error:
-            outcome = Outcome(job, "failed", reason=str(error))
-        if outcome:
+    for job in list(progress.waiting):
+        if outcome := _before(job, root):
             progress.waiting.remove(job)
             ended(outcome)
     if not progress.waiting:
@@ -126,51 +121,46 @@ def run_jobs(
                     progress.running.remove(one)
                     ended(one.outcome())
                 late = time.perf_counter() > deadline
-                _start_ready(progress, made, late, root, device, ended)
+                for job in list(progress.waiting):
+                    if outcome := _never(job, progress, late):
+                        progress.waiting.remove(job)
+                        ended(outcome)
+                    elif _ready(job, progress) and len(progress.running) < made.size:
+                        progress.waiting.remove(job)
+                        progress.running.append(_begun(job, made, root, device))
                 on_change(progress, None)
                 wait([one.future for one in progress.running], POLL_SECONDS, FIRST_COMPLETED)
     except KeyboardInterrupt:
+        complete = sum(outcome.state in ("kept", "done") for outcome in progress.outcomes)
         raise Interrupted(
-            f"stopped with {progress.count('kept', 'done')} of {progress.total} jobs "
-            "complete; the same command goes on"
+            f"stopped with {complete} of {progress.total} jobs complete; the same command goes on"
         ) from None
     return progress.outcomes
 
 
-def _start_ready(
-    progress: Progress,
-    made: Workers,
-    late: bool,
-    root: Path,
-    device: str,
-    ended: Callable[[Outcome], None],
-) -> None:
-    """Fill the free workers with the first jobs whose parents are there; if ``late`` none."""
-    states = {outcome.job.key: outcome.state for outcome in progress.outcomes}
-    for job in list(progress.waiting):
-        parent = states.get(job.parent.key) if job.parent else "done"
-        outcome = None
-        if late:
-            outcome = Outcome(job, "missing", reason="no time left to start it")
-        elif job.parent and parent in ("failed", "blocked"):
-            reason = f"its first training failed: {job.parent.key}"
-            outcome = Outcome(job, "blocked", reason=reason)
-        elif parent not in ("done", "kept") or len(progress.running) >= made.size:
-            continue
-        progress.waiting.remove(job)
-        if outcome:
-            ended(outcome)
-            continue
-        payload, folder = JobPayload.of(job).model_dump_json(), root / job.key
-        future = made.pool.submit(attempt, payload, folder, device, made.sign, __version__)
-        progress.running.append(Running(job, folder / "log.txt", future))
+def _before(job: Job, root: Path) -> Outcome | None:
+    """What is known of a job before anything runs."""
+    try:
+        return Outcome(job, "kept") if job.complete(root) else None
+    except AbcError as error:
+        return Outcome(job, "failed", reason=str(error))
 
 
-def _ending(code: int, last: str) -> str:
-    """How a process that failed has ended."""
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return last.removeprefix("error: ") or f"exit code {code}"
+def _never(job: Job, progress: Progress, late: bool) -> Outcome | None:
+    """Why a job is not begun any more, if so."""
+    if late:
+        return Outcome(job, "missing", reason="no time left to start it")
+    if job.parent and progress.states.get(job.parent.key) in ("failed", "blocked"):
+        return Outcome(job, "blocked", reason=f"its first training failed: {job.parent.key}")
+    return None
+
+
+def _ready(job: Job, progress: Progress) -> bool:
+    """Is what a job is made from there?"""
+    return job.parent is None or progress.states.get(job.parent.key) in ("done", "kept")
+
+
+def _begun(job: Job, made: Workers, root: Path, device: str) -> Running:
+    payload, folder = JobPayload.of(job).model_dump_json(), root / job.key
+    future = made.pool.submit(attempt, payload, folder, device, made.sign, __version__)
+    return Running(job, folder / "log.txt", future)

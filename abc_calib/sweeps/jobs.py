@@ -99,12 +99,8 @@ class Job(Options):
         return f"{self.task}-{label}-{self.config.stage}-seed{seed}-{digest[:12]}"
 
     def with_tests(self, tests: tuple[Test, ...]) -> Job:
-        """The same job with these tests as well, the larger where both have one."""
-        best: dict[tuple[str, int], Test] = {}
-        for test in sorted((*self.tests, *tests), key=lambda t: t.n):
-            best[test.set, test.length] = test
-        order = dict.fromkeys((t.set, t.length) for t in (*self.tests, *tests))
-        return self._with(tests=tuple(best[name] for name in order))
+        """The same job with these tests as well."""
+        return self._with(tests=(*self.tests, *tests))
 
     def _with(self, **changes: Any) -> Job:
         """A changed copy, which forgets what was derived from this one."""
@@ -134,14 +130,11 @@ class Job(Options):
         with torch.random.fork_rng(devices=[]), undrawn():
             build_model(self.config.kind, self.config.model, data, 0)
         data.training(0, 1)
-        longest: dict[str, int] = {}
-        for test in self.tests:
-            if test.set not in data.tests:
-                raise UsageError(f"unknown test set {test.set!r}: choose {', '.join(data.tests)}")
-            for length in data.lengths_of(test.set, [test.length]):
-                longest[test.set] = max(length, longest.get(test.set, 1))
-        for kind, length in longest.items():
-            data.test(length, 1, kind)
+        for kind in dict.fromkeys(test.set for test in self.tests):
+            if kind not in data.tests:
+                raise UsageError(f"unknown test set {kind!r}: choose {', '.join(data.tests)}")
+            lengths = [test.length for test in self.tests if test.set == kind]
+            data.test(max(data.lengths_of(kind, lengths)), 1, kind)
 
     @property
     def but_for_the_seed(self) -> str:
@@ -170,9 +163,7 @@ class Job(Options):
 
     def missing_tests(self, root: Path) -> list[Test]:
         """The rows to measure that its run does not have."""
-        measured: dict[tuple[str, int], int] = {
-            (str(row["set"]), int(row["length"])): int(row["n"]) for row in self.rows(root)
-        }
+        measured = {(row["set"], row["length"]): row["n"] for row in self.rows(root)}
         return [test for test in self.measures if measured.get((test.set, test.length), 0) < test.n]
 
     def rows(self, root: Path) -> list[dict[str, Any]]:

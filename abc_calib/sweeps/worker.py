@@ -1,8 +1,7 @@
 """``ensure``: a job trained and measured; and the process of one job, which calls it.
 
-Its ``JobPayload`` is on stdin, which stays open as long as the sweep lives; where that ends, it
-saves and stops. Exit codes are those of the commands: 1 for a failure, 2 for what is not
-possible, 130 after an interruption.
+Its ``JobPayload`` is on stdin. Where the sweep ends, it saves and stops. Exit codes are those of
+the commands: 1 for a failure, 2 for what is not possible, 130 after an interruption.
 """
 
 from __future__ import annotations
@@ -23,7 +22,10 @@ from abc_calib.files import locked
 from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job, JobPayload
-from abc_calib.sweeps.workers import PATIENCE_SECONDS
+
+PATIENCE_SECONDS = 60.0
+"""How long a stopped process may take to save its checkpoint."""
+POLL_SECONDS = 0.1
 
 
 def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = None) -> None:
@@ -59,10 +61,10 @@ def _say_check(check: Any) -> None:
     print(check.text, flush=True)
 
 
-def _stop_with_parent() -> None:
-    """Stop like Ctrl-C once stdin ends, which it does however the sweep has ended."""
-    while os.read(0, 1):
-        pass
+def _stop_with_sweep(sign: Path, parent: int) -> None:
+    """Stop like Ctrl-C once the sweep has ended, or the process that waits for this one."""
+    while sign.exists() and os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(PATIENCE_SECONDS)
     os._exit(130)
@@ -70,14 +72,15 @@ def _stop_with_parent() -> None:
 
 def main() -> int:
     """Run the job on stdin; the last line written says what went wrong."""
-    root, device = Path(sys.argv[1]), sys.argv[2]
+    root, device, sign = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     # a sweep begun with & ignores Ctrl-C, and so would its workers: they are stopped by it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
-        payload = JobPayload.model_validate_json(sys.stdin.readline())
-        threading.Thread(target=_stop_with_parent, daemon=True).start()
+        payload = JobPayload.model_validate_json(sys.stdin.read())
+        watched = (sign, os.getppid())
+        threading.Thread(target=_stop_with_sweep, args=watched, daemon=True).start()
         with like_interrupts():
             ensure(payload.unpacked(), root, device, progress=True)
     except (Interrupted, KeyboardInterrupt):

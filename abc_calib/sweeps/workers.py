@@ -1,8 +1,8 @@
 """Where jobs run: in processes of this machine, or of the workers of a Dask scheduler.
 
-Both are executors of ``concurrent.futures`` that call ``attempt``, which starts one process for a
-job and waits for it. A sweep keeps one file in the folder of the jobs while it is there; once that
-is gone, jobs save and stop.
+Both are executors of ``concurrent.futures`` that call ``attempt``, which runs a process for a job.
+A sweep keeps one file in the folder of the jobs while it is there; once that is gone, jobs save and
+stop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,21 +34,8 @@ from abc_calib.sweeps.worker import main
 sys.exit(main())
 """
 """The program of a worker. It never looks for modules in the working directory (``-P``)."""
-PATIENCE_SECONDS = 60.0
-"""How long a stopped process may take to save its checkpoint."""
-POLL_SECONDS = 0.1
 CONNECT_SECONDS = 10
-RETRIES = 2
-"""How often Dask does a job again after its worker died."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
-
-
-class Ended(NamedTuple):
-    """How a process has ended: exit code, negative for a signal; and the last line it wrote."""
-
-    code: int
-    seconds: float
-    last_line: str
 
 
 class Workers(NamedTuple):
@@ -70,12 +58,11 @@ def workers(asked: WorkOptions, root: Path) -> Iterator[Workers]:
     try:
         if asked.scheduler is None:
             size = asked.workers or os.cpu_count() or 1
-            pool = ThreadPoolExecutor(size)
-            try:
-                yield Workers(pool, size, sign)
-            finally:
-                sign.unlink(missing_ok=True)
-                pool.shutdown()
+            with ThreadPoolExecutor(size) as pool:
+                try:
+                    yield Workers(pool, size, sign)
+                finally:
+                    sign.unlink(missing_ok=True)
         else:
             with _cluster(asked.scheduler, sign) as (pool, threads):
                 yield Workers(pool, min(threads, asked.workers or threads), sign)
@@ -116,7 +103,7 @@ def _cluster(address: str, sign: Path) -> Iterator[tuple[Any, int]]:
                 )
             if wrong:
                 raise AbcError(f"the worker at {worker} {wrong}")
-        yield client.get_executor(pure=False, retries=RETRIES), threads
+        yield client.get_executor(pure=False), threads
 
 
 def wrong_here(sign: Path, version: str) -> str:
@@ -128,57 +115,37 @@ def wrong_here(sign: Path, version: str) -> str:
     return ""
 
 
-def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> Ended:
-    """Run a job to its end in a process, or have it save and leave once its sweep has ended.
+def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> float:
+    """Run a job in a process, to its end or until ``sign`` is gone; gives the seconds.
 
-    What it writes is added to ``log.txt`` in ``folder``. Raises ``AbcError`` if it cannot be
-    started.
+    What it writes is added to ``log.txt`` in ``folder``. ``AbcError`` says how it failed.
     """
     if wrong := wrong_here(sign, version):
         raise AbcError(f"this worker {wrong}")
     begun, log = time.perf_counter(), folder / "log.txt"
-    with _turn() as turn:
-        process = _start(payload, folder, log, device, turn)
-        try:
-            while process.poll() is None and sign.exists():
-                time.sleep(POLL_SECONDS)
-        finally:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):
-                process.stdin.close()  # once it ends, the process saves and leaves
-            try:
-                process.wait(PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-    return Ended(process.wait(), time.perf_counter() - begun, last_line(log))
-
-
-def _start(payload: str, folder: Path, log: Path, device: str, turn: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-c", WORKER, *map(str, (ROOT, folder.parent, device, sign))]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", opener=_without_waiting) as file:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", WORKER, str(ROOT), str(folder.parent), device],
-                stdin=subprocess.PIPE,
+        with log.open("a") as file, _turn() as turn:
+            code = subprocess.run(
+                command,
+                input=payload,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **threads, **own_gpu(device, turn)},
-                start_new_session=True,  # Ctrl-C reaches it once, through its stdin
+                start_new_session=True,  # Ctrl-C reaches it once, by the sign
                 text=True,
-            )
+                check=False,
+            ).returncode
     except OSError as error:
         raise AbcError(f"cannot start a job in {folder} ({error.strerror})") from None
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it was killed at once: its exit code says so
-        process.stdin.write(payload + "\n")
-        process.stdin.flush()  # left open: its end tells the worker that this process is no more
-    return process
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, and a pipe not at all."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
+    if code:
+        ended = last_line(log).removeprefix("error: ") or f"exit code {code}"
+        if code < 0:
+            ended = f"killed by {signal.Signals(-code).name}"
+        raise AbcError(f"{ended} (log: {log})")
+    return time.perf_counter() - begun
 
 
 def last_line(log: Path) -> str:
