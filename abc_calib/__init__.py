@@ -59,8 +59,6 @@ __all__ = ["__version__", *_HOMES]
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if message := import_module(f"{__name__}.launch").shadowed():
-        raise ImportError(message)
     home = import_module("tasks" if name == "TaskError" else f"{__name__}.{_HOMES[name]}")
     value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)
     globals()[name] = value

@@ -7,7 +7,6 @@ for without being run.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,26 +14,17 @@ from abc_calib.text import visible
 from abc_calib.version import ROOT
 
 
-def shadowed() -> str:
-    """Which file hides one of our packages, and what to do; empty if none does."""
+def main() -> None:
+    """Run the command, unless a file hides one of our packages."""
     for name in ("cli", "tasks"):
-        try:
-            spec = find_spec(name)
-        except ValueError:  # loaded by hand, without a file
-            spec = None
+        spec = find_spec(name)
         found = Path(spec.origin).resolve() if spec and spec.origin else None
         if found != ROOT / name / "__init__.py":
             other = visible(str(found or "another module"))
-            return (
-                f"{other} hides the package {name} of abc-calib: rename it, or start from another "
-                "folder and leave its folder out of PYTHONPATH"
+            sys.exit(
+                f"error: {other} hides the package {name} of abc-calib: rename it, or start from "
+                "another folder and leave its folder out of PYTHONPATH"
             )
-    return ""
+    from cli.main import app
 
-
-def main() -> None:
-    """Run the command."""
-    if message := shadowed():
-        sys.stderr.write(f"error: {message}\n")
-        sys.exit(1)
-    import_module("cli.main").app()
+    app()

@@ -9,7 +9,13 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from abc_calib.text import visible
@@ -83,53 +89,23 @@ def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
     yield line
 
 
-class Line(ProgressColumn):
-    """All of a bar in one line that fits the terminal.
-
-    What is measured is never cut: the bar and then the title are shortened.
-    """
-
-    def __init__(self, unit: str):
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        return Text(fitted(task, self.unit, err.width - 1), no_wrap=True)
-
-
-def fitted(task: Task, unit: str, width: int) -> str:
-    """The line of a task, of at most ``width`` characters if that is possible."""
-    if task.total is None:  # nobody knows yet how much there is to do
-        known = [task.description, task.fields["note"], clock(task.elapsed or 0)]
-        return "  ".join(filter(None, known))[:width]
-    total = task.total
-    count = f"{100 * task.completed / total:.0f} %" if unit == "%" and total else ""
-    count = count or f"{task.completed:.0f}/{total:.0f} {unit}".rstrip()
-    left = "" if task.time_remaining is None else f"{clock(task.time_remaining)} left"
-    parts = [count, task.fields["note"], clock(task.elapsed or 0), left]
-    for spare in (2, 1, 3):  # what is left out first where there is no room
-        if len("  ".join(filter(None, parts))) > width:
-            parts[spare] = ""
-    rest = "  ".join(filter(None, parts))
-    room = width - len(rest) - 2
-    title = task.description if len(task.description) <= room else task.description[: max(room, 0)]
-    cells = min(room - len(title) - 2, BAR)
-    if cells < 4:
-        return "  ".join(filter(None, [title.rstrip(), rest]))[:width]
-    full = int(cells * min(task.completed / total, 1)) if total else 0
-    return f"{title}  {chr(0x2501) * full}{chr(0x2500) * (cells - full)}  {rest}"
-
-
-def clock(seconds: float) -> str:
-    """``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def _bar(unit: str) -> Progress:
+    """Title, bar, how much is done, what was told last, the time that it took and takes."""
+    count = "{task.percentage:.0f}" if unit == "%" else "{task.completed}/{task.total}"
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(BAR),
+        TextColumn(f"{count} {unit}"),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    )
 
 
 @contextmanager
 def _drawn(title: str, unit: str) -> Iterator[Update]:
-    with Progress(Line(unit), console=err) as drawn:
+    with _bar(unit) as drawn:
         task = drawn.add_task(visible(title), total=None, note="")
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
@@ -146,8 +122,7 @@ def busy(title: str, show: bool | None) -> Iterator[None]:
     if show is False or not err.is_terminal:
         yield
         return
-    with Progress(SpinnerColumn(), Line(""), console=err, transient=True) as drawn:
-        drawn.add_task(visible(title), total=None, note="")
+    with err.status(Text(visible(title))):
         yield
 
 

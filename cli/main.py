@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from abc_calib import launch
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.progress import err
 from cli import (
@@ -42,8 +41,6 @@ class OneLine(TyperGroup):
             return super().main(*args, **extra)
         terminal.prepare(out, err)
         try:
-            if hidden := launch.shadowed():
-                raise AbcError(hidden)
             terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except AbcError as error:
@@ -127,4 +124,4 @@ app.command("runs")(runs.runs)
 app.command("tasks")(runs.tasks)
 
 if __name__ == "__main__":
-    launch.main()
+    app()

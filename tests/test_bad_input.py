@@ -225,22 +225,14 @@ def test_what_the_memory_does_not_hold_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        (["--width", 4096, "--heads", 4, "--feedforward", 64], "--width 4096"),
-        (["--feedforward", 65536, "--decoder-layers", 4], "--feedforward 65536"),
-        (["--decoder-layers", 64, "--width", 256], "--decoder-layers 64"),
-        (["--batch", 100_000], "--batch 100000"),
-        (["--digits", 5000], "--digits 5000"),
-        (["--digits", 500], "--digits 500"),
-        (["--model", "gru", "--embedding", 16384, "--value", 64], "--embedding 16384"),
-    ],
-)
-def test_a_training_that_does_not_fit_names_the_option(abc, runs_root, monkeypatch, words, option):
-    """The one without which it would need least."""
+    "words",
+    [("--width", 4096, "--heads", 4), ("--batch", 100_000), ("--digits", 5000),
+     ("--model", "gru", "--embedding", 16384)],
+)  # fmt: skip
+def test_a_training_that_does_not_fit_is_refused(abc, runs_root, monkeypatch, words):
     monkeypatch.setattr(memory, "available_memory", lambda: 2**28)
     line = abc("train", "successor", "--steps", 1, *words).error(2)
-    assert line.startswith(f"{option}: ") and "GiB are free; give less" in line
+    assert line.startswith("--batch ") and "GiB are free; give less" in line
     assert not runs_root.exists()
 
 

@@ -61,14 +61,6 @@ def test_a_module_in_the_way_is_named_and_not_run(folder, name, kind, path):
     assert done.stderr.count("\n") == 1
 
 
-def test_the_module_of_the_commands_says_so_too(folder):
-    (folder / "tasks.py").write_text("print('it ran')")
-    done = started(folder, "-m", "cli.main", "tasks")
-    assert (done.returncode, done.stdout) == (1, "") and "tasks.py hides" in done.stderr
-    done = started(folder, "-c", "import abc_calib; abc_calib.train")
-    assert done.stdout == "" and "ImportError: " in done.stderr and "tasks.py hides" in done.stderr
-
-
 def test_the_workers_of_a_sweep_do_not_look_where_they_work(folder):
     (folder / "tasks.py").write_text("print('it ran'); raise SystemExit(3)")
     (folder / "few.toml").write_text(SWEEP)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from abc_calib import progress, stages
+from abc_calib import stages
 from abc_calib.runs import folders
 from abc_calib.text import Table, visible
 from cli import completion, console, sweep
@@ -67,27 +66,6 @@ def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, word
             *("run", "task", "stage", "seed", "held-out", "seconds")
         ]
         assert "a folder of" in said.out
-
-
-@given(
-    title=st.sampled_from(["training long_multiplication", "1/4 training", "checking windows"]),
-    done=st.integers(0, 10**6),
-    total=st.integers(0, 10**6),
-    note=st.sampled_from(["", "held-out 100.0 %, loss 0.0000"]),
-    elapsed=st.floats(0, 10**5),
-    left=st.none() | st.floats(0, 10**5),
-    width=st.integers(75, 200),
-)
-def test_a_bar_is_never_cut(title, done, total, note, elapsed, left, width):
-    task: Any = SimpleNamespace(
-        description=title, completed=min(done, total), total=total, fields={"note": note}
-    )
-    task.elapsed, task.time_remaining = elapsed, left
-    line = progress.fitted(task, "steps", width)
-    assert len(line) <= width
-    for part in (f"{min(done, total)}/{total} steps", note, progress.clock(elapsed)):
-        assert part in line
-    assert left is None or line.endswith(f"{progress.clock(left)} left")
 
 
 def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():

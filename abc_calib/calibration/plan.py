@@ -82,5 +82,5 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     check_samples(3 * options.samples, training.length)
     check_own(planned, Run.draft(planned).data)
     if training.batch > retraining.batch:
-        check_training(planned, Run.draft(planned).data, ["batch"])
+        check_training(planned, Run.draft(planned).data)
     return planned

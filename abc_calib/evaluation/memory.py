@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from abc_calib.config import ModelOptions, RunConfig
+from abc_calib.config import RunConfig
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, OptionError
 from abc_calib.nn.base import Model
@@ -70,11 +68,11 @@ def fits(needed: int) -> bool:
     return free is None or needed <= 0.9 * free
 
 
-def refuse(option: str, value: object, needed: int, what: str, more: str = "") -> None:
+def refuse(option: str, value: object, needed: int, what: str) -> None:
     """``OptionError`` if ``needed`` bytes are not free; ``option`` is what needs them."""
     if not fits(needed):
         free = gibibytes(available_memory() or 0)
-        found = f"{what} about {gibibytes(needed)}{more}, and {free} are free"
+        found = f"{what} about {gibibytes(needed)}, and {free} are free"
         raise OptionError(option, value, f"{found}; give less")
 
 
@@ -100,42 +98,25 @@ def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = 
         raise OptionError(option, keys, rule) if option else AbcError(rule)
 
 
-def check_training(config: RunConfig, data: Data, given: Collection[str]) -> None:
-    """``OptionError`` if a step of a training would not fit; ``given`` are options to blame.
-
-    The one is blamed with whose default it would need least.
-    """
-    if torch.cuda.is_available() or fits(needed := step_memory(config.model, config, data)):
+def check_training(config: RunConfig, data: Data) -> None:
+    """``OptionError`` if a step of a training would not fit the free memory."""
+    if torch.cuda.is_available():
         return
-    sizes = {**config.train.model_dump(), **config.model.model_dump()}
-    least: dict[str, int] = {}
-    for name in (*given, "batch"):
-        if isinstance(sizes.get(name), int) and not isinstance(sizes[name], bool):
-            model, train = (_at_default(o, name) for o in (config.model, config.train))
-            changed = config.model_copy(update={"train": train})
-            least[name] = step_memory(model, changed, data)
-    blamed = min(least, key=lambda name: least[name])
-    rest = least[blamed]
-    others = "" if fits(rest) else f" ({gibibytes(rest)} with its default: others ask too)"
-    what = f"a step of {config.train.batch} samples with this model needs"
-    refuse(blamed, sizes[blamed], needed, what, others)
+    batch, longest = config.train.batch, config.train.length
+    what = f"a step of {batch} samples of {longest} {data.task.unit} with this model needs"
+    refuse("batch", batch, step_memory(config, data), what)
 
 
-def step_memory(model: ModelOptions, config: RunConfig, data: Data) -> int:
+def step_memory(config: RunConfig, data: Data) -> int:
     """Bytes of a step of training: weights, gradients and moments, activations, problems."""
     made, train = model_type(config.kind), config.train
     with torch.random.fork_rng(devices=[]), undrawn():
-        network = made(model, data.vocabulary.tokens)
+        network = made(config.model, data.vocabulary.tokens)
     longest = data.training(0, 1, exact=True)
     keys, steps = longest.source.shape[1], longest.target.shape[1]
     weights = 16 * sum(weight.numel() for weight in network.parameters())
     drawn = 3 * BYTES_PER_DIGIT * train.batch * train.length
     return weights + network.memory_needed(train.batch, keys, steps, training=True) + drawn
-
-
-def _at_default(options: Any, name: str) -> Any:
-    fields = type(options).model_fields
-    return options.model_copy(update={name: fields[name].default}) if name in fields else options
 
 
 def dense_note(run: Run) -> str:

@@ -16,7 +16,6 @@ from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     MARKERS,
     PALETTE,
-    SMALL,
     TICK_SIZE,
     new_figure,
     plain_axes,
@@ -31,8 +30,6 @@ FIRST = ("calibrated", "ABC", "vanilla", "Vanilla")
 """Names whose colours are the first ones, those of no other in whichever figure."""
 SETS = ("random", "carry", "hard")
 """What may follow a name and a comma: test sets, in the order of dashes."""
-SAME = 0.5
-"""Points of accuracy between curves that are named together."""
 
 
 class Look(NamedTuple):
@@ -82,8 +79,8 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
     curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn thicker. Curves that end together take turns in dashes and markers, so
-    that all are seen, and are named there. ``width``: in inches.
+    series that matter, drawn thicker. Markers of earlier ones are larger, so that equal ones are seen.
+    ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -95,21 +92,20 @@ def accuracy_curve(
     axes = figure.add_subplot()
     mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
     look = looks(list(series))
-    alike = {name: _alike(series, name) for name in series}
-    for name, points in series.items():
+    for number, (name, points) in enumerate(series.items()):
         for seed in (single or {}).get(name, ()):
             x, y = zip(*sorted(seed), strict=True)
             axes.plot(x, y, color=look[name].colour, linewidth=0.5, alpha=0.45, clip_on=False)
         if single is None:
             x, _, low, high = zip(*sorted(points), strict=True)
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
-        _curve(axes, name, look[name], sorted(points), alike[name], name in top)
-    for names in {tuple(names): None for names in alike.values() if 1 < len(names) < 4}:
-        end, value = max(series[names[0]])[:2]
-        axes.annotate(
-            " = ".join(names), (end, value), (0, -8 if value > 50 else 8), color="0.3",
-            textcoords="offset points", ha="right", va="top" if value > 50 else "bottom",
-            fontsize=SMALL,
+        x, y = zip(*((x, y) for x, y, *_ in sorted(points)), strict=True)
+        size = 3.6 + 2.4 * (1 - number / len(series))
+        axes.plot(
+            x, y, label=name, color=look[name].colour, linestyle=look[name].dash,
+            linewidth=1.9 if name in top else 1.2, marker=look[name].marker, markeredgewidth=0.8,
+            markersize=size, markerfacecolor=look[name].colour if name in top else "white",
+            clip_on=False, zorder=4 if name in top else 3,
         )  # fmt: skip
     axes.set_title(title)
     axes.set_xlabel(unit)
@@ -121,29 +117,6 @@ def accuracy_curve(
         labelspacing=0.25, borderpad=0.1,
     )  # fmt: skip
     return figure
-
-
-def _alike(series: Mapping[str, Sequence[Point]], name: str) -> list[str]:
-    """The series that end where this one ends, itself among them."""
-    ends = {other: max(points)[:2] for other, points in series.items()}
-    x, y = ends[name]
-    return [other for other, (a, b) in ends.items() if a == x and abs(b - y) <= SAME]
-
-
-def _curve(
-    axes: Axes, name: str, look: Look, points: Sequence[Point], alike: Sequence[str], is_top: bool
-) -> None:
-    """One curve where it was measured; those that end together take turns in dashes and markers."""
-    lengths, values = zip(*((x, y) for x, y, *_ in points), strict=True)
-    turn, turns = alike.index(name), len(alike)
-    dash: Any = look.dash if turns == 1 else (4 * turn, (4, 4 * (turns - 1)))
-    marked = range(min(turn, len(points) - 1), len(points), turns)
-    axes.plot(
-        lengths, values, label=name, color=look.colour, linestyle=dash,
-        linewidth=1.9 if is_top else 1.2, marker=look.marker, markeredgewidth=0.8,
-        markersize=5 if is_top else 3.6, markerfacecolor=look.colour if is_top else "white",
-        clip_on=False, zorder=4 if is_top else 3, markevery=list(marked),
-    )  # fmt: skip
 
 
 def _scale(axes: Axes, shown: Sequence[int], percent: bool) -> None:

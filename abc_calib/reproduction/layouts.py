@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product, takewhile
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -18,7 +18,6 @@ from tasks import get_task
 
 Laid = tuple[list[Table], list[dict[str, Any]]]
 """Tables, and records."""
-NOT_MEASURED = "not measured"
 
 
 def lengths(study: Study) -> Laid:
@@ -114,79 +113,8 @@ def training_seconds(study: Study) -> dict[tuple[str, str], str]:
     return {(str(task), str(row)): f"{value:.0f}" for task, row, value in rows}
 
 
-# Questions
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A row's results over seeds: a cell for each length, and how its first training ended.
-
-    ``seeds``: all that were trained; ``failed``: those without a model to measure.
-    """
-
-    calibrated: bool
-    held_out: float | None
-    seeds: int
-    failed: int
-    cells: Sequence[Cell]
-
-    @property
-    def exact(self) -> bool:
-        """Is it right at every length, in every seed?"""
-        return not self.failed and all((one.min or 0) >= SUCCEEDS for one in self.cells)
-
-    @property
-    def answer(self) -> str:
-        """Up to which length every seed is right, in words."""
-        if self.failed and self.failed == self.seeds:
-            return "not calibrated"
-        if any(one.min is None for one in self.cells):
-            return NOT_MEASURED
-        right = list(takewhile(lambda one: (one.min or 0) >= SUCCEEDS, self.cells))
-        far = f"right up to {right[-1].length} digits" if right else "right at no length"
-        lost = f"; {self.failed} of {self.seeds} seeds not calibrated" if self.failed else ""
-        return far + lost
-
-
-def measure(study: Study, name: str) -> Measured:
-    """What the results say about one row."""
-    row, mine = study.target.known[name], study.results[study.results["row"] == name]
-    tested = study.known[(study.known["row"] == name) & study.known["length"].notna()]
-    failed = set(mine["seed"][mine["error"].notna()])
-    first = mine[mine["stage"] == "vanilla"].drop_duplicates("seed").dropna(subset="held_out")
-    held_out = first["held_out"]
-    if row.calibrate is not None:  # also where that was found out in another run
-        failed |= set(first["seed"][held_out < SUCCEEDS]) - set(tested["seed"])
-    return Measured(
-        calibrated=row.calibrate is not None,
-        held_out=float(held_out.median()) if len(held_out) else None,
-        seeds=int(tested["seed"].nunique()) + len(failed),
-        failed=len(failed),
-        cells=[one for one in study.cells if one.row == name],
-    )
-
-
-def questions(study: Study) -> Laid:
-    """A row for every question and change, with an answer."""
-    rows, records = [], []
-    found = {name: measure(study, name) for name in study.target.known}
-    for name, one in found.items():
-        question, _, change = name.partition(": ")
-        task = one.cells[0].task
-        cells = (f"{shown(cell.median)} / {shown(cell.min)}" for cell in one.cells)
-        model = "ABC" if one.calibrated else "vanilla"
-        about = [question, change, task, model, one.seeds, shown(one.held_out)]
-        rows.append([*about, *cells, one.answer])
-        more = {"question": question, "change": change, "row": model.lower(), "seeds": one.seeds}
-        more |= {"failed": one.failed, "held_out": one.held_out, "answer": one.answer}
-        records += [study.record(cell, **more) for cell in one.cells]
-    heads = [str(cell.length) for cell in next(iter(found.values())).cells]
-    columns = ["question", "changed to", "task", "model", "seeds", "held out", *heads, "answer"]
-    return [arranged(columns, rows)], records
-
-
 LAYOUTS: dict[str, Callable[[Study], Laid]] = {
-    one.__name__: one for one in (lengths, measures, abilities, reach, questions)
+    one.__name__: one for one in (lengths, measures, abilities, reach)
 }
 
 

@@ -16,7 +16,7 @@ from abc_calib.reproduction.cells import (
     rounded,
     shown,
 )
-from abc_calib.reproduction.layouts import NOT_MEASURED, answered, measure
+from abc_calib.reproduction.layouts import answered
 from abc_calib.reproduction.report import Study
 
 
@@ -130,21 +130,6 @@ def reached(study: Study) -> Iterator[str]:
                 )
 
 
-def summary(study: Study) -> Iterator[str]:
-    """For each question, with which changes a model goes all the way and with which not."""
-    asked: dict[str, tuple[list[str], list[str]]] = {}
-    for name in study.target.known:
-        one = measure(study, name)
-        question, _, change = name.partition(": ")
-        if one.answer != NOT_MEASURED:
-            asked.setdefault(question, ([], []))[not one.exact].append(change)
-    longest = max(one.length for one in study.cells)
-    for question, (good, bad) in asked.items():
-        parts = [f"to {longest} digits with {', '.join(good)}"] if good else []
-        parts += [f"not with {', '.join(bad)}"] if bad else []
-        yield f"**{question[0].upper()}{question[1:]}**: {'; '.join(parts)}."
-
-
 REMARKS: dict[str, Callable[[Study], Iterable[str]]] = {
     one.__name__: one
     for one in (
@@ -155,7 +140,6 @@ REMARKS: dict[str, Callable[[Study], Iterable[str]]] = {
         schedule,
         lost,
         reached,
-        summary,
     )
 }
 

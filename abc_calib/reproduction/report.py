@@ -69,10 +69,6 @@ class Study:
     results: pd.DataFrame
     seeds: int | None = None
 
-    @property
-    def questions(self) -> bool:
-        return self.target.layout == "questions"
-
     def row(self, cell: Cell) -> Row:
         return self.target.known[cell.row]
 
@@ -121,17 +117,11 @@ class Study:
 
     @cached_property
     def refused(self) -> Counter[Where]:
-        """How many seeds of a calibrated row have a first training that did not interpolate.
-
-        Questions are answered by whatever keeps a model from being calibrated.
-        """
+        """How many seeds of a calibrated row have a first training that did not interpolate."""
         refused: Counter[Where] = Counter()
-        columns = ["task", "row", "seed", "stage", "length", "interpolated", "error"]
+        columns = ["task", "row", "seed", "stage", "length", "interpolated"]
         told = self.results.reindex(columns=columns)
-        ended = told["interpolated"].eq(False)
-        if self.questions:
-            ended |= told["error"].notna()
-        told = told.assign(ended=ended)
+        told = told.assign(ended=told["interpolated"].eq(False))
         by_place = dict(list(told.groupby(["task", "row"])))
         for place, row in self.target.places.items():
             mine = by_place.get(place)
@@ -158,11 +148,9 @@ class Study:
             + ("every row" if len(rows) == every[task] > 1 else "; ".join(rows))
             for (task, have, count), rows in lacking.items()
         ]
-        failed = self.results[self.results["error"].notna() & (not self.questions)]
-        return [
-            *lines,
-            *(f"{r.task} {r.row} seed {r.seed}: {r.error}" for r in failed.itertuples()),
-        ]
+        failed = self.results[self.results["error"].notna()].itertuples()
+        told = [r for r in failed if (r.task, r.row) not in self.refused]
+        return [*lines, *(f"{r.task} {r.row} seed {r.seed}: {r.error}" for r in told)]
 
     def record(self, cell: Cell, **more: Any) -> dict[str, Any]:
         """A row of CSV: the target's columns of a cell, and of ``more`` about it."""

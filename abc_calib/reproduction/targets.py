@@ -184,7 +184,7 @@ class Target(Data):
 def read_targets(text: str) -> dict[str, Target]:
     """The targets of a file's text, by name; ``ValueError`` for a key that there is not."""
     data = tomllib.loads(text)
-    rows = {name: Row(**row) for name, row in data.pop("rows").items()}
+    rows = {name: Row(**{"label": name, **row}) for name, row in data.pop("rows").items()}
     found = {}
     for name, own in data.pop("targets").items():
         tests = [Rule(**rule) for rule in (*data.get("tests", ()), *own.get("tests", ()))]

@@ -67,7 +67,6 @@ def _planned(
     check_samples(PROBLEMS, given.get("length") or problem.train_length, "length")
     known = finetune.config.model.model_dump() if finetune else {}
     shape, training = RECIPES[kind](problem, preset, {**known, **given, "epochs": epochs})
-    asked = list(given)
     shape = changed(shape if finetune is None else finetune.config.model, given)
     given = {"length": problem.train_length, "sampling": problem.sampling} | given
     training = changed(training, given)
@@ -91,7 +90,7 @@ def _planned(
         train=training,
         plugins=plugins.origins(shape.schemes, task),
     )
-    check_training(config, data, asked)
+    check_training(config, data)
     check_own(config, data)
     return _starting_from(finetune, config)
 
