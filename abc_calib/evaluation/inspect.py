@@ -54,7 +54,7 @@ class Inspection:
 
 def opened(run: Run | Path | str | None) -> Run:
     """The run, if its model has an attender; ``UsageError`` otherwise."""
-    found = run if isinstance(run, Run) else Run.open(run)
+    found = Run.open(run)
     if not model_type(found.config.kind).has_attender:
         raise UsageError(f"{found} is no recurrent model: abc heatmap shows a Transformer's heads")
     return found

@@ -12,8 +12,11 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
-from abc_calib.nn.base import Decoded, Model
+from abc_calib.nn.base import Attention, Decoded, Model
 from tasks import TaskError
+
+LOOKED_AT = 0.2
+"""A source token counts as attended to from this weight on."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,26 @@ class Answer:
         """What was written, token by token."""
         return [data.vocabulary.symbols[i] for i in self.ids]
 
+    def tokens(self, data: Data) -> list[str]:
+        """The source, token by token."""
+        return [data.vocabulary.symbols[i] for i in self.batch.source[0].tolist()]
+
+    def attention(self, model: Model) -> Attention:
+        """Where the model looked while it wrote."""
+        source, written = self.batch.source, torch.tensor([self.ids])
+        return model.attention(source.to(model.device), written.to(model.device))
+
+    def looked(self, model: Model) -> list[list[tuple[int, float]]]:
+        """For each written token the keys of the source that it attended to, the most first.
+
+        With the strongest weight over layers and heads, from ``LOOKED_AT`` on.
+        """
+        strongest = torch.stack(list(self.attention(model).weights["cross"]))[:, 0].amax((0, 1))
+        return [
+            sorted(((k, w) for k, w in enumerate(row) if w >= LOOKED_AT), key=lambda one: -one[1])
+            for row in strongest.tolist()
+        ]
+
 
 @torch.inference_mode()
 def answered(
@@ -95,14 +118,16 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     if found.text is None:
         steps = len(found.ids)
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    source, places = found.batch.source, digit_places(data.layout(found.problems))
+    places = digit_places(data.layout(found.problems))
     return Prediction(
         answer=found.text,
         correct=_judged(data, problem, found),
-        tokens=[data.vocabulary.symbols[i] for i in source[0].tolist()],
+        tokens=found.tokens(data),
         places=places,
         output=found.symbols(data),
-        attended=_attended(model, source, found.ids, places) if show else [],
+        attended=[[one for one in row if places[one[0]]] for row in found.looked(model)]
+        if show
+        else [],
     )
 
 
@@ -119,26 +144,7 @@ def _judged(data: Data, problem: str, found: Answer) -> bool | None:
     return torch.equal(data.bare(written), data.bare(right))
 
 
-LOOKED_AT = 0.2
-"""A source token counts as attended to from this weight on."""
-
-
 def digit_places(layout: Layout) -> list[str]:
     """A name for each digit or word of a source, empty for delimiters."""
     closes = {*layout.closes}
     return ["" if i in closes else layout.label(i) for i in range(layout.keys)]
-
-
-def _attended(
-    model: Model, source: torch.Tensor, written: list[int], places: list[str]
-) -> list[list[tuple[int, float]]]:
-    target = torch.tensor([written], device=model.device)
-    weights = model.attention(source.to(model.device), target).weights["cross"]
-    strongest = torch.stack(weights)[:, 0].amax((0, 1))  # (i, j)
-    rows = []
-    for row in strongest.tolist():
-        seen = [
-            (key, weight) for key, weight in enumerate(row) if weight >= LOOKED_AT and places[key]
-        ]
-        rows.append(sorted(seen, key=lambda pair: -pair[1]))
-    return rows

@@ -79,7 +79,7 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
     curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn thicker. Markers of earlier ones are larger, so that equal ones are seen.
+    series that matter, drawn thicker. Markers of earlier ones are larger: equal ones are seen.
     ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from abc_calib.data import Batch
 from abc_calib.errors import UsageError
+from abc_calib.evaluation.predict import Answer, answered
 from abc_calib.files import write_atomically
 from abc_calib.geometry import Site
 from abc_calib.nn.base import Attention, Model
@@ -26,49 +25,22 @@ NAMES: dict[Site, str] = {
 IN_STREAM = "blocks.{}.attn.hook_pattern"
 
 
-@dataclass(frozen=True)
-class Watched:
-    """One source, what a model wrote to it, and its attention meanwhile."""
-
-    batch: Batch
-    written: torch.Tensor
-    attention: Attention
-    symbols: tuple[str, ...]
-
-    @property
-    def source(self) -> list[str]:
-        return [self.symbols[i] for i in self.batch.source[0].tolist()]
-
-    @property
-    def output(self) -> list[str]:
-        return [self.symbols[i] for i in self.written[0].tolist()]
-
-
 def with_heads(run: Run | Path | str | None) -> Run:
     """The run, if its model has heads; ``UsageError`` otherwise."""
-    found = run if isinstance(run, Run) else Run.open(run)
+    found = Run.open(run)
     if reason := model_type(found.config.kind).no_lines:
         raise UsageError(f"{found} has no heads to show ({reason}): abc inspect --input")
     return found
 
 
-def watched(run: Run, model: Model, source: str) -> Watched:
+def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
     """The attention while ``model`` answers ``source``; ``UsageError`` where it is too long."""
-    data = run.data
-    batch = data.lay_out(data.task.parse(source))
-    steps = batch.target.shape[1]
-    if batch.source.shape[1] + steps > MOST:
+    batch = run.data.lay_out(run.data.task.parse(source))
+    if batch.source.shape[1] + batch.target.shape[1] > MOST:
         raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
+    found = answered(model, run.data, source)
     with torch.inference_mode():
-        ids = until_end(model.decode(batch.source, steps).ids[0].tolist(), data.vocabulary.eos)
-        written = torch.tensor([ids])
-        found = model.attention(batch.source, written)
-    return Watched(batch, written, found, tuple(data.vocabulary.symbols))
-
-
-def until_end(ids: list[int], eos: int) -> list[int]:
-    """A row of ids up to its end."""
-    return ids[: ids.index(eos) + 1] if eos in ids else ids
+        return found, found.attention(model)
 
 
 def patterns(run: Run | Path | str | None, source: str) -> dict[str, np.ndarray]:
@@ -84,8 +56,8 @@ def patterns(run: Run | Path | str | None, source: str) -> dict[str, np.ndarray]
     """
     found = with_heads(run)
     model = found.load_model()
-    seen = watched(found, model, source)
-    sites = seen.attention.weights
+    seen, attention = watched(found, model, source)
+    sites = attention.weights
     arrays: dict[str, np.ndarray] = {}
     if model.stream:
         for i, (crossed, own) in enumerate(zip(sites["cross"], sites["self"], strict=True)):
@@ -94,7 +66,8 @@ def patterns(run: Run | Path | str | None, source: str) -> dict[str, np.ndarray]
         for site, name in NAMES.items():
             for i, weights in enumerate(sites.get(site, ())):
                 arrays[name.format(i)] = weights.float().numpy()
-    return {**arrays, "source": np.array(seen.source), "output": np.array(seen.output)}
+    arrays["source"] = np.array(seen.tokens(found.data))
+    return {**arrays, "output": np.array(seen.symbols(found.data))}
 
 
 def write_patterns(run: Run | Path | str | None, source: str, path: Path) -> list[str]:

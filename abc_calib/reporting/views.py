@@ -129,11 +129,11 @@ def averaged(run: Run, asked: FigureOptions) -> dict[Site, View]:
 
 def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
     """The attention on one source while the model writes its answer."""
-    seen = watched(run, run.load_model(), source)
-    layout = Problem(run.data.layout(seen.batch.problems), seen.written.shape[1])
-    tokens, output = seen.source, seen.output
+    seen, attention = watched(run, run.load_model(), source)
+    layout = Problem(run.data.layout(seen.problems), len(seen.ids))
+    tokens, output = seen.tokens(run.data), seen.symbols(run.data)
     views: dict[Site, View] = {}
-    for site, layers in seen.attention.weights.items():
+    for site, layers in attention.weights.items():
         rows, keys = layout.labels(site)
         if len(tokens) <= MOST_TOKENS:
             rows = tokens if site == "encoder" else output

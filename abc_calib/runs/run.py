@@ -132,12 +132,14 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path | str | None = None, force: bool = False) -> Run:
-        """The run in ``path``, or of that name under ``runs``, or the latest.
+    def open(cls, path: Run | Path | str | None = None, force: bool = False) -> Run:
+        """The run in ``path``, or of that name under ``runs``, or the latest; a run is itself.
 
         ``AbcError`` names the file that is not what it was, unless ``force``; ``UsageError`` the
         plugin that it needs.
         """
+        if isinstance(path, Run):
+            return path
         if not isinstance(path, Path | str | None):
             raise UsageError(f"{path!r} is no run: give its folder, or its name in abc runs")
         path = folders.latest() if path is None else folders.found(Path(path))

@@ -43,11 +43,8 @@ if TYPE_CHECKING:
 
 AnyRun = Run | Path | str | None
 """A run, its folder or its name; None for the latest one."""
-
-
-def opened(run: AnyRun) -> Run:
-    """The run, whichever way it is named."""
-    return run if isinstance(run, Run) else Run.open(run)
+opened = Run.open
+"""The run, whichever way it is named."""
 
 
 def ignore(*_: Any) -> None:
@@ -89,7 +86,7 @@ def evaluate(
     as an object, instead of keywords.
     """
     asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
-    found = opened(run)
+    found = Run.open(run)
     path = found.path / "eval.csv"
     read_rows(path)  # refused before anything is measured
     shortest = getattr(found.task, "shortest", 1)
@@ -134,7 +131,7 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
     writes no end within the longest possible answer or the source does not fit the memory.
     """
-    found = opened(run)
+    found = Run.open(run)
     if not isinstance(problem, str):
         raise UsageError(f"problem {problem!r}: give a text, as in '12+34'")
     found.task.parse(problem)
@@ -159,7 +156,7 @@ def stress(
     object, instead of keywords.
     """
     asked = options or build(StressOptions, lengths=lengths, **keywords)
-    found = opened(run)
+    found = Run.open(run)
     short = found.config.train.length
     wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
     model = found.load_model()
@@ -208,6 +205,6 @@ def certify(
             update(100 * done // total, 100, f"of {total}")
             on_windows(done, total)
 
-        found = opened(run)
+        found = Run.open(run)
         found.check()
         return decide(found, minutes=asked.minutes, on_windows=both)

@@ -50,7 +50,7 @@ from abc_calib.proof.prove import windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.runs.records import given_files, write_record
-from abc_calib.stages.judging import AnyRun, ignore, opened
+from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import UNREACHED_STEP, Callback, Progress, Trainer
 from tasks import Task
@@ -94,7 +94,7 @@ def train(
     """
     resolve_device(device)
     options |= {"base": base, "task_options": task_options, "preset": preset}
-    start = None if finetune is None else opened(finetune)
+    start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, **options)
     warn_of_hopeless(config)
     return made(config, out, device, on_step, progress, on_start)
@@ -198,7 +198,7 @@ def retrain(
     progress: bool | None = None,
 ) -> Run:
     """Train the model of a run that was calibrated without retraining."""
-    run = opened(run)
+    run = Run.open(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
     return _trained(run, device, on_step, progress)
@@ -213,7 +213,7 @@ def resume(
     progress: bool | None = None,
 ) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
-    run = opened(run)
+    run = Run.open(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
     return _trained(run, device, on_step, progress)
@@ -317,7 +317,7 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
 
 def _vanilla(run: AnyRun) -> Run:
     """The run to calibrate: of a calibrated one that was not named outright, its first one."""
-    first = found = opened(run)
+    first = found = Run.open(run)
     while found.config.stage == "calibrated" and found.config.parent:  # a repaired one has two
         if not Path(found.config.parent).is_dir():
             break

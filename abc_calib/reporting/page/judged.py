@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from abc_calib.data import Batch
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation.exact import matches
+from abc_calib.evaluation.predict import answered
 from abc_calib.files import read_json
 from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
-from abc_calib.reporting.hooks import until_end
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 
@@ -24,8 +26,8 @@ LENGTHS, LONGEST_IN_ROWS = (20, 50), 20
 """Of the examples, with the training length, the next one and twice it; longest in rows."""
 TRIED = 8
 """Problems of a length, of which a wrong one is the example."""
-SHOWN, LEAST = 4, 0.2
-"""Keys of a row that an example shows at most, and their least weight."""
+SHOWN = 4
+"""Keys of a row that an example shows at most."""
 
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
@@ -85,34 +87,21 @@ def examples(run: Run, model: Model) -> list[dict[str, Any]]:
     return found
 
 
-def _example(run: Run, model: Model, batch: Any) -> dict[str, Any]:
+def _example(run: Run, model: Model, batch: Batch) -> dict[str, Any]:
     """The first of some problems that is wrong, or the first."""
-    data, eos = run.data, run.data.vocabulary.eos
-    source = batch.source.to(model.device)
-    written = model.decode(source, batch.target.shape[1] + 2).ids.tolist()
-    pairs = [
-        (until_end(a, eos), until_end(b, eos))
-        for a, b in zip(written, batch.target.tolist(), strict=True)
-    ]
-    row = next((row for row, (ids, right) in enumerate(pairs) if ids != right), 0)
-    one, (ids, right) = batch.take(torch.tensor([row])), pairs[row]
-    named = {"source": one.source[0].tolist(), "written": ids, "right": right}
-    return {
-        "problem": data.task.write(one.problems, 0),
-        "seen": _seen(model, one.source.to(model.device), ids),
-        **{k: [data.vocabulary.symbols[i] for i in each] for k, each in named.items()},
-    }
-
-
-def _seen(model: Model, source: torch.Tensor, ids: list[int]) -> list[list[tuple[int, float]]]:
-    """For each written token the keys of the source that it looked at most."""
+    data, symbols = run.data, run.data.vocabulary.symbols
+    wrong = (~matches(model, data, batch)).nonzero()[:1, 0]
+    one = batch.take(wrong if len(wrong) else torch.tensor([0]))
+    problem = data.task.write(one.problems, 0)
+    found = answered(model, data, problem, 2)
     try:
-        layers = model.attention(source, torch.tensor([ids], device=source.device)).weights["cross"]
-    except UsageError:
-        return []
-    best = torch.stack(list(layers))[:, 0].amax((0, 1)).sort(descending=True)
-    rows = zip(best.indices[:, :SHOWN].tolist(), best.values[:, :SHOWN].tolist(), strict=True)
-    return [
-        [(k, round(w, 2)) for k, w in zip(keys, weights, strict=True) if w >= LEAST]
-        for keys, weights in rows
-    ]
+        seen = found.looked(model)
+    except UsageError:  # it has no attention
+        seen = []
+    return {
+        "problem": problem,
+        "seen": [[(k, round(w, 2)) for k, w in row[:SHOWN]] for row in seen],
+        "source": found.tokens(data),
+        "written": found.symbols(data),
+        "right": [symbols[i] for i in one.target[0].tolist() if i != data.vocabulary.pad],
+    }
