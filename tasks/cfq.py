@@ -142,7 +142,7 @@ class Cfq(TokenTask):
     def training_set(self, length: int) -> Pairs:
         return self._sets["train"].between(0, length)
 
-    def held_out_set(self, length: int) -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
         return self._sets["validation"]
 
     def longer_set(self, length: int) -> Pairs:

@@ -173,7 +173,7 @@ class Lookup(WordTask):
     def training_set(self, length: int) -> Pairs:
         return self.split("train").between(0, length - 1)
 
-    def held_out_set(self, length: int) -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
         return self.split("validation").between(0, length - 1)
 
     def longer_set(self, length: int) -> Pairs:

@@ -158,17 +158,14 @@ class Transducer:
             done[more] = True
         return [done]
 
-    def walks(self, rng: np.random.Generator, lengths: np.ndarray, few: int | None) -> np.ndarray:
+    def walks(self, rng: np.random.Generator, lengths: np.ndarray, liked: np.ndarray) -> np.ndarray:
         """Letters ``(n, w)`` of one tape, uniform among those with which a row can still end.
 
-        ``few``: those of a problem are of so many drawn for it, wherever some of these go.
+        Among ``liked (n, base)`` wherever one of these can stand.
         """
         n, widest = len(lengths), int(lengths.max(initial=0))
         ending = np.stack(self.ending(widest))
         after = self.next[:, : self.base]
-        liked = np.ones((n, self.base), bool)
-        if few is not None:
-            liked = rng.random((n, self.base)).argsort(1).argsort(1) < few
         state, letters = np.full(n, self.start[0]), np.zeros((n, widest), np.uint8)
         for column in range(widest):
             left = np.maximum(lengths - column - 1, 0)

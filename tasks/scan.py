@@ -162,7 +162,7 @@ class Scan(TokenTask):
     def training_set(self, length: int) -> Pairs:
         return self.sets["train"].between(0, length)
 
-    def held_out_set(self, length: int) -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
         return self.sets["validation"].between(0, length)
 
     def longer_set(self, length: int) -> Pairs:

@@ -140,7 +140,9 @@ class TokenTask(Task):
     def training_set(self, length: int) -> Pairs:
         """Everything that a model trains on, up to ``length``."""
 
-    def fresh(self, rng: np.random.Generator, n: int, length: int, exact: bool) -> Pairs | None:
+    def fresh(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> Pairs | None:
         """``n`` training problems that are drawn now; None where the training set is fixed."""
         return None
 
@@ -149,7 +151,7 @@ class TokenTask(Task):
         return len(self.training_set(length))
 
     @abstractmethod
-    def held_out_set(self, length: int) -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
         """Held-out pairs of the training lengths."""
 
     def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
@@ -212,7 +214,9 @@ class TokenTask(Task):
     def check(self, length: int, law: str, shortest: int) -> None:
         """``TaskError`` unless pairs of that length can be drawn by that law."""
         if law not in self.laws:
-            raise TaskError(f"{self.name} has no sampling law {law!r}: choose {self.laws[0]}")
+            raise TaskError(
+                f"{self.name} has no sampling law {law!r}: choose {' or '.join(self.laws)}"
+            )
         if length < shortest:
             raise TaskError(
                 f"length {length} is not possible for {self.name}: give {shortest} or more"

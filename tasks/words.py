@@ -41,6 +41,10 @@ class WordTask(TokenTask):
         """Where there is a rule, problems are drawn quickly."""
         return self.rule() is not None
 
+    @property
+    def laws(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("uniform", "few") if self.redrawn else ("uniform",)
+
     def step(self, state: Any, word: str) -> tuple[Any, str | None] | None:
         """The next state, and the word that is written; None in place of it closes the output.
 
@@ -101,9 +105,34 @@ class WordTask(TokenTask):
 
     # Data
 
+    def sample(
+        self,
+        rng: np.random.Generator,
+        n: int,
+        length: int,
+        law: str = "uniform",
+        exact: bool = False,
+    ) -> Pairs:
+        """``uniform``: words uniform among those that the rule takes.
+
+        ``few``: among a few of the symbols, always the same, where the rule takes one of them: what
+        a model attends to does not depend on which they are.
+        """
+        if law != "few":
+            return super().sample(rng, n, length, law, exact)
+        self.check(length, law, self.least)
+        low = length if exact else min(self.shortest, length)
+        return self.walked(rng, n, low, length, np.tile(self._few, (n, 1)))
+
+    @cached_property
+    def _few(self) -> np.ndarray:
+        inputs = [self.symbols.index(word) for word in self.inputs]
+        chosen = np.random.default_rng(DATA_SEED).permutation(inputs)[:FEW_SYMBOLS]
+        return np.isin(np.arange(len(self.symbols)), chosen)
+
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         if self.rule() is not None:
-            return self.walked(rng, n, low, high)
+            return self.walked(rng, n, low, high, np.ones((n, len(self.symbols)), bool))
         lengths = rng.integers(low, high + 1, n)
         known = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
         source = from_flat(known[rng.integers(0, len(known), int(lengths.sum()))], lengths)
@@ -111,15 +140,15 @@ class WordTask(TokenTask):
         return Pairs(source, self.tokens(answers))
 
     def walked(
-        self, rng: np.random.Generator, n: int, low: int, high: int, few: int | None = None
+        self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
     ) -> Pairs:
-        """Sources whose words are uniform among those that the rule takes, or among ``few``."""
+        """Sources of words uniform among those that the rule takes: see ``Transducer.walks``."""
         by = self._rule.first
         possible = [k for k in range(low, high + 1) if by.ending(k)[-1][by.start[0]]]
         if not possible:
             raise TaskError(f"{self.name} has no source of {low} to {high} words: give others")
         lengths = np.array(possible)[rng.integers(0, len(possible), n)]
-        return self.posed([(by.walks(rng, lengths, few), lengths)])
+        return self.posed([(by.walks(rng, lengths, liked), lengths)])
 
     def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
         """``n`` pairs without a source twice, or as many as a few draws give."""
@@ -129,12 +158,12 @@ class WordTask(TokenTask):
         _, first = np.unique(inside, axis=0, return_index=True)
         return drawn.take(np.sort(first)[:n])
 
-    def fresh(self, rng: np.random.Generator, n: int, length: int, exact: bool) -> Pairs | None:
-        """``n`` training problems that are drawn now; None where the training set is fixed."""
+    def fresh(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> Pairs | None:
         if not self.redrawn:
             return None
-        low = length if exact else min(self.shortest, length)
-        drawn = self.walked(rng, n + n // 4 + 8, low, length)
+        drawn = self.sample(rng, n + n // 4 + 8, length, law, exact)
         return drawn.take(np.flatnonzero(~_held_out(drawn.source))[:n])
 
     def split(self, name: str) -> Pairs:
@@ -143,12 +172,12 @@ class WordTask(TokenTask):
     def training_set(self, length: int) -> Pairs:
         return self._distinct(0, TRAINING, min(self.shortest, length), length)
 
-    def held_out_set(self, length: int) -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
         """Of the training lengths; where the training set is fixed, not checked against it."""
         low = min(self.shortest, length)
-        if self.fresh(np.random.default_rng(0), 1, length, False) is None:
+        if not self.redrawn:
             return self._distinct(1, SMALL, low, length)
-        drawn = self._distinct(1, 8 * SMALL, low, length)
+        drawn = self.sample(np.random.default_rng([DATA_SEED, 1]), 16 * SMALL, length, law)
         return drawn.take(np.flatnonzero(_held_out(drawn.source)))
 
     def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
@@ -166,8 +195,11 @@ class WordTask(TokenTask):
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Pairs]:
         if self.rule() is None:
             return super().families(rng, n, length)
-        names = {"one word, or as few as go": 1, "two words": 2, "three words": 3}
-        return {k: self.walked(rng, n, length, length, few) for k, few in names.items()}
+        found, names = {}, ("one word, or as few as go", "two words", "three words")
+        for few, name in enumerate(names, 1):
+            liked = rng.random((n, len(self.symbols))).argsort(1).argsort(1) < few
+            found[name] = self.walked(rng, n, length, length, liked)
+        return found
 
     def hard(self, rng: np.random.Generator, n: int, length: int) -> Pairs:
         first, *others = self.families(rng, -(-n // 3), length).values()
@@ -188,10 +220,12 @@ class WordTask(TokenTask):
             return super().smallest()
         by = self._rule.first
         least = next(k for k in range(1, by.states + 1) if by.ending(k)[-1][by.start[0]])
-        drawn = self.walked(np.random.default_rng(0), 16, least, least)
+        drawn = self.sample_between(np.random.default_rng(0), 16, least, least)
         return sorted({self.write(drawn, i) for i in range(len(drawn))})
 
 
+FEW_SYMBOLS = 4
+"""Symbols of the sampling law ``few``."""
 FEW = 3
 """Sources of so many words are always for training: there may be few of them."""
 

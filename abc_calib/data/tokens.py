@@ -60,8 +60,8 @@ class TokenData(Data):
 
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step; with ``exact``, ``n`` problems of the longest targets."""
-        rng = np.random.default_rng([self.seed, 1, step])
-        if (fresh := self.task.fresh(rng, n, self.length, exact)) is not None:
+        rng, law = np.random.default_rng([self.seed, 1, step]), self.options.sampling
+        if (fresh := self.task.fresh(rng, n, self.length, law, exact)) is not None:
             return self.lay_out(fresh)
         everything = self.everything
         if exact:
@@ -78,8 +78,10 @@ class TokenData(Data):
     def validation(self, n: int) -> Batch:
         """What training goes by: see ``dev``."""
         longer = self.options.dev == "longer"
-        chosen = self.task.longer_set if longer else self.task.held_out_set
-        pairs = chosen(self.length)
+        if longer:
+            pairs = self.task.longer_set(self.length)
+        else:
+            pairs = self.task.held_out_set(self.length, self.options.sampling)
         if not len(pairs):
             raise UsageError(f"{self.task.name} has no held-out problems up to {self.length}")
         return self.lay_out(pairs.take(np.arange(min(n, len(pairs)))))

@@ -39,6 +39,8 @@ from tasks import Task
 SOONER = {"early_stop_at": 0.95, "cooldown": 100}
 """With its own preset, a first training ends before its last mistakes go: the lines are there by
 then, and a trial judges them. Tasks of several rows have no such trial."""
+MANY_SYMBOLS = 16
+"""Of more symbols a first training sees a few: which they are makes no difference to the lines."""
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
@@ -65,8 +67,8 @@ def certified(
     """
     task = plugins.by_name("task", task)
     own, options = "preset" not in options, {"preset": "quick", **options, "seed": seed}
-    if own and plugins.make_task(task).notation != "rows":
-        options = {**SOONER, **options}
+    if own and (sooner := _sooner(planned(task, **options))):
+        options = {**sooner, **options}
     once = planned(task, **options)
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, options), "steps" in options
@@ -87,9 +89,18 @@ def certified(
     return run, certificate
 
 
+def _sooner(config: RunConfig) -> dict[str, Any]:
+    """How a first training ends sooner, which only has to show the lines."""
+    task = Run.draft(config).task
+    if task.notation == "rows":
+        return {}
+    many = getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS
+    return SOONER | ({"sampling": "few"} if many else {})
+
+
 def _decidable(config: RunConfig) -> RunConfig:
     """The configuration of the retraining; ``UsageError`` where no certificate could judge it."""
-    second = Run.draft(plan_calibration(config))
+    second = Run.draft(plan_calibration(config, **_everything(config)))
     if second.task.rule() is None:
         raise UsageError(
             f"no certificate can judge {config.task}: it has no rule that a finite machine "
@@ -141,15 +152,21 @@ def _trained_twice(
             return step
 
         one: dict[str, Any] = {"on_step": said("training"), "progress": False}
-        two: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
+        told: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
         vanilla = finished(first, partial(made, once, first, **one), once, **one)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or is_once or second.exists():
                 break
-            again = first.with_name(f"{first.name}-{number}")
+            more = first.with_name(f"{first.name}-{number}")
             config = once.model_copy(update={"parent": str(vanilla.path)})
-            vanilla = finished(again, partial(made, config, again, **one), once, **one)
-        return finished(second, partial(calibrate, vanilla, out=second, **two), twice, **two)
+            vanilla = finished(more, partial(made, config, more, **one), once, **one)
+        again = partial(calibrate, vanilla, out=second, **_everything(once), **told)
+        return finished(second, again, twice, **told)
+
+
+def _everything(config: RunConfig) -> dict[str, Any]:
+    """A retraining sees all symbols, also where the first training saw a few."""
+    return {"sampling": "uniform"} if config.train.sampling == "few" else {}
 
 
 def _interpolates(vanilla: Run) -> bool:
