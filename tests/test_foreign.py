@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -144,13 +146,15 @@ def test_without_its_positions_a_model_reads_tokens_not_places(model):
 
 def test_positions_stay_neutral_in_training(model):
     inject(model, lines_for(model), MARKS, neutral=True)
-    relative = [w for n, w in model.named_parameters() if "relative" in n or "embed_pos" in n]
+    named = [(n, w) for n, w in model.named_parameters() if "relative" in n or "embed_pos" in n]
+    before = [weight.detach().clone() for _, weight in named]
     optimizer = torch.optim.AdamW([w for w in model.parameters() if w.requires_grad], lr=0.1)
     ids = torch.cat([SOURCES, OUTPUTS], 1) if stream(model) else SOURCES
     model.train()(ids, labels=ids if stream(model) else OUTPUTS).loss.backward()
     optimizer.step()
-    assert all(not weight.any() for weight in relative)
-    assert bool(relative) == (not stream(model))
+    assert all(torch.equal(w, old) for (_, w), old in zip(named, before, strict=True))
+    assert not any(weight.any() for name, weight in named if "relative" in name)
+    assert bool(named) == (not stream(model))
 
 
 @torch.no_grad()
@@ -202,10 +206,32 @@ def test_a_saved_model_has_its_lines_when_it_is_loaded(model, tmp_path):
     assert torch.equal(logits(loaded), before)
     assert torch.equal(generated(loaded, SOURCES), expected)
     detach(model)
-    model.config.abc_calib = None
     model.save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="has no lines: load it with from_pretrained"):
         abc.load(tmp_path)
+
+
+WITHOUT_IMPORT = """
+import sys, transformers
+kind = getattr(transformers, sys.argv[2])
+try:
+    kind.from_pretrained(sys.argv[1])
+except ValueError as error:
+    assert "abc_calib.load" in str(error), error
+    sys.exit(7)
+"""
+
+
+def test_a_program_that_does_not_import_this_one_cannot_load_it(tmp_path):
+    """Its logits would be others, and nothing would say so."""
+    model = inject(tiny("llama"), lines_for(tiny("llama")), MARKS, neutral=True)
+    model.save_pretrained(tmp_path)
+    given = [sys.executable, "-c", WITHOUT_IMPORT, str(tmp_path), type(model).__name__]
+    assert subprocess.run(given, check=False).returncode == 7
+    abc.load(tmp_path)  # from here on the attention has a name
+    found = type(model).from_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"load the model with abc_calib.load\(folder\)"):
+        logits(found)
 
 
 def test_layers_that_see_a_window_alone_are_refused():
@@ -213,7 +239,7 @@ def test_layers_that_see_a_window_alone_are_refused():
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     config = tf.MistralConfig(**IDS, **shape, **heads, sliding_window=4)
-    with pytest.raises(UsageError, match="see the last 4 tokens alone, and its cache"):
+    with pytest.raises(UsageError, match="see the last tokens only, and its cache"):
         find_sites(tf.MistralForCausalLM(config))
 
 
@@ -253,7 +279,7 @@ def test_lines_that_cannot_be_put_in_leave_the_model_as_it_was(model):
     plain = tiny("llama").eval()
     before = logits(plain)
     plain.model.rotary_emb.__class__ = type("Turned", (type(plain.model.rotary_emb),), {})
-    with pytest.raises(UsageError, match="has no positions that this program knows"):
+    with pytest.raises(UsageError, match="has no positions that this program can remove"):
         inject(plain, lines_for(plain), MARKS, neutral=True)
     assert torch.equal(logits(plain), before)
 

@@ -22,7 +22,14 @@ from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
-from abc_calib.nn.foreign.checks import FARTHEST, LAST, check_far, check_positions, sizes
+from abc_calib.nn.foreign.checks import (
+    FARTHEST,
+    LAST,
+    check_far,
+    check_local,
+    check_positions,
+    sizes,
+)
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Shape
@@ -209,6 +216,7 @@ class BlackBox:
             near, far = (self._drawn(digits) for digits in (3, width))
             check_positions(self._double, near.source, near.target)
             check_far(self._double, far.source, far.target)
+            check_local(self._double, far.source, far.target)
         except UsageError as error:
             raise Unbounded(str(error)) from None
         self.farthest = self._tokens_of(width)

@@ -17,7 +17,7 @@ from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign import folder as folders
-from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_neutral
+from abc_calib.nn.foreign.checks import Neutrality, check_cache, try_out
 from abc_calib.nn.foreign.inject import marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
@@ -58,7 +58,7 @@ def adopt(
     """
     found = folders.load(folder, lined)
     words = found.options.folder
-    given = described(words, data, delimiters, found.eos, fit_lengths, check_lengths, task)
+    given = described(words, data, delimiters, found.ends[0], fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla" if found.lines is None else "calibrated",
@@ -85,11 +85,11 @@ def adopt(
     model.eval()
     batch = draft.data.training(0, SAMPLES)
     if found.lines is None:
-        on_checked(check_neutral(model, batch.source, batch.target))
+        on_checked(try_out(model, batch.source, batch.target))
     else:
         check_marks(model, found)
         model.set_lines(found.lines)
-    check_cache(model, batch.source[:2], batch.target.shape[1])
+        check_cache(model, batch.source[:2], batch.target.shape[1])
     return _finished(config, model, draft.data.validation(JUDGED), out)
 
 
@@ -191,8 +191,8 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
 
 def check_marks(model: Foreign, found: folders.Found) -> None:
     """``UsageError`` unless a model's lines count from the delimiters that were given."""
-    known = marks_of(record_of(found.network))
-    if known is not None and known != model.marks:
+    record = record_of(found.network)
+    if record is not None and (known := marks_of(record)) != model.marks:
         raise UsageError(
             f"its lines count from the tokens {list(known.delimiters)} behind {known.prefix}, and "
             f"the given delimiters are {list(model.marks.delimiters)} behind {model.marks.prefix}: "

@@ -19,8 +19,11 @@ from abc_calib.nn.attend import MASKED, Gathered, attend, weighed
 from abc_calib.nn.foreign.places import State
 from abc_calib.nn.lines import Lines, met
 
-NAME = "abc_lines"
-"""What it is called among the attention functions of ``transformers``."""
+NAME = "abc_calib.load"
+"""What it is called among the attention functions of ``transformers``, and in saved models.
+
+A program that did not import this one is told that ``abc_calib.load`` is not supported.
+"""
 HELD = "abc_lines"
 """The attribute of an attention module that holds its lines."""
 RECORD = "abc_calib"
@@ -89,8 +92,8 @@ def along_lines(
     lines: ModuleLines | None = module.__dict__.get(HELD)
     if lines is None:
         raise UsageError(
-            f"{type(module).__name__} attends along lines that nobody gave it: load the model with "
-            "the class that saved it"
+            f"{type(module).__name__} attends along lines that it was not given: load the model "
+            "with abc_calib.load(folder)"
         )
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if (groups := query.shape[1] // key.shape[1]) > 1:

@@ -1,7 +1,9 @@
-"""What is tried on somebody else's model before anything is made of it."""
+"""What is tried on a model of transformers before anything is made of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,18 +11,22 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry import LineBias
-from abc_calib.nn.foreign.inject import detach, put
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
+from abc_calib.nn.foreign.places import Marks
+from abc_calib.nn.foreign.sites import said
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
 PLACES = ((1, 10_007), (613, 0), (7, 10**6))
 """Between position ids, and before the first of them, where they must not matter."""
-SIZES = ("position", "window", "chunk", "length", "ctx", "block", "context", "seq")
+SIZES = ("position", "window", "chunk", "capacity", "length", "ctx", "block", "context", "seq")
 """Parts of the names of sizes in configurations up to which a model may do otherwise."""
 FARTHEST = 10_000
 """Tokens; of longer ones nothing is run."""
+LONG, LONG_ONES = 150, 8
+"""Tokens of each part of long sources, and how many of these are tried."""
 LAST = 16
 """Tokens that are written with a cache, behind what is written already."""
 
@@ -33,25 +39,77 @@ class Neutrality:
     attention: float
 
 
-@torch.no_grad()
-def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
-    """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt.
+def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
+    """Do with a model whatever a calibration does; ``UsageError`` says what it cannot.
 
     In float64: in float32 the rounding of a trained model alone may change logits by 1e-4.
     """
-    dtype = next(model.network.parameters()).dtype
-    model.eval().double()
+    with in_a_line(model):
+        tried = model.exact()
+        found = check_neutral(tried, source, target)
+        check_cache(tried, source[:2], target.shape[1])
+        lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
+        lined.network.load_state_dict(model.network.state_dict())
+        lined.set_lines(trial_lines(lined))
+        check_lined(lined.double().eval(), source, target)
+    return found
+
+
+@contextmanager
+def in_a_line(model: Foreign) -> Iterator[None]:
+    """Turn what the code of a model raises into a ``UsageError``."""
     try:
-        found = _changed(model, source, target)
-    finally:
-        model.to(dtype)
-    if found.logits > LOGITS or found.attention > WEIGHTS:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # whatever its code raises
+        name = type(model.network).__name__
+        raise UsageError(f"{name} does not do what a calibration needs ({said(error)})") from None
+
+
+@torch.no_grad()
+def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
+    """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
+    found = _changed(model, source, target)
+    if not (found.logits <= LOGITS and found.attention <= WEIGHTS):
         raise UsageError(
             f"{type(model.network).__name__} does not attend as its eager attention says: a bias "
             f"of zeros changes its logits by {found.logits:.1g} and its attention by "
             f"{found.attention:.1g}"
         )
     return found
+
+
+def trial_lines(model: Foreign) -> LineBias:
+    """Lines of the kinds that a calibration finds, in every head."""
+    parts, heads, layers = len(model.marks.delimiters), model.sites.heads, model.attention_layers
+    read = [[Line("anti", 1 + head % parts, 0)] for head in range(heads)]
+    read[0].append(Line("anti", 1, -1, -1.0))
+    own = [[Line("diag", 0, -(head % 2))] for head in range(heads)]
+    if model.stream:  # each head at one of its two sites
+        read[1::2], own[::2] = [[]] * len(read[1::2]), [[]] * len(own[::2])
+    inner = [[Line("diag", 0, 0)]] * heads
+    every = {"encoder": inner, "self": own, "cross": read}
+    return LineBias(
+        {site: (tuple(map(tuple, every[site])),) * count for site, count in layers.items() if count}
+    )
+
+
+def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` unless a model attends along its lines alone, with a cache and in training."""
+    name = type(model.network).__name__
+    with torch.no_grad():
+        plain = model(source, target)
+        dense = model._run(source, target, output_attentions=True)
+        dense = dense.logits[:, -target.shape[1] :, : model.vocabulary]
+        if not float((plain - dense)[target != model.pad].abs().max()) <= LOGITS:
+            raise UsageError(f"{name} attends in another way where its weights are asked for")
+    check_local(model, long_sources(model, source), target[:LONG_ONES])
+    check_positions(model, source, target)
+    check_cache(model, source[:2], target.shape[1])
+    check_generate(model, source[:2], target.shape[1])
+    model.train()
+    model.loss(source, target).backward()
 
 
 def _changed(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
@@ -64,8 +122,7 @@ def _changed(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     try:
         given = model._run(source, target, output_attentions=True)
     finally:
-        detach(model.network)
-        model.network.set_attn_implementation("sdpa")
+        model.set_lines(None)
     steps = target.shape[1]
     logits = own - given.logits[:, -steps:, : model.vocabulary]
     split = model._split(given, source != model.pad, steps)
@@ -79,17 +136,62 @@ def _changed(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
 
 
 @torch.no_grad()
-def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
+def check_cache(
+    model: Foreign, source: Tensor, steps: int, begun: Tensor | None = None, where: str = ""
+) -> None:
     """``UsageError`` unless a model writes the same with its cache as without."""
-    name = type(model.network).__name__
-    try:
-        written = model.decode(source, steps).ids
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        said = " ".join(str(error).split())[:120]
-        raise UsageError(f"{name} has no cache to write with ({said})") from None
-    again = model(source, written.masked_fill(written == model.pad, model.eos)).argmax(-1)
+    written = model.decode(source, steps, begun=begun).ids
+    read = written.masked_fill(written == model.pad, model.eos)
+    read = read if begun is None else torch.cat([begun, read], 1)
+    again = model(source, read)[:, -steps:].argmax(-1)
     if not bool(((written == again) | (written == model.pad)).all()):
-        raise UsageError(f"{name} writes with its cache what it does not write without")
+        name = type(model.network).__name__
+        raise UsageError(f"{name} writes with its cache what it does not write without{where}")
+
+
+def long_sources(model: Foreign, source: Tensor) -> Tensor:
+    """Sources with long parts, of tokens of given ones."""
+    none = source.new_tensor([model.pad, model.sos, *model.marks.delimiters])
+    known, rng = source[~torch.isin(source, none)], torch.Generator().manual_seed(0)
+    parts = [source.new_full((LONG_ONES, 1), model.sos)]
+    for delimiter in model.marks.delimiters:
+        drawn = torch.randint(len(known), (LONG_ONES, LONG), generator=rng)
+        parts += [known[drawn], source.new_full((LONG_ONES, 1), delimiter)]
+    return torch.cat(parts, 1)
+
+
+@torch.no_grad()
+def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` if what stands in the middle of long parts changes the first row.
+
+    As where experts take so many tokens at most: the middle half becomes one token, many times.
+    """
+    closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
+    widths, place = closes.diff(dim=1), torch.arange(source.shape[1])[None, None]
+    begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
+    middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
+    other = torch.where(middle, source[:, 1:2].roll(1, 0), source)
+    changed = float((model(other, target) - model(source, target))[:, 0].abs().max())
+    if not changed <= LOGITS:
+        raise UsageError(
+            f"{type(model.network).__name__} sees tokens that are not on its lines: others change "
+            f"its logits by {changed:.2g}"
+        )
+
+
+def check_generate(model: Foreign, source: Tensor, steps: int) -> None:
+    """``UsageError`` unless ``generate()`` writes what is judged here."""
+    expected = model.decode(source, steps).ids
+    ids, mask = model.sources.ids(source, model.pad)
+    asked = {"attention_mask": mask.long(), "max_new_tokens": steps}
+    written = model.network.generate(model._plain(ids), **asked)
+    written = written[:, ids.shape[1] if model.stream else 1 :]
+    expected = expected[:, : written.shape[1]]
+    if not bool(((written == expected) | (expected == model.pad)).all()):
+        raise UsageError(
+            f"{type(model.network).__name__} generates what its logits do not say: remove what "
+            "forces or suppresses tokens from its config.json"
+        )
 
 
 @torch.no_grad()
@@ -121,15 +223,8 @@ def sizes(config: Any) -> list[int]:
     return sorted(found)
 
 
-@torch.no_grad()
 def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` unless a model goes on with its cache as without, far from its start."""
     begun = target[:, :-LAST]
-    written = model.decode(source, LAST, begun=begun).ids
-    whole = torch.cat([begun, written.masked_fill(written == model.pad, model.eos)], 1)
-    again = model(source, whole)[:, -LAST:].argmax(-1)
-    if not bool(((written == again) | (written == model.pad)).all()):
-        raise UsageError(
-            f"{type(model.network).__name__} writes with its cache what it does not write without, "
-            f"behind {source.shape[1] + begun.shape[1]} tokens"
-        )
+    where = f", behind {source.shape[1] + begun.shape[1]} tokens"
+    check_cache(model, source, LAST, begun, where)

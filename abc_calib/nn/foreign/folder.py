@@ -12,23 +12,25 @@ import torch
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
-from abc_calib.nn.foreign.attention import RECORD
+from abc_calib.nn.foreign.attention import RECORD, register
+from abc_calib.nn.foreign.sites import said
 
-NOT_SHAPE = (RECORD, "_name_or_path", "transformers_version", "dtype", "torch_dtype")
+NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
+NOT_SHAPE |= {"torch_dtype"}
 """Entries of a configuration that do not shape a model."""
 END = "eos_token_id"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A model as it was loaded, and what shapes another of its kind. ``eos``: ends its outputs.
+    """A model as it was loaded, and what shapes another of its kind. ``ends``: its outputs, each.
 
     ``lines``: that it was saved with.
     """
 
     network: Any
     options: ForeignOptions
-    eos: int
+    ends: tuple[int, ...]
     lines: LineBias | None = None
 
 
@@ -54,23 +56,23 @@ def load(folder: Path | str, lined: bool = False) -> Found:
             f"{path} is a {name or 'model without a class'}, which transformers "
             f"{transformers.__version__} does not have: save the model with save_pretrained"
         )
-    if not name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")):
+    if not kind.can_generate():
         raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
     check_size(kind, path)
+    register()
     try:
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
     except Exception as error:  # whatever its code raises
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-        raise UsageError(f"{path} does not load ({said}): save the model again") from None
+        raise UsageError(f"{path} does not load ({said(error)}): save the model again") from None
     record = getattr(network.config, RECORD, None)
     if record and not lined:
         raise UsageError(f"{path} has lines already: give the model that it was made from")
-    end, options = end_of(network, path), described_by(network, path)
+    ends, options = ends_of(network, path), described_by(network, path)
     if not record:
-        return Found(network.float().eval(), options, end)
+        return Found(network.float().eval(), options, ends)
     if record["neutral"]:
         options = options.model_copy(update={"scheme": "none"})
-    return Found(network.float().eval(), options, end, LineBias.from_dict(record["lines"]))
+    return Found(network.float().eval(), options, ends, LineBias.from_dict(record["lines"]))
 
 
 def check_size(kind: Any, path: Path) -> None:
@@ -98,13 +100,13 @@ def described_by(network: Any, folder: Path) -> ForeignOptions:
     )
 
 
-def end_of(network: Any, folder: Path) -> int:
-    """The id that ends an output; ``UsageError`` if nothing says which."""
+def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
+    """The ids each of which ends an output; ``UsageError`` if nothing says which."""
     for held in (network.generation_config, network.config):
         found = getattr(held, END, None)
-        found = found[0] if isinstance(found, list) and found else found
-        if isinstance(found, int):
-            return found
+        ends = tuple(found) if isinstance(found, list) else (found,)
+        if all(isinstance(end, int) for end in ends) and ends:
+            return ends
     raise UsageError(
         f"nothing in {folder} says which token ends an output: set model.config.{END} and save it"
     )

@@ -19,7 +19,7 @@ from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.places import Marks, State, cache_of
-from abc_calib.nn.foreign.sites import Sites, find_sites
+from abc_calib.nn.foreign.sites import TESTED, Sites, find_sites
 
 HOOKS = "abc_hooks"
 """The attribute of a model that holds what removes our hooks."""
@@ -35,19 +35,18 @@ def inject(
     """Let a model of ``transformers`` attend along lines from now on; gives the model.
 
     ``marks``: by what sources are read, by default as it was captured. ``neutral``: without the
-    model's own positions, as a model is retrained.
+    model's own positions, as a model is retrained. ``UsageError`` leaves the model as it was.
     """
-    marks = marks or model.__dict__.get(MARKS) or marks_of(record_of(model))
+    before = record_of(model)
+    marks = marks or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
     if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give marks")
-    before = record_of(model)
     detach(model)
     try:
         put(model, bias or LineBias({}), marks, find_sites(model), neutral)
     except UsageError:
-        if before is not None:  # as it was
-            keep_record(model, before)
-            attach(model)
+        if before is not None:
+            attach(model, before)
         raise
     return model
 
@@ -57,11 +56,11 @@ def load(folder: Path | str) -> Any:
 
     In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
-    found = read_model(folder, lined=True)
-    if found.lines is None:
+    network = read_model(folder, lined=True).network
+    if (record := record_of(network)) is None:
         raise UsageError(f"{folder} has no lines: load it with from_pretrained")
-    attach(found.network)
-    return found.network
+    attach(network, record)
+    return network
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
@@ -69,11 +68,10 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
     check(lines, sites)
     if neutral and not sites.positions:
         raise UsageError(
-            f"{type(model).__name__} has no positions that this program knows to take out: its "
-            "lines would stand beside them; take Llama, GPT-2, GPT-NeoX, Qwen, T5 or BART"
+            f"{type(model).__name__} has no positions that this program can remove, and its lines "
+            f"would be added to them: take {TESTED}"
         )
-    write_record(model, lines, marks, sites, neutral)
-    attach(model)
+    attach(model, made_record(lines, marks, sites, neutral))
 
 
 def check(lines: LineBias, sites: Sites) -> None:
@@ -86,12 +84,10 @@ def check(lines: LineBias, sites: Sites) -> None:
         )
 
 
-def write_record(
-    model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False
-) -> None:
-    """Say in the model's configuration what is in it."""
+def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> dict[str, Any]:
+    """What a model's configuration says of the lines in it."""
     every = [held for site in sites.modules for held in of_module(lines, sites, site)]
-    record = {
+    return {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
         "prefix": marks.prefix,
@@ -103,15 +99,6 @@ def write_record(
         "restricted": lines.off_line_bias is None
         and all(any(head) for one in every for head in zip(*one.values(), strict=True)),
     }
-    keep_record(model, record)
-    model.config.architectures = [type(model).__name__]
-
-
-def keep_record(model: Any, record: dict[str, Any]) -> None:
-    """Put what is in a model into the configurations of it and of its parts."""
-    for module in (model, *model.modules()):
-        if getattr(module, "config", None) is not None:
-            module.config.abc_calib = record
 
 
 def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
@@ -124,9 +111,9 @@ def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Head
     ]
 
 
-def marks_of(record: Mapping[str, Any] | None) -> Marks | None:
-    """By what sources are read, of a model that holds lines."""
-    return Marks(tuple(record["delimiters"]), record["prefix"]) if record else None
+def marks_of(record: Mapping[str, Any]) -> Marks:
+    """By what the sources are read of a model that holds lines."""
+    return Marks(tuple(record["delimiters"]), record["prefix"])
 
 
 def record_of(model: Any) -> dict[str, Any] | None:
@@ -134,39 +121,53 @@ def record_of(model: Any) -> dict[str, Any] | None:
     return getattr(model.config, RECORD, None)
 
 
-def attach(model: Any) -> None:
-    """Put into the modules what the model's configuration says."""
+def attach(model: Any, record: dict[str, Any]) -> None:
+    """Put into a model's modules and its configuration what a record says."""
     detach(model)
     register()
-    record = record_of(model)
-    assert record is not None
     sites = Sites(record["modules"], record["heads"], record["stream"], record["positions"])
-    lines = LineBias.from_dict(record["lines"])
-    marks, state = Marks(tuple(record["delimiters"]), record["prefix"]), State()
+    lines, marks, state = LineBias.from_dict(record["lines"]), marks_of(record), State()
     known = dict(model.named_modules())
     try:
         for site, names in sites.modules.items():
             for name, heads in zip(names, of_module(lines, sites, site), strict=True):
                 held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
                 known[name].__dict__[HELD] = held
-        kept = [*listen(model, marks, state)]
+        model.__dict__[HOOKS] = listen(model, marks, state)
         if record["neutral"]:
-            kept += silence(known, record["positions"])
+            model.__dict__[HOOKS] += silence(known, record["positions"])
     except KeyError as error:
+        detach(model)
         raise UsageError(
             f"the model has no {error}: load it with the class that saved it"
         ) from None
-    model.__dict__[HOOKS] = kept
-    model.__dict__["abc_state"] = state
     model.set_attn_implementation(NAME)
+    for config in configurations(model):
+        config.abc_calib = record
+    # so that a program that does not import this one cannot load the model
+    model.config.attn_implementation = NAME
+    model.config.architectures = [type(model).__name__]
 
 
 def detach(model: Any) -> None:
-    """Take our hooks out again."""
+    """Take everything out again that ``attach`` put in."""
     for hook in model.__dict__.pop(HOOKS, []):
         hook.remove()
     for module in model.modules():
         module.__dict__.pop(HELD, None)
+    for config in configurations(model):
+        config.__dict__.pop(RECORD, None)
+    if (
+        model.config.__dict__.pop("attn_implementation", None)
+        or model.config._attn_implementation == NAME
+    ):
+        model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
+
+
+def configurations(model: Any) -> list[Any]:
+    """The configurations of a model and of its parts."""
+    every = (getattr(module, "config", None) for module in model.modules())
+    return [config for config in every if config is not None]
 
 
 # What a call tells
@@ -228,7 +229,7 @@ def listen(model: Any, marks: Marks, state: State) -> list[Any]:
     heard = Listener(marks, state)
     hooks = [model.register_forward_pre_hook(heard.asked, with_kwargs=True)]
     if not model.config.is_encoder_decoder:
-        body = model.base_model
+        body = model.get_decoder()
         hooks.append(body.register_forward_pre_hook(heard.reads, with_kwargs=True))
         hooks.append(body.register_forward_hook(heard.has_read, with_kwargs=True))
         return hooks
@@ -248,18 +249,37 @@ def first(args: Any, given: Mapping[str, Any], name: str) -> Tensor | None:
 
 
 def silence(known: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:
-    """Make positions neutral: rotary and learned ones all of id 0, relative biases zero for good.
+    """Make positions neutral: the same wherever a token stands, or nothing at all.
 
-    What a learned position of id 0 adds is the same everywhere, so it may be trained.
+    Relative biases are zero for good. What a table adds at position 0 may be trained; classes that
+    look up positions in ways of their own add zeros.
     """
-    hooks = []
+    hooks: list[Any] = []
     for kind, names in positions.items():
         for module in (known[name] for name in names):
-            if kind != "relative":
-                hooks.append(module.register_forward_pre_hook(at_first, with_kwargs=True))
-            if kind == "relative" or (kind == "learned" and type(module) is not nn.Embedding):
+            if kind == "relative":
                 blank(module)
+            elif kind == "rotary" or type(module) is nn.Embedding:
+                hooks.append(module.register_forward_pre_hook(at_first, with_kwargs=True))
+            else:
+                hooks.append(Silenced(module))
     return hooks
+
+
+class Silenced:
+    """A module that adds nothing, whatever it is called with, until this is removed."""
+
+    def __init__(self, module: nn.Module):
+        self.module = module
+        module.__dict__["forward"] = nothing
+
+    def remove(self) -> None:
+        self.module.__dict__.pop("forward", None)
+
+
+def nothing(*_: Any, **__: Any) -> Tensor:
+    """Zero, which can be added to hidden states of any shape, type and device."""
+    return torch.zeros(())
 
 
 def blank(table: Any) -> None:
@@ -271,16 +291,8 @@ def blank(table: Any) -> None:
 
 
 def at_first(module: nn.Module, args: Any, given: dict[str, Any]) -> Any:
-    """What holds positions is asked for position 0 alone.
-
-    A plain table is given positions in place of ids; others are given both, or, as in BART, count
-    by themselves.
-    """
-    if type(module) is nn.Embedding:
-        return (torch.zeros_like(first(args, given, "input")),), {}  # type: ignore[arg-type]
-    asked = given.get("position_ids")
-    if asked is None and len(args) > 1 and isinstance(args[1], Tensor):
-        args, asked = args[:1], args[1]
-    if asked is None:
-        asked = first(args, given, "input_ids")[0]  # type: ignore[index]
-    return args, {**given, "position_ids": torch.zeros_like(asked, dtype=torch.long)}
+    """What holds positions is asked for position 0 alone, whichever it was given."""
+    at, name = (0, "input") if type(module) is nn.Embedding else (1, "position_ids")
+    if name in given:
+        return args, {**given, name: torch.zeros_like(given[name])}
+    return (*args[:at], torch.zeros_like(args[at]), *args[at + 1 :]), given

@@ -22,6 +22,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import View, coords
 from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.foreign.attention import NAME
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.places import Marks, cache_in
 from abc_calib.nn.foreign.sites import find_sites
@@ -29,6 +30,9 @@ from abc_calib.nn.foreign.streams import Sources, cut
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer beside a model."""
+SPECIAL = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
+ENDLESS = 10**6
+"""Tokens after which ``generate()`` stops without an end token."""
 
 
 class Foreign(Model):
@@ -42,7 +46,7 @@ class Foreign(Model):
 
     def __init__(self, options: ForeignOptions, tokens: TokenIds):
         super().__init__(options, tokens)
-        self.network = made(options)
+        self.network = made(options, tokens)
         self.sites = find_sites(self.network)
         self.stream = self.sites.stream
         self.marks = Marks(tokens.delimiters[1:], len(options.prefix))
@@ -67,7 +71,6 @@ class Foreign(Model):
         neutral = self.options.scheme == "none"
         if lines is None and not neutral:
             detach(self.network)
-            self.network.set_attn_implementation("sdpa")
         else:
             put(self.network, lines or LineBias({}), self.marks, self.sites, neutral)
         self._lines = lines
@@ -155,7 +158,7 @@ class Foreign(Model):
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         how = self.network.config._attn_implementation
-        if how == "sdpa":
+        if how != NAME:
             self.network.set_attn_implementation("eager")
         try:
             found = self._run(source, target, output_attentions=True)
@@ -216,38 +219,35 @@ class Foreign(Model):
         return True
 
     def read_weights(self, weights: dict[str, Tensor]) -> bool:
-        tied = {*getattr(self.network, "all_tied_weights_keys", {})}
-        missing, strange = self.network.load_state_dict(weights, strict=False)
-        if strange:
-            weights = self._renamed(weights)
-            missing, strange = self.network.load_state_dict(weights, strict=False)
-        if wrong := [*(set(missing) - tied), *strange]:
-            raise AbcError(f"its weights are another model's ({sorted(wrong)[0]})")
+        """As ``from_pretrained`` does: files may name weights otherwise, and leave some out."""
+        how: dict[str, Any] = {"config": copy.deepcopy(self.network.config)}
+        how |= {"state_dict": weights, "output_loading_info": True}
+        found, told = type(self.network).from_pretrained(None, **how)
+        wrong = [name for kind in ("missing_keys", "unexpected_keys") for name in told[kind]]
+        if wrong or told["mismatched_keys"]:
+            name = next(iter(wrong), "some have another size")
+            raise AbcError(f"its weights are another model's ({name})")
+        self.network.load_state_dict(found.state_dict())
         return True
 
-    def _renamed(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights under the names that the network has, where files of its class have others.
 
-        As GPT-NeoX: ``embed_out`` in files, ``lm_head`` in the network.
-        """
-        config = copy.deepcopy(self.network.config)
-        how: dict[str, Any] = {"config": config, "output_loading_info": True}
-        found, told = type(self.network).from_pretrained(None, state_dict=weights, **how)
-        missing = {*told["missing_keys"]}
-        known = {k: v for k, v in found.state_dict().items() if k not in missing}
-        return known | dict.fromkeys(told["unexpected_keys"], torch.empty(0))
-
-
-def made(options: ForeignOptions) -> Any:
-    """A fresh model of a class of ``transformers``."""
+def made(options: ForeignOptions, tokens: TokenIds) -> Any:
+    """A fresh model of a class of ``transformers``, which generates greedily up to its end."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
     kind: Any = getattr(transformers, options.architecture, None)
     if kind is None or not hasattr(kind, "config_class"):
         raise UsageError(f"transformers has no class {options.architecture}: install its version")
-    config = kind.config_class.from_dict({**options.config, "attn_implementation": None})
-    return kind(config).float()
+    # experts by a plain loop: the others compute in no double precision
+    how = {"attn_implementation": None, "experts_implementation": "eager"}
+    network = kind(kind.config_class.from_dict({**options.config, **how})).float()
+    ids = {name: getattr(network.config, name, None) for name in SPECIAL}
+    ids |= {"eos_token_id": tokens.eos, "max_new_tokens": ENDLESS}
+    if ids["pad_token_id"] is None:
+        ids["pad_token_id"] = tokens.eos
+    network.generation_config = transformers.GenerationConfig(**ids)
+    return network
 
 
 def places(mask: Tensor) -> Tensor:

@@ -21,6 +21,16 @@ LEARNED = ("wpe", "embed_positions", "position_embeddings", "pos_embed")
 DEPTHS = ("num_decoder_layers", "decoder_layers", "num_hidden_layers")
 """Where configurations say how many layers write."""
 RELATIVE = "relative_attention_bias"
+TESTED = "Llama, GPT-2, GPT-NeoX, Qwen, T5 or BART"
+"""Classes for whoever has one that cannot be taken."""
+OWN_WAYS = {
+    "s_aux": "have attention sinks, which attention along lines does not have",
+    "softcap": "cap their scores, which attention along lines does not do",
+    "sliding_window": "see the last tokens only, and its cache drops the others, which lines may "
+    "name: in its config.json set sliding_window to null, or where it has layer_types, each of "
+    'these to "full_attention"',
+}
+"""Arguments of attention functions that change what a head sees, and what to say of them."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +81,12 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
     from transformers.masking_utils import eager_mask
 
     seen: list[tuple[nn.Module, int, int]] = []
-    windows: list[int] = []
+    own = {"sliding_window"} if drops_keys(model) else set()
 
     def note(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any
     ) -> Any:
-        if how.get("sliding_window"):
-            windows.append(how["sliding_window"])
+        own.update(name for name in OWN_WAYS if how.get(name) is not None)
         seen.append((module, key.shape[2], query.shape[1]))
         groups = query.shape[1] // value.shape[1]
         mixed = value.repeat_interleave(groups, 1).mean(2, keepdim=True)
@@ -95,20 +104,25 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
         model.set_attn_implementation(PROBE)
         with torch.no_grad():
             model.eval()(**how, use_cache=False)
-    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
-        said = " ".join(str(error).split())[:120]
-        raise no_backend(model, f"{type(error).__name__}: {said}") from None
+    except Exception as error:  # whatever its code raises
+        raise no_backend(model, said(error)) from None
     finally:
         model.set_attn_implementation(before)
         model.train(training)
-    if windows:
-        raise UsageError(
-            f"{type(model).__name__} has layers that see the last {windows[0]} tokens alone, and "
-            "its cache drops the others, which lines may name: set its sliding_window to None"
-        )
+    for name in OWN_WAYS:
+        if name in own:
+            raise UsageError(f"{type(model).__name__} has layers that {OWN_WAYS[name]}")
     if not seen:
         raise no_backend(model, "none of its layers calls it")
     return seen
+
+
+def drops_keys(model: Any) -> bool:
+    """Does the cache that the configuration asks for keep the last keys only?"""
+    from transformers import DynamicCache
+
+    layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
+    return any(getattr(layer, "is_sliding", False) for layer in layers)
 
 
 def no_backend(model: Any, why: str) -> UsageError:
@@ -116,9 +130,13 @@ def no_backend(model: Any, why: str) -> UsageError:
     flag = getattr(model, "_supports_attention_backend", False)
     return UsageError(
         f"{type(model).__name__} takes no attention function of transformers ({why}; its "
-        f"_supports_attention_backend is {flag}): take a model that does, such as Llama, GPT-2, "
-        "GPT-NeoX, Qwen, T5 or BART"
+        f"_supports_attention_backend is {flag}): take a model that does, such as {TESTED}"
     )
+
+
+def said(error: Exception) -> str:
+    """An error of somebody else's code, in a line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:160]
 
 
 def find_positions(model: nn.Module) -> dict[str, list[str]]:

@@ -1,0 +1,147 @@
+"""Tiny models of many families of transformers, made from their configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from others import IDS, WORDS, tf
+
+WIDTH, LAYERS, HEADS = 16, 2, 4
+FLAT: dict[str, Any] = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 2 * WIDTH,
+    "max_position_embeddings": 64,
+}
+GROUPED = FLAT | {"num_key_value_heads": 2}
+SMALL = GROUPED | {"head_dim": 4}
+EXPERTS = {
+    **{"num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "n_routed_experts": 2},
+    **{"moe_intermediate_size": 8, "shared_expert_intermediate_size": 8},
+}
+LATENT = EXPERTS | {
+    **{"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4},
+    **{"num_key_value_heads": HEADS, "v_head_dim": 6, "first_k_dense_replace": 1},
+    **{"n_group": 1, "topk_group": 1},
+}
+OLD = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64}
+SEQ2SEQ: dict[str, Any] = {
+    **{"d_model": WIDTH, "encoder_layers": 1, "decoder_layers": LAYERS, "dropout": 0.0},
+    **{"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "init_std": 0.3},
+    **{"encoder_ffn_dim": 2 * WIDTH, "decoder_ffn_dim": 2 * WIDTH, "forced_eos_token_id": None},
+    **{"decoder_start_token_id": 2, "max_position_embeddings": 64},
+}
+T5 = {
+    **{"d_model": WIDTH, "d_kv": 4, "d_ff": 2 * WIDTH, "num_heads": HEADS, "dropout_rate": 0.0},
+    **{"num_layers": LAYERS, "num_decoder_layers": LAYERS, "decoder_start_token_id": 0},
+}
+FULL = {"layer_types": ["full_attention"] * LAYERS}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "Apertus": ("ApertusForCausalLM", GROUPED),
+    "Arcee": ("ArceeForCausalLM", GROUPED),
+    "BART": ("BartForConditionalGeneration", SEQ2SEQ),
+    "BioGPT": ("BioGptForCausalLM", FLAT),
+    "Blenderbot": ("BlenderbotForConditionalGeneration", SEQ2SEQ),
+    "BLOOM": ("BloomForCausalLM", {"hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS}),
+    "CodeGen": ("CodeGenForCausalLM", OLD | {"rotary_dim": 4}),
+    "Cohere": ("CohereForCausalLM", GROUPED),
+    "Cohere 2": ("Cohere2ForCausalLM", SMALL),
+    "CTRL": ("CTRLLMHeadModel", OLD | {"dff": 32}),
+    "DeepSeek-V2": ("DeepseekV2ForCausalLM", FLAT | LATENT),
+    "DeepSeek-V3": ("DeepseekV3ForCausalLM", FLAT | LATENT),
+    "Ernie 4.5": ("Ernie4_5ForCausalLM", SMALL),
+    "EXAONE 4": ("Exaone4ForCausalLM", GROUPED),
+    "Falcon": ("FalconForCausalLM", FLAT),
+    "Gemma": ("GemmaForCausalLM", SMALL),
+    "Gemma 2": ("Gemma2ForCausalLM", SMALL),
+    "Gemma 3": ("Gemma3ForCausalLM", SMALL),
+    "Gemma 3 (full attention)": ("Gemma3ForCausalLM", SMALL | FULL),
+    "GLM-4": ("Glm4ForCausalLM", SMALL),
+    "GPT-2": ("GPT2LMHeadModel", OLD),
+    "GPT-BigCode": ("GPTBigCodeForCausalLM", OLD),
+    "GPT-J": ("GPTJForCausalLM", OLD | {"rotary_dim": 4}),
+    "GPT-Neo": (
+        "GPTNeoForCausalLM",
+        FLAT | {"num_layers": LAYERS, "attention_types": [[["global"], LAYERS]]},
+    ),
+    "GPT-NeoX": ("GPTNeoXForCausalLM", FLAT),
+    "GPT-OSS": ("GptOssForCausalLM", SMALL | EXPERTS),
+    "Granite": ("GraniteForCausalLM", GROUPED),
+    "Helium": ("HeliumForCausalLM", SMALL),
+    "LED": ("LEDForConditionalGeneration", SEQ2SEQ | {"attention_window": 4}),
+    "Llama": ("LlamaForCausalLM", GROUPED),
+    "Llama 4": ("Llama4ForCausalLM", SMALL | EXPERTS | {"intermediate_size_mlp": 32}),
+    "LongT5": ("LongT5ForConditionalGeneration", T5),
+    "M2M100": ("M2M100ForConditionalGeneration", SEQ2SEQ),
+    "Mamba": ("MambaForCausalLM", FLAT | {"state_size": 4}),
+    "Marian": ("MarianMTModel", SEQ2SEQ),
+    "mBART": ("MBartForConditionalGeneration", SEQ2SEQ),
+    "Ministral 3": ("Ministral3ForCausalLM", SMALL),
+    "Mistral": ("MistralForCausalLM", GROUPED),
+    "Mistral (full attention)": ("MistralForCausalLM", GROUPED | {"sliding_window": None}),
+    "Mixtral": ("MixtralForCausalLM", GROUPED | EXPERTS),
+    "MPT": ("MptForCausalLM", {"d_model": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}),
+    "mT5": ("MT5ForConditionalGeneration", T5),
+    "Nemotron": ("NemotronForCausalLM", SMALL),
+    "NLLB-MoE": (
+        "NllbMoeForConditionalGeneration",
+        SEQ2SEQ | {"num_experts": 2, "encoder_sparse_step": 1, "decoder_sparse_step": 1},
+    ),
+    "OLMo 2": ("Olmo2ForCausalLM", GROUPED),
+    "OLMo 3": ("Olmo3ForCausalLM", GROUPED),
+    "OLMoE": ("OlmoeForCausalLM", GROUPED | EXPERTS),
+    "OPT": (
+        "OPTForCausalLM",
+        FLAT | {"ffn_dim": 2 * WIDTH, "word_embed_proj_dim": WIDTH, "dropout": 0.0},
+    ),
+    "Pegasus": ("PegasusForConditionalGeneration", SEQ2SEQ),
+    "Persimmon": ("PersimmonForCausalLM", FLAT),
+    "Phi": ("PhiForCausalLM", FLAT),
+    "Phi-3": ("Phi3ForCausalLM", GROUPED),
+    "PLBart": ("PLBartForConditionalGeneration", SEQ2SEQ),
+    "ProphetNet": (
+        "ProphetNetForConditionalGeneration",
+        {
+            **{"hidden_size": WIDTH, "num_encoder_layers": 1, "num_decoder_layers": LAYERS},
+            **{"num_encoder_attention_heads": HEADS, "num_decoder_attention_heads": HEADS},
+        },
+    ),
+    "Qwen2": ("Qwen2ForCausalLM", GROUPED),
+    "Qwen2 (sliding window)": (
+        "Qwen2ForCausalLM",
+        GROUPED | {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0},
+    ),
+    "Qwen2-MoE": ("Qwen2MoeForCausalLM", GROUPED | EXPERTS),
+    "Qwen3": ("Qwen3ForCausalLM", SMALL),
+    "Qwen3-MoE": ("Qwen3MoeForCausalLM", SMALL | EXPERTS),
+    "RWKV": ("RwkvForCausalLM", FLAT | {"attention_hidden_size": WIDTH}),
+    "SmolLM3": ("SmolLM3ForCausalLM", GROUPED),
+    "StableLM": ("StableLmForCausalLM", GROUPED),
+    "StarCoder 2": ("Starcoder2ForCausalLM", GROUPED),
+    "Switch": (
+        "SwitchTransformersForConditionalGeneration",
+        T5 | {"num_experts": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
+    ),
+    "T5": ("T5ForConditionalGeneration", T5),
+    "UMT5": ("UMT5ForConditionalGeneration", T5),
+    "XGLM": (
+        "XGLMForCausalLM",
+        {**{"d_model": WIDTH, "num_layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 32}},
+    ),
+}
+
+
+def of_family(family: str) -> Any:
+    """A model of a family with random weights, none of them zero, and its own sinusoids."""
+    kind, shape = FAMILIES[family]
+    made = getattr(tf, kind)
+    torch.manual_seed(0)
+    model = made(made.config_class(**(IDS | shape))).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 and "embed_positions" not in name:
+                weight.normal_(0, 0.1)
+    assert model.get_input_embeddings().num_embeddings == len(WORDS)
+    return model
