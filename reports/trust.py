@@ -46,21 +46,18 @@ def make_runs(root: Path) -> None:
 
 
 def invocations(folder: Path, number: int = 2500) -> Rows:
-    """Every tenth in an interpreter of its own, the others in a forked one (tests/warm.py)."""
+    """Each in a fork of this process (tests/warm.py)."""
     from hostile import cases
-    from warm import RIGHT, Warm, judged
+    from warm import RIGHT, judged, tried
 
     make_runs(folder / "runs")
-    warm = Warm(folder / "here", folder / "runs")
-    for i, case in enumerate(cases(17)[:number]):
-        alone = i % 10 == 0 and case.stdout != "closed"
-        ended, same = warm.run(case, alone)
+    for case in cases(17)[:number]:
+        ended, same = tried(case, folder / "here", folder / "runs")
         row = {
             "command": visible(shortened(case.command, 30)),
             "kind": case.kind,
             "argv": visible(" ".join(shortened(word, 40) for word in case.argv[-3:])),
             "legal": case.legal,
-            "interpreter": "own" if alone else "forked",
             "exit": ended.code,
             "seconds": round(ended.seconds, 2),
             "outcome": judged(case, ended, same),
@@ -68,7 +65,6 @@ def invocations(folder: Path, number: int = 2500) -> Rows:
         if row["outcome"] not in RIGHT:
             print(row, ascii(ended.err[-300:]), flush=True)
         yield row
-    warm.close()
 
 
 def damaged(folder: Path) -> Rows:

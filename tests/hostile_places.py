@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from hostile_values import PATHS, Case, is_legal, schema_of
-
-from abc_calib.config.signature import Named
+from hostile_values import PATHS, Case
 
 # Files that a command reads
 
@@ -37,7 +34,6 @@ SECTION = ("tasks", "schemes", "seeds", "base", "preset", "lengths", "samples", 
 
 def of_sweeps() -> Iterator[Case]:
     """Sweep files: texts that are no TOML, values that no key takes, products without end."""
-    from abc_calib.sweeps.spec import CALIBRATE, TRAIN
 
     def case(kind: str, text: str, legal: bool = False) -> Case:
         files = {"odd.toml": text}
@@ -50,31 +46,11 @@ def of_sweeps() -> Iterator[Case]:
         for value in ODD_TOML_VALUES:
             may = value in MAY[key] if key in MAY else False
             yield case("[sweep]", f"{rest}\n{key} = {value}\n", may)
-    rng = random.Random(0)
-    for names, prefix in ((TRAIN, ""), (CALIBRATE, "calibrate.")):
-        for name, option in names.items():
-            for value in rng.sample(ODD_TOML_VALUES, 5):
-                legal = _toml_legal(option, value)
-                more = "calibrate = true\n" if prefix else ""
-                yield case(
-                    "[options]", f"{SWEEP}{more}[options]\n{prefix}{name} = {value}\n", legal
-                )
     many = ", ".join(str(n) for n in range(1, 40))
     grids = ["warmup", "cooldown", "patience", "halvings", "early_stop_after", "validate_every"]
     yield case("product", SWEEP + "[grid]\n" + "\n".join(f"{g} = [{many}]" for g in grids))
     for seeds in (10**6, 10**9, 2**62, 10**30):
         yield case("product", f"{SWEEP}seeds = {seeds}\n")
-
-
-def _toml_legal(option: Named, value: str) -> bool:
-    """Could a key take it? Numbers by their bounds; words are no words of any registry."""
-    schema = schema_of(option)
-    kind = schema.get("items", schema).get("type")
-    if kind == "boolean":
-        return value in ("true", "false")
-    if "items" in schema or kind not in ("integer", "number"):
-        return False
-    return is_legal(option, "16" if value == "0x10" else value)
 
 
 # Terminals

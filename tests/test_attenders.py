@@ -266,8 +266,8 @@ def test_a_mixture_is_both_parts_by_its_gate(name):
     prepared, carry = made.prepare(turned_source, 2), made.begin(source)
     for t in range(2):
         query = queries[:, t]
-        located, _ = made.location.located(query, prepared.places, carry, t)
-        content = made.content.scores(query, prepared.content, t).softmax(1)
+        located, _ = made.location.located(query, prepared[0], carry, t)
+        content = made.content.scores(query, prepared[1], t).softmax(1)
         gate = torch.sigmoid(made.mix(query))
         weights, carry = made.step(query, prepared, carry, t)
         assert torch.allclose(weights, gate * located + (1 - gate) * content)
@@ -289,7 +289,7 @@ def test_far_beyond_the_end_only_the_released_code_wraps_around(legacy):
     assert legacy or weights[0, 0].argmax() == 6
 
 
-# Gradients that are written by hand
+# GRUs
 
 
 @pytest.mark.parametrize(("both_ways", "layers"), [(True, 1), (False, 1), (True, 2)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import typer
 from conftest import VANILLA, Trained, run_command
 from hostile import cases, sampled
 from hostile_values import Case
-from warm import RIGHT, RUNS, Ended, Warm, judged
+from warm import RIGHT, RUNS, judged, tried
 
 from cli.main import app
 
@@ -32,18 +31,11 @@ def template(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
     return root
 
 
-@pytest.fixture(scope="module")
-def warm(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    program = Warm(tmp_path_factory.mktemp("work") / "here", template)
-    yield program
-    program.close()
-
-
-def wrong(warm: Warm, found: list[Case]) -> list[str]:
+def wrong(folder: Path, template: Path, found: list[Case]) -> list[str]:
     """What ended in another way than it may, in words."""
     told = []
     for case in found:
-        ended, same = warm.run(case)
+        ended, same = tried(case, folder, template)
         outcome = judged(case, ended, same)
         if outcome not in RIGHT:
             argv = [word[:60] for word in case.argv]
@@ -51,13 +43,13 @@ def wrong(warm: Warm, found: list[Case]) -> list[str]:
     return told
 
 
-def test_a_few_hundred_are_refused_or_rightly_accepted(warm):
-    assert wrong(warm, sampled(120)) == []
+def test_a_few_hundred_are_refused_or_rightly_accepted(template, tmp_path):
+    assert wrong(tmp_path / "here", template, sampled(120)) == []
 
 
 @pytest.mark.slow
-def test_thousands_are_refused_or_rightly_accepted(warm):
-    assert wrong(warm, cases(seed=1)[:4000]) == []
+def test_thousands_are_refused_or_rightly_accepted(template, tmp_path):
+    assert wrong(tmp_path / "here", template, cases(seed=1)[:4000]) == []
 
 
 def test_every_option_is_attacked():
@@ -67,27 +59,3 @@ def test_every_option_is_attacked():
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 assert (name, parameter.opts[0]) in attacked
-
-
-REFUSAL = "error: --steps x: give a whole number\n"
-
-
-@pytest.mark.parametrize(
-    ("ended", "same", "legal", "outcome"),
-    [
-        (Ended(2, "", REFUSAL, 0), True, False, "refused"),
-        (Ended(0, "done\n", "", 0), True, True, "accepted rightly"),
-        (Ended(0, "done\n", "", 0), True, False, "wrong acceptance"),
-        (Ended(None, "", "", 0), True, False, "hang"),
-        (Ended(-11, "", "", 0), True, False, "crash"),
-        (Ended(1, "", "Traceback (most recent call last)\n", 0), True, False, "traceback"),
-        (Ended(2, "", "error: \x1b[31m\n", 0), True, False, "interpreted"),
-        (Ended(2, "", REFUSAL * 2, 0), True, False, "not one line"),
-        (Ended(2, "", f"error: x {'y' * 999}\n", 0), True, False, "echo"),
-        (Ended(2, "", REFUSAL, 0), False, False, "written"),
-        (Ended(2, "", "error: --steps: give a whole number\n", 0), True, False, "value not shown"),
-    ],
-)
-def test_the_judge_knows_every_outcome(ended, same, legal, outcome):
-    case = Case("train", "number", ("--steps=x",), legal, "x")
-    assert judged(case, ended, same) == outcome

@@ -1,12 +1,10 @@
-"""Runs hostile invocations, each in a process of its own, and says how they ended.
+"""Runs hostile invocations, each in a fork of this process, and says how they ended.
 
-Started as a program it imports everything once and forks for each invocation, so that thousands
-are quick; each has a limit of time and of memory. ``judged`` is what the ending means.
+Each has a limit of time and of memory. ``judged`` is what the ending means.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -14,20 +12,25 @@ import select
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from hostile_places import SWEEP
 from hostile_values import Case
 
-ENTRY = "from abc_calib.launch import main; main()"
+import abc_calib.evaluation.inspect
+import abc_calib.proof.second_look
+import abc_calib.reproduction.demo
+import abc_calib.sweeps
+import cli.main
+
+assert abc_calib and cli  # imported before the first fork
 SECONDS = 30.0
 BYTES = 12 * 2**30
 MOST = 700
@@ -51,25 +54,6 @@ class Ended:
         if self.code in (1, 2) and re.fullmatch(r"error: [^\n]+\n", self.err):
             return "refused"
         return f"ended with {self.code}: {self.err}"
-
-
-# The program
-
-
-def serve() -> None:
-    """Read invocations from stdin, a line of JSON each, and write how they ended."""
-    import torch
-
-    import abc_calib.evaluation.inspect
-    import abc_calib.proof.second_look
-    import abc_calib.reproduction.demo
-    import abc_calib.sweeps
-    import cli.main
-
-    assert abc_calib and cli  # imported before the first fork
-    torch.set_num_threads(1)
-    for line in sys.stdin:
-        print(json.dumps(asdict(_run(json.loads(line)))), flush=True)
 
 
 def forked(words: list[object], root: Path, seconds: float = 2 * SECONDS) -> Ended:
@@ -114,6 +98,8 @@ def _invoke(case: dict, out: str, err: str) -> None:
         os.setsid()
         warnings.simplefilter("ignore")
         resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+        for name in ("FORCE_COLOR", "COLUMNS"):
+            os.environ.pop(name, None)
         os.environ.update(case["env"])
         os.chdir(case["folder"])
         _wire(case, out, err)
@@ -164,75 +150,20 @@ def _wire(case: dict, out: str, err: str) -> None:
     results.__init__()  # type: ignore[misc]
 
 
-# Who asks
-
-
-class Warm:
-    """The program, at work in a folder made by ``workspace``."""
-
-    def __init__(self, folder: Path, template: Path):
-        self.folder, self.template = folder, template
+def tried(case: Case, folder: Path, template: Path) -> tuple[Ended, bool]:
+    """How a case ended, and whether it left every file as it was; what it changed is undone."""
+    if not folder.exists():
         workspace(folder, template)
-        root = Path(__file__).parents[1]
-        where = {"ABC_RUNS": str(folder / "runs"), "PYTHONPATH": str(root)}
-        kept = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
-        self.env = {**kept, **where, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=self.env,
-        )
-
-    def run(self, case: Case, alone: bool = False) -> tuple[Ended, bool]:
-        """How it ended, and whether it left every file as it was; what it changed is undone.
-
-        ``alone``: in an interpreter of its own.
-        """
-        for name, text in case.files.items():
-            (self.folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-        before = seen(self.folder)
-        ended = self._alone(case) if alone else self._forked(case)
-        same = seen(self.folder) == before
-        if not same:
-            shutil.rmtree(self.folder)
-            workspace(self.folder, self.template)
-        return ended, same
-
-    def _forked(self, case: Case) -> Ended:
-        asked = {k: getattr(case, k) for k in ("argv", "env", "encoding", "stdout")}
-        asked["folder"] = str(self.folder)
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        return Ended(**json.loads(self.process.stdout.readline()))
-
-    def _alone(self, case: Case) -> Ended:
-        started = time.perf_counter()
-        env = {**self.env, **case.env, "PYTHONIOENCODING": case.encoding}
-        words = [os.fsencode(word) for word in (sys.executable, "-P", "-c", ENTRY, *case.argv)]
-        with open("/dev/full" if case.stdout == "/dev/full" else os.devnull, "wb") as sink:
-            out = sink if case.stdout else subprocess.PIPE
-            try:
-                done = subprocess.run(
-                    words,
-                    cwd=self.folder,
-                    env=env,
-                    timeout=2 * SECONDS,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.PIPE,
-                )
-            except subprocess.TimeoutExpired:
-                return Ended(None, "", "", time.perf_counter() - started)
-        texts = [(x or b"").decode(case.encoding, "replace") for x in (done.stdout, done.stderr)]
-        return Ended(done.returncode, texts[0], texts[1], time.perf_counter() - started)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+    for name, text in case.files.items():
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    before = seen(folder)
+    asked = {k: getattr(case, k) for k in ("argv", "encoding", "stdout")}
+    env = {"ABC_RUNS": str(folder / "runs"), **case.env}
+    ended = _run({**asked, "env": env, "folder": str(folder)})
+    same = seen(folder) == before
+    if not same:
+        shutil.rmtree(folder)
+    return ended, same
 
 
 RUNS = {
@@ -308,6 +239,8 @@ def names(line: str, case: Case) -> bool:
     blamed = line.startswith(f"error: {flag}")
     if flag.startswith("--") and not blamed and flag.rpartition("-")[2] in line:
         return True
+    if "--hf is missing" in line:  # what was given goes with it
+        return True
     if not value:
         forms = ["".join(map(how, case.shown)) for how in ESCAPES]
         return not case.shown or any(form in line for form in ("''", "empty", *forms))
@@ -320,7 +253,3 @@ def names(line: str, case: Case) -> bool:
 
 
 ESCAPES = (lambda c: repr(c)[1:-1], lambda c: f"\\x{ord(c):02x}")
-
-
-if __name__ == "__main__":
-    serve()

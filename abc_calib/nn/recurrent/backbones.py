@@ -8,8 +8,7 @@ decoder; values transformed twice.
 with a learned first state; values with the embeddings as residual; dropout on the state that
 starts the decoder, and nowhere else.
 
-A backbone gives the values of the source places, and one map from a mixture of them to the gates
-of the decoder's GRU: what is linear behind the mixture is multiplied before the steps.
+A backbone gives the values of the source places; what is linear behind a mixture is applied before.
 
 Widths are options: ``embedding``, ``width`` of the decoder's state, ``value`` between two maps.
 
@@ -37,38 +36,43 @@ from abc_calib.nn.recurrent.gru import draw_closed, run_gru
 class Encoded:
     """A source that is ready: ``memory`` for the attender, values, and first states.
 
-    ``values (b, s, e)`` are what is mixed, and ``maps (3d, e)`` takes a mixture to the gates.
-    ``states``, each ``(b, d)``, start the decoder's layers from the lowest to the top; ``query
-    (b, d)`` is what the attender sees first.
+    ``values (b, s, e)`` are what is mixed. ``states``, each ``(b, d)``, start the decoder's layers
+    from the lowest to the top; ``query (b, d)`` is what the attender sees first.
     """
 
     memory: Memory
     values: Tensor
-    maps: Tensor
     states: tuple[Tensor, ...]
     query: Tensor
 
 
-def further_cells(options: RecurrentOptions) -> nn.ModuleList:
-    """The decoder's layers above the first."""
-    d = options.width
-    return nn.ModuleList(nn.GRUCell(d, d) for _ in range(options.layers - 1))
+class Backbone(nn.Module):
+    """What both have: the decoder's cells."""
+
+    def __init__(self, options: RecurrentOptions):
+        super().__init__()
+        self.options = options
+
+    def draw_cells(self, read: int) -> None:
+        """The first of which has an input of the width ``read``."""
+        d = self.options.width
+        self.cell = nn.GRUCell(read, d)
+        self.further = nn.ModuleList(nn.GRUCell(d, d) for _ in range(self.options.layers - 1))
+
+    def step(self, read: Tensor, states: list[Tensor]) -> None:
+        """The next states, from the lowest to the top, in their place."""
+        for i, cell in enumerate((self.cell, *self.further)):
+            read = states[i] = cell(read, states[i])
 
 
-def looked_up(table: Tensor, ids: Tensor) -> Tensor:
-    """Rows of ``table (n, d)``: ``(..., d)``; its gradient is faster than that of an embedding."""
-    return table.index_select(0, ids.flatten()).view(*ids.shape, -1)
-
-
-class RayChowdhury(nn.Module):
+class RayChowdhury(Backbone):
     """Section 4 and appendix B of Ray Chowdhury & Caragea (2023), and their public code."""
 
     #: source places before the first word
     offset = 1
 
     def __init__(self, options: RecurrentOptions, vocabulary: int):
-        super().__init__()
-        self.options = options
+        super().__init__(options)
         d, e = options.width, options.embedding
         self.embed = nn.Embedding(vocabulary, e)
         self.start = nn.Parameter(torch.zeros(e))
@@ -80,8 +84,7 @@ class RayChowdhury(nn.Module):
         self.value = linear(d, options.value)
         self.projected = linear(options.value, d, bias=False)
         self.combined = linear(d, d, bias=False)
-        self.cell = nn.GRUCell(e + d, d)
-        self.further = further_cells(options)
+        self.draw_cells(e + d)
         self.output = linear(d, e)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.reset_parameters()
@@ -96,40 +99,38 @@ class RayChowdhury(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, attender: Attender) -> Encoded:
         """``source (b, s)``: ``$ ... &`` and padding, ``lengths (b,)`` with both."""
         places = torch.arange(source.shape[1], device=source.device)
-        words = len(self.embed.weight)
-        ids = torch.where(places == lengths[:, None] - 1, words + 1, source)
-        ids[:, 0] = words
-        table = torch.cat([self.embed.weight, self.start[None], self.end[None]])
-        states, final = run_gru(self.encoder, looked_up(table, ids), lengths)
+        is_end = (places == lengths[:, None] - 1)[:, :, None]
+        read = torch.where((places == 0)[:, None], self.start, self.embed(source))
+        read = torch.where(is_end, self.end, read)
+        states, final = run_gru(self.encoder, read, lengths)
         summary = torch.cat([final[-2], final[-1]], 1)
         states = self.dropout(states)
         memory = Memory(states, lengths, summary)
         turned = attender.turned(states, memory)
-        weight = self.cell.weight_ih[:, self.options.embedding :]
-        maps = weight @ (self.combined.weight @ self.projected.weight)
-        values, first = F.leaky_relu(self.value(turned)), (summary,) * self.options.layers
-        return Encoded(memory.with_states(turned), values, maps, first, summary)
+        values = self.combined(self.projected(F.leaky_relu(self.value(turned))))
+        first = (summary,) * self.options.layers
+        return Encoded(memory.with_states(turned), values, first, summary)
 
-    def reads(self) -> Tensor:
-        """What each token, just written, gives to the gates: ``(v, 3d)``."""
-        weight = self.cell.weight_ih[:, : self.options.embedding]
-        return F.linear(self.embed.weight, weight, self.cell.bias_ih)
+    def token(self, ids: Tensor) -> Tensor:
+        """What was just written, ``(..., e)``."""
+        return self.embed(ids)
+
+    def read(self, token: Tensor, mixed: Tensor) -> Tensor:
+        """What a step reads: a token and a mixture of values."""
+        return torch.cat([token, mixed], 1)
 
     def logits(self, states: Tensor) -> Tensor:
         """``(..., d)`` to ``(..., v)``."""
-        words = self.embed.weight
-        bias = torch.addmv(self.bias, words, self.output.bias)
-        return F.linear(states, words @ self.output.weight, bias)
+        return F.linear(self.output(states), self.embed.weight, self.bias)
 
 
-class Dubois(nn.Module):
+class Dubois(Backbone):
     """Section 4 and appendix of Dubois et al. (2020), and their public code."""
 
     offset = 0
 
     def __init__(self, options: RecurrentOptions, vocabulary: int):
-        super().__init__()
-        self.options = options
+        super().__init__(options)
         d, e = options.width, options.embedding
         self.embed = nn.Embedding(vocabulary, e)
         self.embed_target = nn.Embedding(vocabulary, e)
@@ -137,8 +138,7 @@ class Dubois(nn.Module):
         self.encoder = nn.GRU(e, d, num_layers=options.layers, batch_first=True)
         self.value = linear(d, e)
         self.dropout = nn.Dropout(options.dropout)
-        self.cell = nn.GRUCell(2 * e, d)
-        self.further = further_cells(options)
+        self.draw_cells(2 * e)
         self.output = nn.Linear(d, vocabulary)
         self.reset_parameters()
 
@@ -156,18 +156,19 @@ class Dubois(nn.Module):
         lengths = lengths - 2
         source = source[:, 1:-1]
         first = self.first.expand(-1, len(source), -1)
-        read = looked_up(self.embed.weight, source)
+        read = self.embed(source)
         states, final = run_gru(self.encoder, read, lengths, first.contiguous())
         memory = Memory(states, lengths, final[-1])
         turned = attender.turned(states, memory)
         values = self.value(turned) + attender.turned(read, memory)
-        maps = self.cell.weight_ih[:, : self.options.embedding]
         firsts = self.dropout(final).unbind()
-        return Encoded(memory.with_states(turned), values, maps, firsts, final[-1])
+        return Encoded(memory.with_states(turned), values, firsts, final[-1])
 
-    def reads(self) -> Tensor:
-        weight = self.cell.weight_ih[:, self.options.embedding :]
-        return F.linear(self.embed_target.weight, weight, self.cell.bias_ih)
+    def token(self, ids: Tensor) -> Tensor:
+        return self.embed_target(ids)
+
+    def read(self, token: Tensor, mixed: Tensor) -> Tensor:
+        return torch.cat([mixed, token], 1)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.output(states)

@@ -1,9 +1,7 @@
-"""A GRU over rows of unequal length, and steps of one that reads a mixture of source places."""
+"""A GRU over rows of unequal length, and how the weights of one are drawn."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -19,20 +17,6 @@ def run_gru(
     packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
     states, final = gru(packed, first)
     return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], final
-
-
-def gru_step(given: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The next state ``(b, d)`` (Cho et al. 2014, as in PyTorch).
-
-    ``given (b, 3d)``: the input half of the gates reset, update, new; ``weight (3d, d)`` and
-    ``bias (3d,)``: the recurrent half.
-    """
-    width = state.shape[1]
-    recurrent = F.linear(state, weight, bias)
-    gates = (given[:, : 2 * width] + recurrent[:, : 2 * width]).sigmoid()
-    reset, update = gates.chunk(2, 1)
-    new = torch.addcmul(given[:, 2 * width :], reset, recurrent[:, 2 * width :]).tanh()
-    return torch.lerp(new, state, update)
 
 
 def draw_closed(gru: nn.GRU | nn.GRUCell) -> None:

@@ -1,7 +1,7 @@
 """A GRU encoder and decoder with an attender between them.
 
 A decoder's step depends on the one before, so writing is a loop; all that does not depend on it
-(projections of keys and values, embeddings, position scores, logits) is outside of it.
+(projections of keys and values, distances, logits) is outside of it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
-from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury, looked_up
-from abc_calib.nn.recurrent.gru import gru_step
+from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury
 
 
 class Recurrent(Model):
@@ -81,11 +80,10 @@ class Recurrent(Model):
         given = self.shifted(target)
         steps = given.shape[1]
         loop = Loop(self, self.encode(source), steps)
-        reads, tokens, states = self.backbone.reads(), given[:, 0], []
-        read = looked_up(reads, given.T).unbind() if teacher_forcing else None
+        tokens, states = given[:, 0], []
         for t in range(steps):
-            states.append(loop.step(reads[tokens] if read is None else read[t], t))
-            if read is None:
+            states.append(loop.step(given[:, t] if teacher_forcing else tokens, t))
+            if not teacher_forcing:
                 tokens = self.backbone.logits(states[-1].detach()).argmax(-1)
         return self.backbone.logits(torch.stack(states)).transpose(0, 1)
 
@@ -95,10 +93,9 @@ class Recurrent(Model):
         loop = Loop(self, encoded, steps)
         tokens = source.new_full((len(source),), self.sos)
         ended = torch.zeros_like(tokens, dtype=torch.bool)
-        reads = self.backbone.reads()
         ids, weights, carried = [], [], []
         for t in range(steps):
-            state = loop.step(reads[tokens], t)
+            state = loop.step(tokens, t)
             tokens = self.backbone.logits(state).argmax(-1).masked_fill(ended, self.pad)
             ids.append(tokens)
             if attention:
@@ -115,8 +112,8 @@ class Recurrent(Model):
         encoded, given = self.encode(source), self.shifted(target)
         loop = Loop(self, encoded, given.shape[1])
         weights = []
-        for t, read in enumerate(looked_up(self.backbone.reads(), given.T)):
-            loop.step(read, t)
+        for t, tokens in enumerate(given.T):
+            loop.step(tokens, t)
             weights.append(loop.weights)
         over = self._over_tokens(weights, encoded, source)
         assert over is not None
@@ -149,22 +146,17 @@ class Loop:
     """The decoder's steps on one encoded source."""
 
     def __init__(self, model: Recurrent, encoded: Encoded, steps: int):
-        self.attender = model.attender
-        self.values, self.maps = encoded.values, encoded.maps
-        self.cell, self.further = model.backbone.cell, model.backbone.further
+        self.attender, self.backbone = model.attender, model.backbone
+        self.values = encoded.values
         self.prepared = self.attender.prepare(encoded.memory, steps)
         self.carry = self.attender.begin(encoded.memory)
         self.states, self.query = list(encoded.states), encoded.query
         self.weights = encoded.values.new_zeros(())
 
-    def step(self, read: Tensor, t: int) -> Tensor:
-        """The top layer's state ``(b, d)`` after step ``t``, in which ``read (b, 3d)`` was read."""
+    def step(self, tokens: Tensor, t: int) -> Tensor:
+        """The top layer's state ``(b, d)`` after step ``t``, in which ``tokens (b,)`` were read."""
         self.weights, self.carry = self.attender.step(self.query, self.prepared, self.carry, t)
         mixed = torch.bmm(self.weights[:, None], self.values)[:, 0]
-        given = torch.addmm(read, mixed, self.maps.T)
-        recurrent = self.cell.weight_hh, self.cell.bias_hh
-        self.states[0] = gru_step(given, self.states[0], *recurrent)
-        for i, cell in enumerate(self.further, start=1):
-            self.states[i] = cell(self.states[i - 1], self.states[i])
+        self.backbone.step(self.backbone.read(self.backbone.token(tokens), mixed), self.states)
         self.query = self.states[-1]
         return self.query

@@ -58,6 +58,10 @@ class Memory:
         index = torch.arange(self.states.shape[1], device=self.states.device)
         return index * self.stride
 
+    def mean(self, weights: Tensor) -> Tensor:
+        """``(b, 1)``: the mean place of ``weights (b, s)``."""
+        return (weights * self.places).sum(1, keepdim=True)
+
     def with_states(self, states: Tensor) -> Memory:
         return replace(self, states=states)
 

@@ -8,8 +8,6 @@ disagree (steepness of the step's sigmoid, which centres are clamped, what mixin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.init import xavier_uniform_
@@ -34,38 +32,26 @@ def leaky_clamp(x: Tensor) -> Tensor:
     return torch.maximum(0.01 * x, torch.minimum(1 + 0.01 * x, x))
 
 
-@dataclass
-class Places:
-    """What a location attender needs of a batch; ``weight`` and ``bias`` give the numbers of a
-    step."""
+class Moving(Attender):
+    """Base of all attenders that move: a step from the reference, and a Gaussian there."""
 
-    memory: Memory
-    weight: Tensor
-    bias: Tensor
+    def prepare(self, memory: Memory, steps: int) -> Memory:
+        return memory
 
-    def gaussian(self, centre: Tensor, width: Tensor, legacy: bool = False) -> Tensor:
+    def begin(self, memory: Memory) -> Carry:
+        return {"reference": torch.zeros_like(memory.stride)}
+
+    def gaussian(self, memory: Memory, centre: Tensor, width: Tensor) -> Tensor:
         """Weights ``(b, s)`` of a Gaussian, from ``centre`` and ``width``, ``(b, 1)`` each.
 
         ``width`` is in units of the scaled source. Normalised in log space: however far beyond
         the end the centre is, the last place has the most weight.
         """
-        away = (self.memory.places - centre) / width
-        scores = torch.addcmul(self.memory.closed, away, away, value=-0.5)
-        if legacy:
+        scores = memory.closed - 0.5 * ((memory.places - centre) / width).square()
+        if self.shape.legacy:
             density = scores.exp()
             return density / (density.sum(1, keepdim=True) + 1e-20)
         return scores.softmax(1)
-
-    def mean(self, weights: Tensor) -> Tensor:
-        """``(b, 1)``: the mean place of the attention."""
-        return (weights * self.memory.places).sum(1, keepdim=True)
-
-
-class Moving(Attender):
-    """Base of all attenders that move: a step from the reference, and a Gaussian there."""
-
-    def begin(self, memory: Memory) -> Carry:
-        return {"reference": torch.zeros_like(memory.stride)}
 
     def strides(self, x: Tensor) -> Tensor:
         """How many places to go, from the number ``x (b, 1)``."""
@@ -75,46 +61,40 @@ class Moving(Attender):
         """``(b, 1)``: where the Gaussian stands after a step of ``stepped``."""
         return reference + stepped
 
-    def located(
-        self, query: Tensor, prepared: Places, carry: Carry, t: int
-    ) -> tuple[Tensor, Carry]:
+    def numbers(self, query: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """The numbers of a step: width, step, and what ``centre`` takes; and what goes on."""
+        raise NotImplementedError
+
+    def located(self, query: Tensor, memory: Memory, carry: Carry, t: int) -> tuple[Tensor, Carry]:
         """The weights and the variables of the step, the new reference left out."""
-        numbers = torch.addmm(prepared.bias, query, prepared.weight.T)
-        return self.moved(numbers, prepared, carry, t)
-
-    def moved(
-        self, numbers: Tensor, prepared: Places, carry: Carry, t: int
-    ) -> tuple[Tensor, Carry]:
-        """``located`` from the numbers of the step: width, step, and what ``centre`` takes."""
-        width = (numbers[:, :1].relu() + NARROWEST) / prepared.memory.size
+        numbers, after = self.numbers(query, carry)
+        width = (numbers[:, :1].relu() + NARROWEST) / memory.size
         step = self.strides(numbers[:, 1:2])
-        centre = self.centre(numbers, step * prepared.memory.stride, carry["reference"], t)
-        weights = prepared.gaussian(centre, width, self.shape.legacy)
-        return weights, {"centre": centre, "width": width, "step": step}
+        centre = self.centre(numbers, step * memory.stride, carry["reference"], t)
+        weights = self.gaussian(memory, centre, width)
+        return weights, {"centre": centre, "width": width, "step": step, **after}
 
-    def step(self, query: Tensor, prepared: Places, carry: Carry, t: int) -> tuple[Tensor, Carry]:
-        weights, after = self.located(query, prepared, carry, t)
-        after["reference"] = prepared.mean(weights)
-        return weights, after
+    def step(self, query: Tensor, memory: Memory, carry: Carry, t: int) -> tuple[Tensor, Carry]:
+        weights, after = self.located(query, memory, carry, t)
+        return weights, {**after, "reference": memory.mean(weights)}
 
 
 class Location(Moving):
     """Base of RC's family: the numbers are linear in a linear map of the query."""
 
     #: how many numbers a step and its reference take, the width left out
-    numbers = 1
+    more = 1
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
         self.shared = linear(shape.width, shape.width)
-        self.numbers_of = nn.Linear(shape.width, 1 + self.numbers, bias=False)
+        self.numbers_of = nn.Linear(shape.width, 1 + self.more, bias=False)
         # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
-        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.numbers)]
+        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.more)]
         self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
 
-    def prepare(self, memory: Memory, steps: int) -> Places:
-        maps = self.numbers_of.weight
-        return Places(memory, maps @ self.shared.weight, maps @ self.shared.bias)
+    def numbers(self, query: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self.numbers_of(self.shared(query)), {}
 
 
 class OneStep(Location):
@@ -175,7 +155,7 @@ class Gated(Moving):
 class Loc(Gated, Location):
     """Location attention after DU: a gated reference, a bias and whole steps (RC, section 4.3)."""
 
-    numbers = 3
+    more = 3
 
 
 class NoStep2(Loc):
@@ -190,7 +170,7 @@ class NoStep2(Loc):
 class LocS(Location):
     """The simpler location attention: a bias at the first step only (RC, appendix C)."""
 
-    numbers = 2
+    more = 2
 
     def strides(self, x: Tensor) -> Tensor:
         return softstair(x)
@@ -222,18 +202,12 @@ class DuboisLocation(Gated):
         self.numbers_of = linear(self.hidden, 4)
         self.numbers_of.bias.data.copy_(torch.tensor(self.start))
 
-    def prepare(self, memory: Memory, steps: int) -> Places:
-        return Places(memory, self.numbers_of.weight, self.numbers_of.bias)
-
     def begin(self, memory: Memory) -> Carry:
         state = self.first.expand(len(memory.lengths), -1)
         return {**super().begin(memory), "state": state}
 
-    def located(
-        self, query: Tensor, prepared: Places, carry: Carry, t: int
-    ) -> tuple[Tensor, Carry]:
+    def numbers(self, query: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         state = self.cell(self.resize(query).relu(), carry["state"])
-        numbers = torch.addmm(prepared.bias, state, prepared.weight.T)
-        weights, after = self.moved(numbers, prepared, carry, t)
+        numbers = self.numbers_of(state)
         gate, bias = torch.sigmoid(numbers[:, 2:]).split(1, 1)
-        return weights, {**after, "state": state, "gate": gate, "bias": bias}
+        return numbers, {"state": state, "gate": gate, "bias": bias}

@@ -8,21 +8,14 @@ part alone. The content part reads the source as the location part does, turned 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
-from abc_calib.nn.recurrent.attenders.content import Content, Scored
-from abc_calib.nn.recurrent.attenders.location import Moving, Places
-
-
-class Both(NamedTuple):
-    """What the two parts have prepared."""
-
-    places: Places
-    content: Any
+from abc_calib.nn.recurrent.attenders.content import Content, Prepared, Scored
+from abc_calib.nn.recurrent.attenders.location import Moving
 
 
 class Mixed(Attender):
@@ -42,21 +35,22 @@ class Mixed(Attender):
     def forwards(self, memory: Memory) -> Tensor | None:
         return self.location.forwards(memory)
 
-    def prepare(self, memory: Memory, steps: int) -> Both:
-        return Both(self.location.prepare(memory, steps), self.content.prepare(memory, steps))
+    def prepare(self, memory: Memory, steps: int) -> tuple[Memory, Prepared]:
+        return memory, self.content.prepare(memory, steps)
 
     def begin(self, memory: Memory) -> Carry:
         return self.location.begin(memory)
 
-    def step(self, query: Tensor, prepared: Both, carry: Carry, t: int) -> tuple[Tensor, Carry]:
-        places, content = prepared
-        located, after = self.location.located(query, places, carry, t)
+    def step(
+        self, query: Tensor, prepared: tuple[Memory, Prepared], carry: Carry, t: int
+    ) -> tuple[Tensor, Carry]:
+        memory, content = prepared
+        located, after = self.location.located(query, memory, carry, t)
         scores = self.content.scores(query, content, t)
         mix = torch.sigmoid(self.mix(query))
         weights = torch.lerp(scores.softmax(1), located, mix)
-        followed = located if self.location_reference else weights
-        after["reference"] = places.mean(followed)
-        return weights, {**after, "mix": mix, "scores": scores}
+        reference = memory.mean(located if self.location_reference else weights)
+        return weights, {**after, "mix": mix, "scores": scores, "reference": reference}
 
 
 def mixture(
