@@ -71,10 +71,8 @@ class Training:
         self.whole = self.prepared(folder / "whole")
         started = time.perf_counter()
         process = begin(self.whole, *self.words(self.whole))
-        self.wait_for_start(self.whole, process)
-        self.start_seconds = time.perf_counter() - started
         assert process.wait() == 0, said(self.whole)
-        self.seconds = time.perf_counter() - started - self.start_seconds
+        self.seconds = time.perf_counter() - started
 
     def prepared(self, root: Path) -> Path:
         shutil.copytree(self.finished, root)
@@ -82,10 +80,6 @@ class Training:
 
     def words(self, root: Path) -> tuple[object, ...]:
         return ("train", "successor", "--out", root / "run", *SHAPE, *QUICK)
-
-    def sign(self, root: Path) -> Path:
-        """What is there once the work has begun."""
-        return root / "run" / "config.json"
 
     def again(self, root: Path) -> tuple[object, ...]:
         begun = (root / "run" / "config.json").exists()
@@ -97,10 +91,6 @@ class Training:
     def models(self, root: Path) -> list[bytes]:
         return [(root / "run" / WEIGHTS).read_bytes()]
 
-    def wait_for_start(self, root: Path, process: subprocess.Popen) -> None:
-        while not self.sign(root).exists() and process.poll() is None:
-            time.sleep(0.005)
-
     def lost(self, root: Path) -> tuple[int, int]:
         """Rows that were told, and of those the ones that are not there."""
         return 0, 0
@@ -111,11 +101,7 @@ class Training:
         root = self.prepared(self.folder / f"trial{number}")
         name = SIGNALS[number % len(SIGNALS)]
         process = begin(root, *self.words(root))
-        if number % 5:
-            self.wait_for_start(root, process)
-            after = rng.uniform(0, 0.9 * self.seconds)
-        else:  # or before the work has begun
-            after = rng.uniform(0, self.start_seconds)
+        after = rng.uniform(0.2, 1.0) * self.seconds  # the start takes its time too
         time.sleep(after)
         process.send_signal(getattr(signal, name))
         code = process.wait()
@@ -158,10 +144,6 @@ class Calibrating(Training):
     def words(self, root: Path) -> tuple[object, ...]:
         return ("calibrate", root / VANILLA, "--out", root / "run", "--threshold", 0.3, *QUICK)
 
-    def wait_for_start(self, root: Path, process: subprocess.Popen) -> None:
-        """Also while lines are looked for, before there is a folder."""
-        time.sleep(1.0)
-
 
 class Retraining(Training):
     name = "retrain"
@@ -179,9 +161,6 @@ class Retraining(Training):
     def words(self, root: Path) -> tuple[object, ...]:
         return ("retrain", root / "run")
 
-    def sign(self, root: Path) -> Path:
-        return root / "run" / "checkpoint.safetensors"
-
     again = words
 
 
@@ -194,16 +173,14 @@ class Evaluating(Training):
 
     again = words
 
-    def sign(self, root: Path) -> Path:
-        return root / VANILLA / "eval.csv"
-
     def over(self, root: Path) -> bool:
         return len(self.rows(root)) == 40
 
     def rows(self, root: Path) -> dict[str, str]:
-        if not self.sign(root).exists():
+        path = root / VANILLA / "eval.csv"
+        if not path.exists():
             return {}
-        with self.sign(root).open() as file:
+        with path.open() as file:
             return {r["length"]: f"{r['correct']} {r['test_hash']}" for r in csv.DictReader(file)}
 
     def models(self, root: Path) -> list[bytes]:
@@ -231,9 +208,6 @@ class Sweeping(Training):
         return ("sweep", root / "sweep.toml", "--workers", 2, "--jobs", jobs, "--out", table)
 
     again = words
-
-    def sign(self, root: Path) -> Path:
-        return next(root.glob("jobs/*/run/config.json"), root / "none")
 
     def over(self, root: Path) -> bool:
         return (root / "table.csv").exists()

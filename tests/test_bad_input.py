@@ -113,14 +113,6 @@ def test_what_cannot_be_is_refused_and_makes_nothing(tiny, refused, line):
     assert message in said and (said.startswith(message) or not message.startswith("--"))
 
 
-@pytest.mark.parametrize("problem", ["", "+", "12+", "+12", "12", "1+2+3", "1+a", "1*2"])
-def test_an_addition_needs_two_numbers(abc, refused, problem):
-    """Empty operands, missing ones, and digits outside the base."""
-    abc("train", "addition", *QUICK, "--digits", 2)
-    line = refused(2, "predict", problem)
-    assert line.endswith("digits 0-9, as in '123+123'")
-
-
 def test_a_folder_in_use_is_not_taken_for_a_new_run(tiny, refused):
     message = f"{tiny.vanilla} is not empty: name a new folder, or --resume it"
     assert refused(2, "train", "successor", *QUICK, "--out", tiny.vanilla) == message
@@ -274,9 +266,3 @@ def test_a_defect_is_not_taken_for_bad_input(tiny, abc, monkeypatch):
     monkeypatch.setattr(stages, "evaluate", defect)
     with pytest.raises(RuntimeError, match="a defect"):
         abc("eval")
-
-
-def test_brackets_in_names_are_shown_as_they_are(abc, tmp_path, monkeypatch):
-    monkeypatch.setenv("ABC_RUNS", str(tmp_path / "[red]runs"))
-    assert str(tmp_path / "[red]runs") in abc("eval").error(2)
-    assert str(tmp_path / "[red]runs") in abc("runs").err

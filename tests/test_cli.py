@@ -5,38 +5,23 @@ from __future__ import annotations
 import io
 import json
 import os
-import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import CALIBRATED, VANILLA
-from hostile_values import schema_of
 from rich.console import Console
-from safetensors.torch import load_file
 from typer.main import get_command
 
 from abc_calib import progress, stages
-from abc_calib.config import (
-    DecoderOptions,
-    RecurrentOptions,
-    TrainOptions,
-    TransformerOptions,
-    named,
-)
-from abc_calib.errors import Interrupted, UsageError
+from abc_calib.errors import Interrupted
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
-from abc_calib.stages import making
 from cli.calibrate import compared
 from cli.main import app
 from tasks import TASKS
@@ -45,7 +30,6 @@ QUICK = (
     "train", "successor", "--steps", 4, "--batch", 5, "--width", 8, "--heads", 2,
     "--feedforward", 16, "--decoder-layers", 1, "--digits", 3,
 )  # fmt: skip
-START = (sys.executable, "-c", "from cli.main import app; app(prog_name='abc')")
 
 
 def rows_of(said) -> dict[tuple[str, int], dict]:
@@ -119,23 +103,6 @@ def test_the_table_is_on_stdout_with_intervals_and_names_its_file(tiny, abc):
     assert said.out.count("100.00") == 2 and said.out.count("[72.2, 100.0]") == 2
     assert "random" in said.out and "carry" in said.out
     assert said.err.splitlines()[-1] == f"written to {tiny.calibrated / 'eval.csv'}"
-
-
-def test_evaluations_add_up_in_one_file(tiny, abc):
-    abc("eval", "--lengths", "7,2", "--samples", 10)
-    abc("eval", "--lengths", "3,2", "--samples", 20, "--stress", "carry")
-    abc("eval", "--lengths", "2", "--samples", 5, "--seed", 1)
-    table = pd.read_csv(tiny.calibrated / "eval.csv")
-    found = list(zip(table.set, table.test_seed, table.length, table.n, strict=True))
-    assert found == [
-        ("carry", 0, 2, 20),
-        ("carry", 0, 3, 20),
-        ("random", 0, 2, 20),
-        ("random", 0, 3, 20),
-        ("random", 0, 7, 10),
-        ("random", 1, 2, 5),
-    ]
-    assert len(table.test_hash.unique()) == 6
 
 
 # Prediction
@@ -222,65 +189,6 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
 # Training
 
 
-class Planned(UsageError):
-    """The configuration that a command would have made a run of."""
-
-
-@pytest.fixture
-def planned(monkeypatch, abc) -> Callable[..., dict[str, Any]]:
-    """``planned("train", ...)``: the configuration, before anything is trained or written."""
-    found: list[Any] = []
-
-    def caught(config, *_):
-        found.append(config)
-        raise Planned("planned")
-
-    monkeypatch.setattr(making, "_created", caught)
-
-    def run(*words: object) -> dict[str, Any]:
-        assert abc(*words).error(2) == "planned"
-        return found[-1].model_dump()
-
-    return run
-
-
-SPECIAL: dict[str, tuple[Any, tuple[object, ...]]] = {
-    "format": ("fixed:9", ()), "sampling": ("carry", ()), "scheme": ("rope", ()),
-    "encoder_scheme": ("rope", ("--encoder-layers", 1)), "decoder_scheme": ("rope", ()),
-    "cross_scheme": ("alibi", ()), "attender": ("location", ()), "width": (16, ()),
-    "heads": (2, ()), "d_head": (4, ()), "length": (7, ()),
-    "attention_window": (2, ("--format", "aligned")),
-}  # fmt: skip
-"""Options for which no number or choice will do, or not alone."""
-KINDS = {"transformer": TransformerOptions, "decoder": DecoderOptions, "gru": RecurrentOptions}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_option_of_a_training_reaches_the_configuration(planned, kind):
-    """Each by itself, with a value that is not its default."""
-    task, reached = ("copy", 0) if kind == "gru" else ("addition", 0)
-    for option in named(TrainOptions, KINDS[kind]).values():
-        if option.name in ("backbone", "dev", "optimizer") or (
-            kind == "gru" and option.name in ("format", "sampling")
-        ):
-            continue  # each of which is for some attender, task or model alone
-        schema, more = schema_of(option), ()
-        if option.name in SPECIAL:
-            value, more = SPECIAL[option.name]
-        elif option.type is bool:
-            value = not option.field.default
-        elif "enum" in schema:
-            value = next(one for one in schema["enum"] if one != option.field.default)
-        else:
-            value = schema.get("minimum", 1) + 1 if option.type is int else 0.25
-        no = f"--no-{option.flag.removeprefix('--')}"
-        words = [option.flag if value else no] if option.type is bool else [option.flag, value]
-        config = planned("train", task, "--model", kind, *words, *more)
-        assert ({**config["train"], **config["model"]})[option.name] == value, option.name
-        reached += 1
-    assert reached > 20
-
-
 def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     words = ("--fit", "mean", "--dirs", "anti,diag", "--threshold", 2, "--layer", "own")
     more = ("--sites", "cross, self", "--anchors", "segment", "--values", "hard")
@@ -324,54 +232,7 @@ def test_commands_take_one_thread_by_default_and_work_in_parts_all_of_torch(abc)
         torch.set_num_threads(before)
 
 
-def test_an_interrupted_training_goes_on_where_it_was(abc, tmp_path, monkeypatch):
-    """Ctrl-C of a real process; the command it names leads to the weights of an uninterrupted run.
-
-    The folder's name has a space and what looks like markup.
-    """
-    monkeypatch.chdir(tmp_path)
-    root = tmp_path / "my [red] runs"
-    monkeypatch.setenv("ABC_RUNS", str(root))
-    words = [str(word) for word in (*QUICK, "--steps", 400)]
-    whole = abc(*words, "--out", tmp_path / "whole", "--json").json()
-    with subprocess.Popen([*START, *words], stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-    assert first.startswith("training successor 100/400 held-out ")
-    assert process.returncode == 130
-    line = rest.splitlines()[-1]
-    assert line.startswith("error: stopped at step ") and "Traceback" not in rest
-    run = root / VANILLA
-    assert abc("runs", "--json").json()[0]["state"] == "not finished"
-    assert "has not finished training: continue with abc train --resume" in abc("eval").error(1)
-    command = shlex.split(line.split("Go on with: ")[1])
-    assert command == ["abc", "train", "--resume", str(run)]
-    said = abc(*command[1:])
-    assert said.code == 0
-    assert f"{run}: " in said.err and " after 400 steps" in said.err
-    one, two = (load_file(p / "model" / "model.safetensors") for p in (run, Path(whole["run"])))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not (run / "checkpoint.safetensors").exists()
-
-
 # Heatmaps
-
-
-def test_heatmaps_are_figures_and_arrays(tiny, abc):
-    words = ("--format", "pdf,svg,png", "--sites", "cross", "--digits", 9)
-    said = abc("heatmap", *words)
-    folder = tiny.calibrated / "figures"
-    figures = [f"bias-cross-layer{n}.{kind}" for n in range(2) for kind in ("pdf", "svg", "png")]
-    assert said.out.splitlines() == [str(folder / name) for name in (*figures, "cross.npz")]
-    assert said.err == "7 files\n"
-    begins = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
-    for name in figures:
-        assert (folder / name).read_bytes().startswith(begins[name[-3:]])
-    with np.load(folder / "cross.npz") as arrays:
-        assert arrays["attention"].shape == arrays["fit"].shape == (2, 8, 6, 7)
-        assert arrays["bias"].shape == (2, 8, 10, 11)
 
 
 # Lists
@@ -483,15 +344,6 @@ def test_elsewhere_progress_is_a_line_now_and_then(monkeypatch):
         for done in range(1, 4):
             update(done, 3, f"at {done}", done != 2)
     assert shown.getvalue() == "training 1/3 at 1\ntraining 3/3 at 3\n"
-
-
-@pytest.mark.parametrize("show", [None, False])
-def test_unless_asked_for_progress_is_silent_where_there_is_no_terminal(monkeypatch, show):
-    shown = io.StringIO()
-    monkeypatch.setattr(progress, "err", Console(file=shown, _environ={}))
-    with progress.bar("training", show, "steps") as update:
-        update(1, 3, "at 1", True)
-    assert shown.getvalue() == ""
 
 
 def test_a_verb_shows_its_progress_if_asked_to(tiny, capsys):

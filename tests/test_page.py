@@ -189,21 +189,6 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     assert chromium.complaints() == []
 
 
-@needs_browser
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_page_is_no_wider_than_the_window_whatever_runs_are_called(
-    chromium, both, tmp_path, width
-):
-    odd = ["n" * 200, "<b>&\"'</b>", "漢字 é", "a-b_c/" * 30]
-    path = tmp_path / "odd.html"
-    path.write_text(rendered([{**both[i % 2], "name": name} for i, name in enumerate(odd)]))
-    chromium.open(path, width)
-    assert chromium.ask("document.documentElement.scrollWidth <= innerWidth")
-    names = "[...document.querySelectorAll('.run > summary')].map((one) => one.textContent)"
-    assert chromium.ask(names) == odd
-    assert chromium.complaints() == []
-
-
 def test_runs_of_the_same_name_are_told_apart():
     paths = [Path("runs/a/one"), Path("runs/b/one"), Path("runs/b/two")]
     assert names(paths) == ["a/one", "b/one", "b/two"]

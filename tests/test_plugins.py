@@ -303,33 +303,17 @@ def test_an_installed_package_is_imported_when_it_is_asked_for(abc, package):
 ABSTRACT = "from tasks import WordTask\nclass Half(WordTask):\n    name = 'half'\n"
 BAD = {
     "a sentence": ("this is no Python", "does not import, line 1 (SyntaxError: invalid syntax"),
-    "an import": ("\nimport not_there_at_all", "line 2 (ModuleNotFoundError: No module named"),
     "an exit": ("raise SystemExit(0)", "does not import, line 1 (SystemExit: 0)"),
-    "an error": ("x = 1\n\n1 / 0", "line 3 (ZeroDivisionError: division by zero)"),
     "nothing": ("", "has no task and no scheme"),
     "another's": ("from tasks import Addition", "has no task and no scheme"),
     "a taken name": (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
-    "a replaced task": ("import tasks\ntasks.TASKS['copy'] = None", "there is a task copy already"),
-    "another's, renamed": (
-        "import tasks\ntasks.TASKS['plus'] = tasks.Arithmetic.__mro__[1]", "the task plus lacks",
-    ),
-    "an alias": (
-        "import tasks\ntasks.TASKS['plus'] = tasks.TASKS['addition']", "a class of another file",
-    ),
     "no class": ("import tasks\ntasks.TASKS['plus'] = 3", "plus is no subclass of Task"),
     "an abstract class": (ABSTRACT, "the task half lacks solve: write it"),
-    "more is missing": (
-        "from tasks import Task\nclass T(Task):\n    name = 't'\n", "lacks parse, read, sample,",
-    ),
     "a class without a name": (TASK.replace('name = "again"', "pass"), "has no name of its own"),
     "a name for a path": (TASK.replace('"again"', '"../again"'), "'../again' is no name of a task"),
     "a taken scheme": (
         "from abc_calib.nn.positions import Scheme\nclass S(Scheme):\n    name = 'rope'",
         "there is a scheme rope already",
-    ),
-    "a scheme's option": (
-        "from abc_calib.nn.positions import Scheme\nclass S(Scheme):\n    name = 'rope:2'",
-        "'rope:2' is no name of a scheme",
     ),
     "one good, one bad": (TASK + ABSTRACT, "the task half lacks solve"),
 }  # fmt: skip
@@ -347,20 +331,13 @@ def test_a_bad_plugin_is_refused_in_a_line_and_leaves_nothing(abc, kind, runs_ro
 
 
 def test_what_is_no_file_is_refused(abc):
-    Path("folder.py").mkdir()
-    Path("link.py").symlink_to("nowhere.py")
     written(TASK, "my_task.txt")
     written("#" * 2_000_000, "large.py")
     for name, reason in {
-        "folder.py": "it is no regular file",
-        "link.py": "No such file or directory",
         "missing.py": "No such file or directory",
-        "/dev/null.py": "No such file or directory",
-        "my_task": "ends in .py",
         "my_task.txt": "ends in .py",
         "large.py": "at most 1000000 are read",
         "": "ends in .py",
-        "x" * 5000 + ".py": "File name too long",
     }.items():
         assert reason in abc("tasks", "--plugin", name).error(2)
 
@@ -369,12 +346,6 @@ def test_what_a_file_prints_is_no_result(abc):
     written("print('loud')" + TASK)
     said = abc("tasks", "--json", "--plugin", "my_task.py")
     assert "again" in {row["task"] for row in said.json()} and "loud" in said.err
-
-
-def test_help_loads_nothing(abc):
-    written("raise SystemExit('executed')")
-    said = abc("train", "--plugin", "my_task.py", "--help")
-    assert said.code == 0 and "--plugin" in said.out and "executed" not in said.out + said.err
 
 
 COUNTING = """
@@ -392,13 +363,10 @@ class Odd(Scheme):
 FAILING = {
     "return ' '.join(self.words(source)[:1]) if '  ' in source else 1 / 0": "line 8: ZeroDiv",
     "return None": "AttributeError: 'NoneType' object has no attribute 'split'",
-    "return 'x y z'": "KeyError: 'x'",
     "return str(id(self) + len(source.split())) and source + ' a' * self.calls()": "differ",
 }
 PARTS = {
     "symbols = ('a', 'a')": "symbol 'a': give words",
-    "symbols = ('a', '$')": "symbol '$': give words",
-    "symbols = ('a', '')": "symbol ''",
     "notation = 'pictures'": "has the notation 'pictures': choose digits or rows",
     "train_length = property(lambda self: 1 / 0)": "the task again cannot be made: my_task.py",
     "__init__ = lambda self, more: None": "the task again cannot be made: TypeError",

@@ -23,7 +23,7 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps
-from abc_calib.reporting.style import font, save_figure
+from abc_calib.reporting.style import save_figure
 from abc_calib.reporting.views import draw_heatmaps, heatmap_figures
 from abc_calib.runs import Run
 
@@ -177,15 +177,6 @@ def test_labels_of_each_task(task: str, labels: str, delimiters: tuple[int, ...]
     for row in batch.source:
         found = torch.isin(row, torch.tensor(source.vocabulary.delimiters)).nonzero()[:, 0]
         assert tuple(found.tolist()) == delimiters
-
-
-def test_labels_of_a_fixed_format_and_of_rows() -> None:
-    assert digit_data("addition", format="fixed:5").layout_at(3).widths == (5, 5)
-    assert digit_data("multiplication", format="fixed:5").layout_at(3).widths == (5, 1)
-    assert written_labels(4, "&") == ["y0", "y1", "y2", "&"]
-    assert read_labels(4, "$") == ["$", "y0", "y1", "y2"]
-    with pytest.raises(UsageError, match="length 0 is not possible"):
-        digit_data("addition").layout_at(0)
 
 
 def test_labels_of_columns_and_of_words() -> None:
@@ -373,25 +364,6 @@ def test_a_curve_without_accuracies_is_refused() -> None:
 
 
 # Tables
-
-
-@pytest.mark.parametrize("width", [1.5, 3.25, 12.0])
-@pytest.mark.parametrize("font_name", ["serif", "latex"])
-def test_text_is_inside_and_readable_at_any_width(width: float, font_name: str) -> None:
-    labels = digit_data("addition").layout_at(6).labels()
-    with font(font_name):
-        block = Block(heads((5, 8, 15)), [f"y{i}" for i in range(8)], labels)
-        title = "Addition, cross-attention, layer 2: averaged attention, 6 digits"
-        figure: Any = heatmaps([block], title, width=width)
-        figure.draw_without_rendering()
-    assert figure.get_figwidth() == width
-    shown = [text for text in figure.findobj(Text) if text.get_text()]
-    assert min(text.get_fontsize() for text in shown) >= 7
-    if width >= 2.5:
-        edge = figure.bbox
-        for text in shown:
-            box = text.get_window_extent()
-            assert box.x0 >= -2 and box.x1 <= edge.x1 + 2, text.get_text()
 
 
 def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:

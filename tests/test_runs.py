@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -219,16 +218,6 @@ def test_force_looks_at_a_run_that_was_changed_and_makers_refuse_it(tiny, abc):
     for make in (stages.calibrate, stages.certify, stages.repair):
         with pytest.raises(AbcError, match=r"history\.jsonl is not the file that result\.json"):
             make(looked_at)
-
-
-def test_a_run_of_an_earlier_version_can_only_be_looked_at(tiny, abc):
-    path = tiny.calibrated / "result.json"
-    old = {k: v for k, v in json.loads(path.read_text()).items() if k not in ("files", "sha256")}
-    path.write_text(json.dumps(old))
-    assert "is of an earlier version and vouches for no files" in abc("certify").error(1)
-    assert abc("predict", "12", "--force").out == "13\n"
-    rows = {Path(row["run"]).name: row["state"] for row in abc("runs", "--json").json()}
-    assert "earlier version" in rows[tiny.calibrated.name]
 
 
 def test_a_model_without_a_result_is_not_trained_over(tiny, abc):

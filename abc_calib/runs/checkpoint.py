@@ -34,33 +34,24 @@ def save(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> Non
     write_atomically(folder / NAME, lambda made: save_file(tensors, made, metadata=metadata))
 
 
-def load_record(folder: Path) -> dict[str, Any] | None:
-    """What the checkpoint vouches for, or None without one; ``AbcError`` if it is damaged."""
+def load(folder: Path, tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The last checkpoint and its record, or None; ``AbcError`` if it is damaged.
+
+    Without ``tensors`` the record alone, which says what it vouches for.
+    """
     path = folder / NAME
     if not os.path.lexists(path):
         return None
     try:
         check_regular(path)
         with safe_open(path, "pt") as file:
-            return checked(parse_json(file.metadata()["state"]), path, Saved)
+            record = checked(parse_json(file.metadata()["state"]), path, Saved)
+            found = {name: file.get_tensor(name) for name in file.keys() if tensors}  # noqa: SIM118
+        if tensors and _hash(found) != record["tensors"]:
+            raise ValueError("its tensors were changed")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise AbcError(f"{path} is damaged ({error}): train again") from None
-
-
-def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The last checkpoint, or None; ``AbcError`` if it is damaged."""
-    record = load_record(folder)
-    if record is None:
-        return None
-    path = folder / NAME
-    try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise AbcError(f"{path} is damaged ({error}): train again") from None
-    if _hash(tensors) != record["tensors"]:
-        raise AbcError(f"{path} is damaged (its tensors were changed): train again")
-    return tensors, record["state"]
+    return found, record
 
 
 def _hash(tensors: dict[str, Tensor]) -> str:

@@ -112,11 +112,6 @@ def read_record(path: Path, kind: type[Record] = Record) -> dict[str, Any] | Non
 
 def checked(data: Any, path: Path, kind: type[Record] = Record) -> dict[str, Any]:
     """``data`` of ``path``, if it is a record that nobody changed."""
-    if isinstance(data, dict) and "files" not in data and "steps" in data:
-        raise AbcError(
-            f"{path} is of an earlier version and vouches for no files: train again, or look at "
-            "the run with --force"
-        )
     try:
         record = dict(data)
         if record.pop("sha256") != record_hash(record):

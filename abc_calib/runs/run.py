@@ -164,8 +164,8 @@ class Run:
             return
         if result := read_record(self.path / "result.json", Result):
             check_files(self.path, result, "result.json", all_files(self.path), contents)
-        elif saved := checkpoint.load_record(self.path):
-            check_files(self.path, saved, checkpoint.NAME, given_files(self.path), contents)
+        elif saved := checkpoint.load(self.path, tensors=False):
+            check_files(self.path, saved[1], checkpoint.NAME, given_files(self.path), contents)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
@@ -280,12 +280,12 @@ class Run:
     # The checkpoint
 
     def save_checkpoint(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Replace the checkpoint by these tensors and this plain state."""
         checkpoint.save(self.path, tensors, state)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The last checkpoint, or None; ``AbcError`` if it is damaged."""
-        return checkpoint.load(self.path)
+        """The tensors and the state of the last checkpoint, or None."""
+        found = checkpoint.load(self.path)
+        return found and (found[0], found[1]["state"])
 
     def drop_checkpoint(self) -> None:
         (self.path / checkpoint.NAME).unlink(missing_ok=True)

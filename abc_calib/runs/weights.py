@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 
@@ -39,20 +38,15 @@ def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
     """
     weights = read_weights(folder / WEIGHTS)
     try:
-        if model.read_weights(weights):
-            return model.eval()
+        if not model.read_weights(weights):
+            if not force:
+                _check_beside(folder, model)
+                if name := not_finite(weights):
+                    raise AbcError(f"{name} of {WEIGHTS} is not finite")
+            model.load_state_dict(weights)
     except (AbcError, RuntimeError) as error:
-        problem = " ".join(str(error).split()[:20])
-        raise AbcError(f"{folder} is damaged ({problem}): calibrate again") from None
-    if not force:
-        _check_beside(folder, model)
-        if name := not_finite(weights):
-            raise AbcError(f"{folder / WEIGHTS} is damaged ({name} is not finite): train again")
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        problem = " ".join(str(error).split()[:20])
-        raise AbcError(f"{folder} is damaged ({problem}): train again") from None
+        problem = " ".join(str(error).split()[:30])
+        raise AbcError(f"{folder} is damaged ({problem}): train or calibrate again") from None
     return model.eval()
 
 
@@ -62,18 +56,10 @@ def _check_beside(folder: Path, model: Model) -> None:
         try:
             found = read_json(folder / name)
         except (OSError, ValueError) as error:
-            raise AbcError(f"{folder} is damaged ({error}): train again") from None
-        if differing := _differing(found, json.loads(json.dumps(content))):
-            raise AbcError(
-                f"{folder / name} says another {differing} than {folder.parent}/config.json: one "
-                "of them was changed; train again"
-            )
-
-
-def _differing(found: Any, expected: dict[str, Any]) -> str:
-    """The first name whose value is another one, if any."""
-    if not isinstance(found, dict):
-        return "kind of content"
-    missing = object()
-    names = [*expected, *found]
-    return next((n for n in names if found.get(n, missing) != expected.get(n, missing)), "")
+            raise AbcError(f"{name}: {error}") from None
+        expected, missing = json.loads(json.dumps(content)), object()
+        if not isinstance(found, dict):
+            raise AbcError(f"{name} is no table")
+        for key in [*expected, *found]:
+            if found.get(key, missing) != expected.get(key, missing):
+                raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")
