@@ -97,6 +97,8 @@ class Task(ABC):
     symbols: tuple[str, ...]
     #: symbols that end one part of a source and begin the next
     delimiters: tuple[str, ...]
+    #: what else stands in sources and answers, behind the symbols in the order of ids
+    separators: tuple[str, ...] = ()
     #: longest training problem by default, in digits (tasks on tokens: see their classes)
     train_length: int
     #: what a length counts

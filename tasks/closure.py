@@ -44,8 +44,8 @@ def check_closed(rule: Rule) -> None:
     later = rule.later
     if later is None:
         return
-    if set(later.tapes) - {ABOVE} != set(rule.first.tapes):
-        raise NotClosed("its first row and the later ones read other operands")
+    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
+        raise NotClosed("its later rows read an operand that the first one does not")
     accepted = _accepted(rule, later)
     for one in (rule.first, later):
         _check_closure(rule, one, accepted)
@@ -53,8 +53,10 @@ def check_closed(rule: Rule) -> None:
 
 
 def _kept(rule: Rule, one: Transducer) -> list[int]:
-    """The axes of a transducer's tapes that are the same in every row."""
-    return [k for k, tape in enumerate(one.tapes) if tape != ABOVE and not rule.listed]
+    """The axes of the tapes that later rows read, too, and that are the same in every row."""
+    assert rule.later is not None
+    same = [tape for tape in rule.later.tapes if tape != ABOVE and not rule.listed]
+    return [one.tapes.index(tape) for tape in same]
 
 
 def _letters(one: Transducer) -> np.ndarray:
@@ -116,15 +118,17 @@ def _explore(start: np.ndarray, step: Callable[[np.ndarray], np.ndarray], size: 
 
 
 def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
-    """Every row that it writes, read so many columns on as the next row does, is in L."""
+    """Every row that it writes before another, read so many columns on as that does, is in L."""
     letters, radix = _letters(one), one.base + 1
     kept = np.zeros(letters.shape[1], np.int64)
     for axis in _kept(rule, one):
         kept = kept * radix + letters[axis]
     each = radix ** len(_kept(rule, one))
-    buffered = (each + 1) ** rule.shift  # the kept letters of the last columns; ``each``: none yet
+    late = rule.shift + one.lag
+    buffered = (each + 1) ** late  # the kept letters of the last columns; ``each``: none yet
     table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
     d = len(accepted.next)
+    goes_on = rule.counted | (out != one.base)  # what closes as the last row has no next one
     _bound(one.states * d * buffered * letters.shape[1])
 
     def step(now: np.ndarray) -> np.ndarray:
@@ -133,12 +137,12 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
         buffer = buffer[:, None]
         after = table[state[:, 0]]
         written = np.minimum(out[state[:, 0]], one.base)
-        oldest, newer = buffer // (buffered // (each + 1)) if rule.shift else kept[None], 0
-        if rule.shift:
+        oldest, newer = buffer // (buffered // (each + 1)) if late else kept[None], 0
+        if late:
             newer = buffer % (buffered // (each + 1)) * (each + 1) + kept[None]
         read = accepted.next[word, np.where(oldest == each, 0, oldest) * radix + written]
         word = np.where(oldest == each, word, read)
-        there = after >= 0
+        there = (after >= 0) & goes_on[state[:, 0]]
         return ((after * d + word) * buffered + newer)[there]
 
     begun = np.array(one.start) * d * buffered + (buffered - 1)

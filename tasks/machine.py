@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.rules import NO, Transducer, reduced
+from tasks.rules import NO, ROW, Transducer, reduced
 
 Step = Callable[..., tuple[Hashable, str | None] | None]
 """From a state and a word of each tape, None behind its last one: the next state, and what is
 written; None closes the row. None in place of both: no source has such a column."""
 End = Callable[[Any], Sequence[str] | None]
-"""The words that follow the last column in a state; None: no source ends there."""
+"""The words that follow the last column in a state, ``ROW`` behind them if another row follows;
+None: no source ends there."""
 MOST_STATES, MOST_ENTRIES = 10_000, 5_000_000
 """Of a transducer: states, and states times columns of letters."""
 MOST_SYMBOLS = 250
@@ -33,33 +34,35 @@ def machine(
     start: Hashable,
     end: End = lambda state: (),
     tapes: Sequence[int] = (0,),
+    lag: int = 0,
 ) -> Transducer:
     """The transducer that ``step`` describes, with the states that are reached from ``start``.
 
+    ``lag``: what ``step`` writes is for so many columns before; in the first ones it is left out.
     ``TaskError`` for a word that is written and no symbol, and for states without end.
     """
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
+    codes: dict[Any, int] = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, **number}
     columns = [*product((*symbols, None), repeat=k)]
-    found: dict[Any, int] = {("on", (False,) * k, start): 0}
+    found: dict[Any, int] = {("on", (False,) * k, 0, start): 0}
     after: list[np.ndarray] = []
     written: list[np.ndarray] = []
     for state in (queue := [*found]):
         rows = np.full((2, len(columns)), NO)
         for at, column in enumerate(columns):
-            made = _made(state, column, step, end)
+            made = _made(state, column, step, end, lag)
             if made is None:
                 continue
             following, word = made
-            if word not in number and word not in (CLOSED, NOTHING):
+            if word not in codes:
                 raise TaskError(f"{word!r} is written and is no symbol: {_some(symbols)}")
             if following not in found:
                 found[following] = len(found)
                 queue.append(following)
-            code = base if word == CLOSED else base + 1 if word == NOTHING else number[word]
-            rows[:, at] = found[following], code
+            rows[:, at] = found[following], codes[word]
         after.append(rows[0])
         written.append(rows[1])
         if len(found) > (most := min(MOST_STATES, MOST_ENTRIES // len(columns))):
@@ -69,34 +72,46 @@ def machine(
             )
     shape = (len(after), *(base + 1,) * k)
     rows, out = np.reshape(after, shape), np.reshape(written, shape)
-    return reduced(Transducer(base, tuple(tapes), (0,), rows, out, words=True))
+    return reduced(Transducer(base, tuple(tapes), (0,), rows, out, words=True, lag=lag))
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)
-"""In place of a word: the row closes, and nothing stands behind it."""
+"""In place of a word: the row closes, and nothing stands behind it or in the first columns."""
 
 
-def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End) -> Any:
+def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag: int) -> Any:
     """The state after a column, and the word that is written there; None where there is none."""
-    what, over, of = state
+    what, over, count, of = state
     ended = tuple(letter is None for letter in column)
     if any(before and not now for before, now in zip(over, ended, strict=True)):
         return None  # nothing follows the end of a tape
+    late, more = count < lag, min(count + 1, max(lag, 1))
     if what == "on" and not all(ended):
         made = step(of, *column)
         if made is None:
             return None
         following, word = made
-        return (("done", ended, 0), CLOSED) if word is None else (("on", ended, following), word)
+        if late:
+            return ("on", ended, more, following), NOTHING
+        return _written(("on", ended, more, following), word, ended)
     if not all(ended):
         return None
-    left = end(of) if what == "on" else of if what == "end" else None
     if what == "done":
-        return ("done", ended, 0), NOTHING
+        return ("done", ended, 0, 0), NOTHING
+    if what == "on" and not count:
+        return None  # nothing was read
+    if what == "on" and late:
+        return ("on", ended, more, of), NOTHING
+    left: Any = end(of) if what == "on" else of
     if left is None:
         return None
-    rest = tuple(left)
-    return (("end", ended, rest[1:]), rest[0]) if rest else (("done", ended, 0), CLOSED)
+    return _written(("end", ended, 0, tuple(left[1:])), left[0] if left else None, ended)
+
+
+def _written(following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
+    """A state with what is written before it; after a word that closes the row, no other one."""
+    done = ("done", ended, 0, 0)
+    return (done, CLOSED) if word is None else (done, ROW) if word == ROW else (following, word)
 
 
 def _some(symbols: Sequence[str]) -> str:
@@ -107,7 +122,8 @@ def _some(symbols: Sequence[str]) -> str:
 def columns_seen(one: Transducer) -> int | None:
     """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
-    Two states are a pair if some column has them write differently, or lead to a pair and write the
+    Together with the first column of a row and its symbol, which lines see from anywhere. Two
+    states are a pair if some column has them write differently, or lead to a pair and write the
     same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
     differ, leads = _pairs(one)
@@ -129,12 +145,13 @@ def columns_seen(one: Transducer) -> int | None:
 def _pairs(one: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Of two states as a number ``q i + j``: do they write differently in some column, ``(q q,)``?
 
-    And which lead to which by columns in which both write the same. States of rows with different
-    symbols of their own are not compared: the symbol is seen.
+    And which lead to which by columns in which both write the same. States of rows that do not
+    begin alike are not compared.
     """
     q = one.states
-    rows = np.eye(q, dtype=bool)[list(one.start)]
     state, _, _, to = one.steps
+    begun = np.unique(to[np.isin(state, one.start)])
+    rows = np.eye(q, dtype=bool)[begun]
     while True:
         more = rows.copy()
         np.logical_or.at(more.T, to, rows.T[state])

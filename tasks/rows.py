@@ -15,10 +15,8 @@ import numpy as np
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
 from tasks.digits import Digits, columns_of
-from tasks.rules import Tape
+from tasks.rules import ROW, Tape
 
-ROW = "|"
-"""Closes a row of the output."""
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
 

@@ -20,15 +20,23 @@ from typing import Any
 
 import numpy as np
 
+ROW = "|"
+"""Closes a row of the output."""
 ABOVE = -1
 """The tape that is the row above."""
 NO = -1
 """In ``Transducer.next``: no source has such a column."""
+MOST_ROWS = 100_000
+"""Of an output that says itself where it ends."""
 NOTHING, NEVER = -1, -2
 """For ``columns``: no symbol more after the last column; no source ends in this state."""
 
 Tape = tuple[np.ndarray, np.ndarray]
 """Letters ``(n, w)`` in the order of columns, and how many each has, ``(n,)``."""
+
+
+class Endless(ValueError):
+    """An output that has not ended after ``MOST_ROWS`` rows."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,12 @@ class Transducer:
 
     ``next`` and ``written``, ``(q, base + 1, ..., base + 1)`` with ``k`` axes of letters: the state
     after a column, or ``NO``; and what is written there: a symbol, ``base`` where the row closes,
-    ``base + 1`` for nothing, behind it. ``tapes``: the operand of each axis, or ``ABOVE``.
+    ``base + 1`` for nothing, behind it, ``base + 2`` where it closes and another row follows (of a
+    rule that is not told how many there are). ``tapes``: the operand of each axis, or ``ABOVE``.
     ``start``: the states before column 0, and ``symbols`` the symbol that belongs to the whole row
     in each, where it has one. ``words``: every letter counts; else letters are digits of numbers,
-    which may be written with more zeros.
+    which may be written with more zeros. ``lag``: so many columns late a symbol is written, so that
+    it may depend on letters ahead of its own column; in as many columns at first nothing is.
     """
 
     base: int
@@ -50,6 +60,7 @@ class Transducer:
     written: np.ndarray
     symbols: tuple[int, ...] = ()
     words: bool = False
+    lag: int = 0
 
     @property
     def states(self) -> int:
@@ -66,9 +77,15 @@ class Transducer:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if not self.words:
-            del fields["words"]
+        for name in ("words", "lag"):  # as it was before there were any
+            if not fields[name]:
+                del fields[name]
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
+
+    @property
+    def closing(self) -> tuple[int, int]:
+        """What is written where a row closes: the output's last one or not, and never the last."""
+        return self.base, self.base + 2
 
     @cached_property
     def extra(self) -> int | None:
@@ -79,9 +96,9 @@ class Transducer:
             return None
         found, state = set[int](), np.unique(after[inside])
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
-        more = 0
+        more = -self.lag
         while len(state := state[ending[state] >= 0]):
-            if (out[state] == self.base).any():
+            if np.isin(out[state], self.closing).any():
                 found.add(more)
             if (out[state] >= self.base).all():
                 return found.pop() if len(found) == 1 else None
@@ -96,19 +113,15 @@ class Transducer:
         ``symbol (n,)``: of each row, where rows have one. ``ValueError`` with the number of a
         problem that is not a source of the rule.
         """
-        values, width, fits = self._run(tapes, symbol)
-        if not fits.all():
-            raise ValueError(int((~fits).argmax()))
+        values, width, code = self.run(tapes, symbol)
+        if (code == NO).any():
+            raise ValueError(int((code == NO).argmax()))
         return values, width
 
-    def accepts(self, tapes: Sequence[Tape]) -> np.ndarray:
-        """Which of ``n`` problems are sources of the rule, ``(n,)`` bool."""
-        return self._run(tapes)[2]
-
-    def _run(
+    def run(
         self, tapes: Sequence[Tape], symbol: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Symbols, widths, and which problems are sources: see ``row``."""
+        """Symbols and widths as ``row`` gives them, and what closes each: ``NO`` for no source."""
         n, radix = len(tapes[0][1]), self.base + 1
         state = np.full(n, self.start[0])
         if symbol is not None:
@@ -129,12 +142,12 @@ class Transducer:
             at = state * (radix ** len(tapes)) + columns[min(column, wide)]
             found.append(written.take(at))
             state = after.take(at)
-            if column >= wide and (found[-1] >= self.base).all():
+            if column >= wide + self.lag and (found[-1] >= self.base).all():
                 break
-        out = np.stack(found, 1)
-        width = (out == self.base).argmax(1)
+        out = np.stack(found[self.lag :], 1)
+        width = np.isin(out, self.closing).argmax(1)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1]
-        return values, width, state != dead
+        return values, width, np.where(state == dead, NO, out[np.arange(n), width])
 
     def ending(self, length: int) -> list[np.ndarray]:
         """Of one tape: the states ``(q,)`` from which the row can end after 0 to so many letters.
@@ -211,7 +224,8 @@ class Rule:
 
     ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
     is the symbol of row ``r``. ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there
-    are as many rows as operands; else rows are as many as ``of_row`` has digits. ``forward``: the
+    are as many rows as operands; else rows are as many as ``of_row`` has digits, or go on until one
+    closes as the last. ``forward``: the
     operands that are read from their first letter on; others are from their last one.
     """
 
@@ -229,6 +243,11 @@ class Rule:
     @property
     def in_rows(self) -> bool:
         return self.later is not None
+
+    @property
+    def counted(self) -> bool:
+        """Does the source say how many rows there are?"""
+        return self.listed or self.of_row is not None or not self.in_rows
 
     @property
     def extra(self) -> int | None:
@@ -268,10 +287,14 @@ class Rule:
         if self.listed:
             count = np.sum([lengths > 0 for _, lengths in operands], axis=0)
         elif self.of_row is not None:
-            count = operands[self.of_row][1]
+            count = np.array(operands[self.of_row][1])
         made: list[Tape] = []
-        for row in range(int(count.max(initial=1))):
+        for row in itertools.count():
             there = np.flatnonzero(row < count)
+            if not len(there):
+                break
+            if row == MOST_ROWS:
+                raise Endless(int(there[0]))
             by = self.of(row)
             tapes = []
             for tape in by.tapes:
@@ -280,10 +303,10 @@ class Rule:
                 lengths = np.maximum(source[1][there] - skip, 0)
                 tapes.append((source[0][there, skip:], lengths))
             symbol = None if self.of_row is None else operands[self.of_row][0][there, row]
-            try:
-                values, widths = by.row(tapes, symbol)
-            except ValueError as error:
-                raise ValueError(int(there[error.args[0]])) from None
+            values, widths, code = by.run(tapes, symbol)
+            if (code == NO).any():
+                raise ValueError(int(there[(code == NO).argmax()]))
+            count[there[code == self.base + 2]] += 1
             every = np.zeros((len(count), values.shape[1]), np.uint8)
             every[there] = values
             made.append((every, np.full(len(count), -1)))

@@ -203,7 +203,8 @@ class TokenTask(Task):
         """How a source is written, for messages."""
 
     def text(self, tokens: np.ndarray) -> str:
-        return " ".join(self.symbols[token] for token in tokens)
+        known = (*self.symbols, *self.separators)
+        return " ".join(known[token] for token in tokens)
 
     def tokens(self, rows: Sequence[Sequence[str]]) -> Tokens:
         """Rows of words, all of them symbols."""

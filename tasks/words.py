@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.machine import machine
-from tasks.rules import Rule, Tape
-from tasks.tokens import Pairs, Tokens, TokenTask, from_flat
+from tasks.machine import Step, machine
+from tasks.rules import ABOVE, NO, ROW, Endless, Rule, Tape
+from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join
 
 TRAINING, SMALL = 10_001, 2_001
 """Pairs of the training set and of the others, as in the code of Ray Chowdhury & Caragea."""
+TICK, COLON = "#", ":"
+"""What a source is counted by, and what closes the count."""
 DATA_SEED = 20230
 """The published sets have no seed; ours are always the same."""
 
@@ -26,24 +30,27 @@ class WordTask(TokenTask):
     state before the first one: it can be certified, and training draws new sources all the time.
     With ``solve`` alone 10,001 sources are drawn once. With both, ``solve`` is compared with the
     rule before anything is trained.
+
+    With ``step_below`` the output has rows: the first one is what ``step`` writes, each of the
+    others what ``step_below`` makes of the row above. A row whose ``end`` closes with ``ROW`` is
+    followed by another one; or sources are ``counted``: they begin with the number of rows, as in
+    ``3 : a b c``.
     """
 
     train_length = 10
     unit = "words"
     splits: tuple[str, ...] = ()
-    #: the state before the first word
+    #: the state before the first word, and that before the first one of a later row
     start: Any = 0
+    start_below: Any = None
     #: read from the last word to the first
     backward: ClassVar[bool] = False
-
-    @property
-    def redrawn(self) -> bool:  # type: ignore[override]
-        """Where there is a rule, problems are drawn quickly."""
-        return self.rule() is not None
-
-    @property
-    def laws(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("uniform", "few") if self.redrawn else ("uniform",)
+    #: do sources say how many rows an output has?
+    counted: ClassVar[bool] = False
+    #: do later rows read the source's words beside the row above?
+    rereads: ClassVar[bool] = False
+    #: so many columns late a word is written: it may depend on as many words ahead
+    ahead: ClassVar[int] = 0
 
     def step(self, state: Any, word: str) -> tuple[Any, str | None] | None:
         """The next state, and the word that is written; None in place of it closes the output.
@@ -56,20 +63,64 @@ class WordTask(TokenTask):
         """The words that follow the last one; None where no source may end."""
         return ()
 
+    def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str | None] | None:
+        """The same for later rows, from a word of the row above, and the source's if ``rereads``.
+
+        Words are None behind the last one of the shorter of the two.
+        """
+        raise NotImplementedError
+
+    def end_below(self, state: Any) -> Sequence[str] | None:
+        """The same as ``end`` for later rows."""
+        return self.end(state)
+
+    # What follows from it
+
+    @property
+    def redrawn(self) -> bool:  # type: ignore[override]
+        """Where there is a rule, problems are drawn quickly."""
+        return self.rule() is not None
+
+    @property
+    def laws(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("uniform", "few") if self.redrawn else ("uniform",)
+
+    @property
+    def in_rows(self) -> bool:
+        return type(self).step_below is not WordTask.step_below
+
+    @property
+    def notation(self) -> str:  # type: ignore[override]
+        """How sources become tokens: see ``abc_calib.data.DATA``."""
+        return "row words" if self.in_rows else "tokens"
+
+    @property
+    def separators(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (TICK, COLON) * self.counted + (ROW,) * self.in_rows
+
+    @property
+    def delimiters(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (COLON,) * self.counted
+
     def rule(self) -> Rule | None:
         return self._rule if type(self).step is not WordTask.step else None
 
     @cached_property
     def _rule(self) -> Rule:
-        first = machine(self.symbols, self.step, self.start, self.end)
-        return Rule(first, forward=() if self.backward else (0,))
-
-    def solve(self, source: str) -> str:
-        words = self.tokens([self.words(source)])
-        try:
-            return self.text(self._written(words).row(0))
-        except ValueError:
-            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}") from None
+        words = (*self.symbols, TICK) if self.counted else self.symbols
+        operand = int(self.counted)
+        forward = () if self.backward or self.in_rows else (operand,)
+        first = machine(words, _unticked(self.step), self.start, self.end, (operand,), self.ahead)
+        if not self.in_rows:
+            return Rule(first, forward=forward)
+        start = self.start if self.start_below is None else self.start_below
+        tapes = (ABOVE, operand) if self.rereads else (ABOVE,)
+        below = _unticked(self.step_below)
+        later = machine(words, below, start, self.end_below, tapes, self.ahead)
+        if not self.counted:
+            return Rule(first, later)
+        ticks = (len(self.symbols),)
+        return Rule(replace(first, symbols=ticks), replace(later, symbols=ticks), of_row=0)
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -82,26 +133,86 @@ class WordTask(TokenTask):
     @property
     def usage(self) -> str:
         words = self.inputs[:4]
-        return f"words such as {', '.join(words)}, as in {' '.join(words)!r}"
+        count = f"3 {COLON} " * self.counted
+        return f"words such as {', '.join(words)}, as in {count + ' '.join(words)!r}"
+
+    # What a person writes
+
+    def solve(self, source: str) -> str:
+        problems = self._read(source)
+        return self.text(problems.target.row(0))
+
+    def parse(self, source: str) -> Pairs:
+        if self.rule() is None or not self.redrawn:
+            return super().parse(source)
+        return self._read(source)
+
+    def _read(self, source: str) -> Pairs:
+        words = source.split()
+        count = np.zeros(1, np.int64)
+        if self.counted:
+            number = words[0] if words[1:2] == [COLON] else ""
+            if not re.fullmatch(r"[1-9]\d{0,4}", number):
+                raise TaskError(f"{source!r} does not begin with a number of rows: {self.usage}")
+            count[0], words = int(number), words[2:]
+        read = self.tokens([self.words(" ".join(words))])
+        letters = read.reversed() if self.backward else read
+        tapes = [(letters.values, letters.lengths)]
+        if self.counted:
+            tapes.insert(0, self._ticks(count))
+        problems = self.posed(tapes)
+        if not len(problems):
+            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+        return problems
+
+    def write(self, problems: Pairs, row: int) -> str:
+        if not self.in_rows:
+            return super().write(problems, row)
+        source = problems.source.row(row)
+        ticks = int((source == len(self.symbols)).sum()) if self.counted else 0
+        words = source[ticks + self.counted :]
+        shown = self.text(words if self.backward else words[::-1])
+        return f"{ticks} {COLON} {shown}" if self.counted else shown
 
     # The rule on many sources at once
 
-    def letters(self, problems: Pairs) -> list[Tape]:
-        source = problems.source.reversed() if self.backward else problems.source
-        return [(source.values, source.lengths)]
+    @property
+    def _flips(self) -> bool:
+        """Do the words of a source as it is laid out run against the columns of the rule?"""
+        return self.backward or self.in_rows
 
-    def _written(self, source: Tokens) -> Tokens:
-        """What the rule writes; ``ValueError`` with the number of a row that is no source."""
-        read = source.reversed() if self.backward else source
-        ((values, lengths),) = self._rule.rows([(read.values, read.lengths)])
-        return Tokens(values.astype(np.int16), lengths)
+    def letters(self, problems: Pairs) -> list[Tape]:
+        source = problems.source
+        if not self.counted:
+            source = source.reversed() if self._flips else source
+            return [(source.values, source.lengths)]
+        count = ((source.values == len(self.symbols)) & source.inside).sum(1)
+        read = source.reversed()
+        return [self._ticks(count), (read.values, source.lengths - count - 1)]
+
+    def _ticks(self, count: np.ndarray) -> Tape:
+        values = np.full((len(count), int(count.max(initial=0))), len(self.symbols), np.int16)
+        return values, count
 
     def posed(self, letters: Sequence[Tape]) -> Pairs:
-        ((values, lengths),) = letters
-        kept = self._rule.first.accepts(letters)
-        read = Tokens(values[kept].astype(np.int16), np.asarray(lengths)[kept])
-        source = read.reversed() if self.backward else read
-        return Pairs(source, self._written(source))
+        """Problems with these letters, as far as they are sources whose outputs end."""
+        rule = self._rule
+        *ticks, (values, lengths) = letters
+        _, _, code = rule.first.run([(values, lengths)])
+        kept = np.flatnonzero(code != NO)
+        while True:
+            tapes = [(v[kept], np.asarray(n)[kept]) for v, n in letters]
+            try:
+                target = joined(rule.rows(tapes), len(self.symbols) + 2 * self.counted)
+                break
+            except Endless as error:
+                kept = np.delete(kept, error.args[0])
+        read = Tokens(tapes[-1][0].astype(np.int16), tapes[-1][1])
+        source = read.reversed() if self._flips else read
+        if self.counted:
+            colon = column(np.full(len(kept), len(self.symbols) + 1))
+            source = join(Tokens(tapes[0][0].astype(np.int16), tapes[0][1]), colon, source)
+        return Pairs(source, target)
 
     # Data
 
@@ -128,11 +239,11 @@ class WordTask(TokenTask):
     def _few(self) -> np.ndarray:
         inputs = [self.symbols.index(word) for word in self.inputs]
         chosen = np.random.default_rng(DATA_SEED).permutation(inputs)[:FEW_SYMBOLS]
-        return np.isin(np.arange(len(self.symbols)), chosen)
+        return np.isin(np.arange(self._rule.base), chosen)
 
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         if self.rule() is not None:
-            return self.walked(rng, n, low, high, np.ones((n, len(self.symbols)), bool))
+            return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
         known = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
         source = from_flat(known[rng.integers(0, len(known), int(lengths.sum()))], lengths)
@@ -148,7 +259,10 @@ class WordTask(TokenTask):
         if not possible:
             raise TaskError(f"{self.name} has no source of {low} to {high} words: give others")
         lengths = np.array(possible)[rng.integers(0, len(possible), n)]
-        return self.posed([(by.walks(rng, lengths, liked), lengths)])
+        drawn = [(by.walks(rng, lengths, liked), lengths)]
+        if self.counted:
+            drawn.insert(0, self._ticks(rng.integers(low, high + 1, n)))
+        return self.posed(drawn)
 
     def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
         """``n`` pairs without a source twice, or as many as a few draws give."""
@@ -197,7 +311,7 @@ class WordTask(TokenTask):
             return super().families(rng, n, length)
         found, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
-            liked = rng.random((n, len(self.symbols))).argsort(1).argsort(1) < few
+            liked = rng.random((n, self._rule.base)).argsort(1).argsort(1) < few
             found[name] = self.walked(rng, n, length, length, liked)
         return found
 
@@ -207,12 +321,12 @@ class WordTask(TokenTask):
         return problems.take(rng.permutation(len(problems))[:n])
 
     def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
-        ((values, lengths),) = self.letters(parents.take(rng.integers(0, len(parents), 4 * n)))
-        values = values.copy()
+        *ticks, tape = self.letters(parents.take(rng.integers(0, len(parents), 4 * n)))
+        values, lengths = tape[0].copy(), tape[1]
         for _ in range(2):
             at = rng.integers(0, lengths)
             values[np.arange(4 * n), at] = rng.integers(0, len(self.symbols), 4 * n)
-        made = self.posed([(values, lengths)]).joined(parents)
+        made = self.posed([*ticks, (values, lengths)]).joined(parents)
         return made.take(np.arange(min(n, len(made))))
 
     def smallest(self) -> list[str]:
@@ -239,3 +353,19 @@ def _held_out(source: Tokens) -> np.ndarray:
             mixed = np.where(column > 0, (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15), mixed)
             mixed ^= mixed >> np.uint64(29)
     return ((mixed >> np.uint64(40)) % np.uint64(8) == 0) & (source.lengths > FEW)
+
+
+def _unticked(step: Step) -> Step:
+    """The same, which does not read what counts rows."""
+    return lambda state, *column: None if TICK in column else step(state, *column)
+
+
+def joined(rows: Sequence[Tape], closer: int) -> Tokens:
+    """Outputs from their rows, whose width is -1 where there is none, ``closer`` between them."""
+    parts: list[Tokens] = []
+    for number, (values, widths) in enumerate(rows):
+        there = widths >= 0
+        if number:
+            parts.append(Tokens(np.full((len(widths), 1), closer, np.int16), there.astype(int)))
+        parts.append(Tokens(values.astype(np.int16), np.maximum(widths, 0)))
+    return join(*parts) if len(parts) > 1 else parts[0]

@@ -14,6 +14,8 @@ from abc_calib.config import DecoderOptions, TrainOptions, TransformerOptions
 from abc_calib.data import make_data
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
+from word_rules import WORD_RULES
+
 from tasks import get_task
 from tasks.digits import from_integers
 
@@ -22,6 +24,7 @@ TASKS = [
     *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition3", 3)],
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
+    *[(kind, None) for kind in WORD_RULES],
 ]
 
 
@@ -45,6 +48,8 @@ class Lines:
         """In cross-attention."""
         rng, rule = self.rng, self.rule
         direction: Any = rng.choice(["anti", "anti", "anti", "vert", "diag"])
+        if rule.forward:
+            direction = rng.choice(["diag", "diag", "vert", "anti"])
         if rule.listed:
             direction = rng.choice(["anti", "anti", "vert"])
             step = rng.choice([1, 1, 1, 0])
@@ -52,13 +57,19 @@ class Lines:
             return Line(direction, 1, offset, rng.choice([0.0, -0.5]), part_step=step)
         segment = rng.randint(0 if direction == "vert" else 1, self.parts)
         beta = 0
-        if rule.in_rows and segment == 2:
+        step = 0
+        if rule.first.words:
+            if rule.in_rows and direction == "anti" and segment == self.parts:
+                step = rng.choice([0, 1, 1])
+            if rule.of_row is not None and segment == 1:
+                direction, beta = "vert", rng.choice([1, 1, 0])
+        elif rule.in_rows and segment == 2:
             direction, beta = "vert", rng.choice([1, 1, 0])
         elif rule.in_rows and segment == 1 and rng.random() < 0.15:
             beta = rng.choice([1, -1])
         offset = rng.choice([0, 1, 2, -1] if direction == "vert" else [0, 0, 0, -1, 1, -2])
         stride = 1 if direction == "vert" else self.stride
-        return Line(direction, segment, offset, rng.choice([0.0, -0.5]), stride, beta)
+        return Line(direction, segment, offset, rng.choice([0.0, -0.5]), stride, beta, step)
 
     def of_source(self, stream: bool) -> Line:
         """In the encoder."""
@@ -77,11 +88,12 @@ def drawn(seed: int) -> tuple[Any, Any]:
     """A model, and its data."""
     rng = random.Random(seed)
     name, base = rng.choice(TASKS)
-    task: Any = get_task(name, base=base)
+    task: Any = name() if isinstance(name, type) else get_task(name, base=base)
     rule = task.rule()
-    aligned = not rule.in_rows and task.count > 1 and rng.random() < 0.2
+    several = not rule.in_rows and len(rule.first.tapes) > 1
+    aligned = several and rng.random() < 0.2
     how = TrainOptions(
-        format="aligned" if aligned else "free", seed=seed, length=3, sampling="mixed"
+        format="aligned" if aligned else "free", seed=seed, length=3, sampling=task.sampling
     )
     data: Any = make_data(task, how)
     stream, layers = rng.random() < 0.3, rng.choice([1, 1, 2])
@@ -114,7 +126,12 @@ def drawn(seed: int) -> tuple[Any, Any]:
 def sources(data: Any, most: int = 400) -> Iterator[Any]:
     """Problems of each small size, all of them if they are not too many, and some longer ones."""
     task, rng = data.task, np.random.default_rng(0)
-    base, rule = task.base, task.rule()
+    rule = task.rule()
+    base = rule.base
+    if rule.first.words:
+        for length in (1, 2, 3, 4, 5, 7, 9):
+            yield task.sample(rng, most // 2, length, exact=length > 5)
+        return
     if rule.in_rows:
         for rows in range(1, 5):
             number = [np.arange(base ** (w - 1) if w > 1 else 0, base**w) for w in range(1, 5)]

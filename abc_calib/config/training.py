@@ -143,4 +143,6 @@ ROW_PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = 
 
 def preset(name: str, notation: str) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
     """A preset for tasks of a notation."""
+    if notation == "row words" and name in ROW_PRESETS:
+        return ROWS, *PRESETS[name][1:]
     return ROW_PRESETS[name] if notation == "rows" and name in ROW_PRESETS else PRESETS[name]

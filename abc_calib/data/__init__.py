@@ -7,7 +7,7 @@ from abc_calib.data.base import Batch, Data
 from abc_calib.data.digits import DigitData
 from abc_calib.data.pairs import PairData
 from abc_calib.data.rows import RowData
-from abc_calib.data.tokens import TokenData
+from abc_calib.data.tokens import RowWordData, TokenData
 from abc_calib.errors import UsageError
 from tasks import Task
 
@@ -18,6 +18,7 @@ __all__ = [
     "DigitData",
     "PairData",
     "RowData",
+    "RowWordData",
     "TokenData",
     "make_data",
 ]
@@ -26,6 +27,7 @@ DATA: dict[str, type[Data]] = {
     "digits": DigitData,
     "rows": RowData,
     "tokens": TokenData,
+    "row words": RowWordData,
     "pairs": PairData,
 }
 """By the ``notation`` of a task."""

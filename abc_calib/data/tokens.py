@@ -22,6 +22,8 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from tasks import Pairs, TaskError, TokenTask
 
+UNTRAINED = 2**31 + 5
+"""A step that no training reaches."""
 TEST_SIZE = 5_000
 """Problems of a length that are tested by default: all of a published set."""
 
@@ -89,7 +91,10 @@ class TokenData(Data):
     def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` problems of a set: of exactly ``length`` if they are ``random`` or
         ``hard``, else of one of the papers' sets, whatever the length. ``TaskError`` if there is
-        none."""
+        none. Where training is of ``few`` symbols, so are they."""
+        if kind in self.drawn and self.options.sampling != self.task.sampling:
+            law, rng = self.options.sampling, np.random.default_rng([seed, 7, length])
+            return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
         if kind == "random":
             return self.lay_out(self.task.test_set(length, n, seed))
         if kind in self.drawn:
@@ -156,3 +161,40 @@ class TokenData(Data):
 
     def read(self, output: Sequence[str]) -> str:
         return self.task.read(" ".join(output))
+
+
+class RowWordData(TokenData):
+    """Batches of rules on words whose outputs have rows; a length is that of source and count."""
+
+    task: Any
+    fit = "rows"
+
+    def __init__(self, task: Any, options: TrainOptions):
+        super().__init__(task, options)
+        self.size = self.length, self.length
+        self.coupling = "first" if task.counted else "own"
+
+    def training_of_few_digits(self, n: int) -> Batch:
+        """Training problems in which tokens repeat, so that windows do."""
+        return self.training(UNTRAINED, n)
+
+    def may_train(self, problems: Pairs) -> bool:
+        longest = max(int(lengths[0]) for _, lengths in self.task.letters(problems))
+        held_out = self.task.is_held_out(problems.source, self.length)
+        return longest <= self.length and not held_out[0]
+
+    def layout(self, problems: Pairs) -> Layout:
+        return self._layout(tuple(int(n[0]) for _, n in self.task.letters(problems)))
+
+    def layout_at(self, length: int) -> Layout:
+        return self._layout((length,) * (1 + self.task.counted))
+
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        return Layout(widths, (SOS, *self.task.delimiters, EOS))
+
+    def digits_of(self, length: int) -> int:
+        return self.output_steps(length)
+
+    def output_steps(self, length: int) -> int:
+        drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
+        return 2 + int(drawn.target.lengths.max())

@@ -40,7 +40,7 @@ class Vocabulary:
     """The token ids of one task's symbols and of a format's, followed by SOS, EOS and PAD."""
 
     def __init__(self, task: Task, more: tuple[str, ...] = ()):
-        self.symbols = (*task.symbols, *more, SOS, EOS, PAD)
+        self.symbols = (*task.symbols, *task.separators, *more, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         self.sos, self.eos, self.pad = (self.ids[s] for s in (SOS, EOS, PAD))
         self.delimiters = (self.sos, *(self.ids[s] for s in task.delimiters), self.eos)

@@ -66,7 +66,8 @@ def read_weights(raw: bytes) -> dict[str, np.ndarray]:
 class Rule:
     """What writes a row: tables over states and columns of letters, ``base`` standing for the end.
 
-    It writes ``base`` where the row closes, and ``base + 1`` behind it, in the state ``done``.
+    It writes ``base`` where the row closes, ``base + 2`` where another one follows, and ``base +
+    1`` behind it, in the state ``done``, and in its first ``lag`` columns.
     """
 
     def __init__(self, data: dict[str, Any]):
@@ -78,11 +79,29 @@ class Rule:
         self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
         self.next, self.out = (
             np.array(within(name, data[name], low, high)).reshape(self.states, -1)
-            for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 2))
+            for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 3))
         )
         require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
         over = (self.next[:, -1] == np.arange(self.states)) & (self.out[:, -1] > self.base)
         self.done = int(over.argmax())
+        self.lag: int = within("lag", data.get("lag", 0), 0, 9)
+        self.words = bool(data.get("words"))
+
+    def extra(self) -> set[int | None]:
+        """How many symbols rows may have more than there are letters; None where it varies."""
+        inside, ended = (self.letters < self.base).all(0), (self.letters == self.base).all(0)
+        states = {int(s) for s in self.next[:, inside].ravel()} - {-1}
+        found, more = set[int | None](), -self.lag
+        if (self.next[:, ~(inside | ended)] >= 0).any():
+            return {None}
+        while states and more < 99:
+            ending = {s for s in states if self.next[s, -1] >= 0}
+            closed = {s for s in ending if self.out[s, -1] in (self.base, self.base + 2)}
+            found |= {more} if closed else set()
+            behind = {s for s in ending if self.out[s, -1] == self.base + 1}
+            states = {int(self.next[s, -1]) for s in ending - closed - behind}
+            more += 1
+        return found
 
 
 class Export:
@@ -128,6 +147,9 @@ class Export:
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.of_row, self.listed = rule["of_row"], rule["listed"]
         self.forward = within("forward", rule.get("forward", []), 0, 9)
+        self.counted = self.listed or self.of_row is not None or not self.later
+        extra = self.first.extra() | (self.later.extra() if self.later else set())
+        self.extra = extra.pop() if len(extra) == 1 else None
         self.shift: int = within("shift", rule["shift"], 0, 9)
         self.base = self.first.base
         require(not (self.later and self.period > 1), "positions are not followed over rows")
@@ -178,6 +200,8 @@ class Size:
         ]
         if e.of_row is not None:
             same = [("fixed",) if c == row else ("any", c - row) for c in range(rows)[::-1]]
+            if e.first.words:  # all alike
+                same = [("symbol", e.first.symbols[0])] * rows
             parts.insert(e.of_row, [("fixed",)] * wide if e.aligned else same)
         between = e.delimiters[1:]
         if e.listed:  # the numbers of other rows are cut out
@@ -192,7 +216,7 @@ class Size:
 
     def opens(self, up: int) -> int:
         """Where a row opens, counted in tokens from where the row in question does."""
-        require(up < 2 or not self.e.listed, "it reads rows further up than the one above")
+        require(up < 2 or self.e.extra is not None, "it reads rows further up than the one above")
         return -min(up, self.row) * (self.above + 1)
 
     def key(self, site: str, x: dict[str, Any], up: int | None, at: int) -> tuple[int | None, int]:
@@ -285,17 +309,19 @@ class Walk:
     def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
         e = size.e
         self.by = by = e.first if size.row == 0 or e.later is None else e.later
-        self.ending = e.eos if size.row == size.rows - 1 else e.closer
+        self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
+        self.ending[by.base + 2] = e.closer
+        here = column + by.lag
         ends = [max(size.above - e.shift, 0) if t < 0 else size.wide for t in by.tapes]
-        marks = [0, column, *ends]
+        marks = [0, here, *ends]
         self.fixed, self.free = list[int](), list[int]()
-        kept: dict[int, list[tuple[int, int]]] = {column: []}
+        kept: dict[int, list[tuple[int, int]]] = {here: []}
         for k, token in enumerate(tokens):
             at = token[-1]
-            if token[0] == "digit":
+            if token[0] == "digit" and token[1] in by.tapes:
                 kept.setdefault(at, []).append((by.tapes.index(token[1]), k))
             elif token[:2] == ("written", 0):
-                kept.setdefault(at, []).append((-1, k))
+                kept.setdefault(at + by.lag, []).append((-1, k))
             elif token[:2] == ("written", 1) and -1 in by.tapes and at >= e.shift:
                 kept.setdefault(at - e.shift, []).append((by.tapes.index(-1), k))
             else:
@@ -304,10 +330,10 @@ class Walk:
         for at in range(max([*ends, *kept]) + 1):
             gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
             many, over = at not in kept and gap >= far, tuple(at >= end for end in ends)
-            step = over, tuple(kept.get(at, ())), at == column, many
+            step = over, tuple(kept.get(at, ())), at == here, many
             if not many or self.plan[-1:] != [step]:
                 self.plan.append(step)
-        self.name = self.ending, by is e.later, *self.plan, *self.fixed, -1, *self.free
+        self.name = *self.ending.values(), by is e.later, *self.plan, *self.fixed, -1, *self.free
 
     def windows(self, count: int, vocabulary: int) -> np.ndarray:
         """What can stand at the ``count`` tokens, and the right one: as digits of numbers."""
@@ -323,8 +349,10 @@ class Walk:
                 value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
                 fits, kept = fits & (value < base), kept + base**k * value
             if here:
-                fits = fits & (by.out <= base)
-                kept = kept + right * np.where(by.out < base, by.out, self.ending)
+                token = np.where(by.out < base, by.out, -1)
+                for closed, closer in self.ending.items():
+                    token[by.out == closed] = -1 if closer is None else closer
+                fits, kept = fits & (token >= 0), kept + right * token
             code, state = self.through(code, state, kept, fits)
             before = 0
             while many and len(code) > before:
@@ -438,42 +466,53 @@ def reach(e: Export) -> tuple[int, int]:
 def sizes(e: Export, far: int, tall: int) -> Any:
     """Sizes of problems, enough to hold every one without longer gaps: wide, row, rows, above."""
     under = 2 if e.listed else tall + 1  # numbers of other rows are not read
+    if not e.counted:
+        under = 1
     ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
     for row, rows in ranks if e.later else [(0, 1)]:
-        free = e.listed and row > 0
+        free = row > 0 and e.extra is None
         for wide in range(1, (2 + free) * far + 1):
-            for above in range(1, 3 * far + 1) if free else [wide + 1 if e.later else 0]:
+            for above in (
+                range(1, 3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]
+            ):
                 yield wide, row, rows, above
 
 
 def rows_follow(e: Export) -> None:
     """Each row that is written has a next one, whatever its symbol and its own number are.
 
-    A row and the next are run at once, the next one ``shift`` columns behind.
+    A row and the next are run at once, the next one some columns behind.
     """
     if (later := e.later) is None:
         return
-    require(e.shift < 2, "it reads further on than one column")
-    radix, first, none = later.base + 1, e.first, later.base + 1  # none: no letter yet
+    radix, first = later.base + 1, e.first
+    same = [tape for tape in later.tapes if tape >= 0 and not e.listed]
     for by, begin in product((first, later), later.start):
-        same = [axis for axis, tape in enumerate(by.tapes) if tape >= 0 and not e.listed]
-        kept = by.letters[same[0]] if same else np.zeros_like(by.letters[0])
-        seen = {(s, begin, none, first.start[0]) for s in by.start}
+        late = e.shift + by.lag  # by how many columns the next row is behind
+        require(late < 4, "it reads too far on")
+        kept = [by.letters[by.tapes.index(tape)] for tape in same]
+        seen = {(s, begin, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
-                wrote, mine = min(int(by.out[now, letter]), by.base), int(kept[letter])
-                for number in range(radix) if e.listed else [held if e.shift else mine]:
+                if by.out[now, letter] == by.base and not e.counted:
+                    continue  # the last row
+                wrote = min(int(by.out[now, letter]), by.base)
+                fed = (*held, tuple(int(k[letter]) for k in kept))
+                for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
-                    after = then
-                    if then >= 0 and not (e.shift and held == none):
-                        letters = [wrote if tape < 0 else number for tape in later.tapes]
-                        after = int(later.next[then, letters[0] * radix + letters[1]])
-                    one = int(by.next[now, letter]), after, mine if e.shift else none, valid
+                    after, column = then, 0
+                    if then >= 0 and len(fed) > late:
+                        read = dict(zip(same, fed[0], strict=True)) | {-1: wrote}
+                        for tape in later.tapes:
+                            column = column * radix + read.get(tape, number)
+                        after = int(later.next[then, column])
+                    one = int(by.next[now, letter]), after, fed[len(fed) > late :], valid
                     if valid >= 0 and one not in seen:
                         seen.add(one)
                         queue.append(one)
-        for now, then, _, own in seen:
-            if now == by.done and (not e.listed or own == first.done):
+        for now, then, held, own in seen:
+            over = all(letter == by.base for letters in held for letter in letters)
+            if now == by.done and over and (not e.listed or own == first.done):
                 for _ in range(later.states if then >= 0 else 0):
                     then = int(later.next[then, -1]) if then >= 0 else -1
                 require(then == later.done, "a row that it may write has no next row")
@@ -487,7 +526,7 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
     for wide, row, rows, above in sizes(e, far, tall):
         size = Size(e, nodes, wide, row, rows, above)
-        ends = [0, wide, above] if e.listed and row else [0, wide]
+        ends = [0, wide, above] if e.extra is None and row else [0, wide]
         for column in range(max(ends) + 3):
             if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):
                 continue

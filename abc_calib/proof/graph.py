@@ -137,25 +137,33 @@ class Shape:
         """
         wide, more = {"column": 0, "wide": 1}, {}
         if self.rule.in_rows:
-            yield from _orders(wide, {"row": 0, "rows": 1}, first=True)
+            told = self.rule.counted
+            yield from _orders(wide, first=True, told=told)
             if self.rule.extra is None:
                 more = {"above": 1}
-            yield from _orders({**wide, **more}, {"row": 1, "rows": 1}, first=False)
+            yield from _orders({**wide, **more}, first=False, told=told)
         elif mirrored:
             yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
             yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
             yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
         else:
-            yield from _orders(wide, {}, first=True)
+            yield from _orders(wide)
 
 
 Frame = dict[str, tuple[int, ...]]
 """Of each name of a size its constant and its slopes."""
 
 
-def _orders(columns: dict[str, int], rows: dict[str, int], first: bool) -> Iterator[Frame]:
-    """Every order of the places on a row; the gaps between them, then those between rows."""
-    count = len(columns) + (2 - first if rows else 0)
+def _orders(
+    columns: dict[str, int], first: bool | None = None, told: bool = False
+) -> Iterator[Frame]:
+    """Every order of the places on a row; the gaps between them, then those between rows.
+
+    ``first``: of the first row or of later ones; None where there is one alone. ``told``: rows
+    below the query's are a gap, too; else its row may be the last one, or not.
+    """
+    between = [] if first is None else [0] * told if first else [1] + [0] * told
+    count = len(columns) + (0 if first is None else (not first) + told)
     for order in permutations(columns):
         frame: Frame = {}
         below, constant = [0] * count, 0
@@ -164,10 +172,10 @@ def _orders(columns: dict[str, int], rows: dict[str, int], first: bool) -> Itera
             if gap and list(columns).index(order[gap - 1]) > list(columns).index(name):
                 constant += 1  # places that meet are in one of the orders
             frame[name] = (constant, *below)
-        if rows:
+        if first is not None:
             row = [0] * len(columns)
-            frame["row"] = (0, *row, 0) if first else (1, *row, 1, 0)
-            frame["rows"] = (1, *row, 1) if first else (2, *row, 1, 1)
+            frame["row"] = (0 if first else 1, *row, *between)
+            frame["rows"] = (1 if first else 2, *row, *([1] * len(between)))
         yield frame
 
 
@@ -416,6 +424,8 @@ class Parts:
         operand = operands[which]
         if operand in self.rule.forward:
             column = size.wide - 1 - column
+        if operand == self.rule.of_row and self.rule.first.words:
+            return self.rule.first.symbols[0], phase
         if operand != self.rule.of_row:
             return Atom("digit", operand, column), phase
         if self.layout.aligned or column == size.row:

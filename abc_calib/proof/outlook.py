@@ -103,7 +103,8 @@ def _columns(rule: Rule) -> int:
     if None in found:
         raise Unbounded(
             "what it writes does not follow from what is read and written in any number of columns "
-            "before, so that no model on lines can be right: let it write its state, or more of it"
+            "before, or in the first one, so that no model on lines can be right: let it write its "
+            "state, or more of it"
         )
     return max(columns for columns in found if columns is not None)
 
@@ -120,7 +121,7 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
             sizes = {node: count or 0 for node, count in counts.items()}
             place = field.places[max(sizes, key=sizes.__getitem__)][0]
             return sum(sizes.values()), tuple(atom_name(place, atom) for atom in place.atoms)
-    raise AssertionError("these columns tell what is written")
+    return None, ()  # a row's first column decides, too
 
 
 def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:

@@ -92,13 +92,16 @@ class Place:
         return self.steps.by.base
 
     @property
-    def close(self) -> int:
-        """The token that closes the row."""
-        shape = self.size.shape
-        if self.size.last:
-            return shape.eos
-        assert shape.row is not None
-        return shape.row
+    def closes(self) -> dict[int, int]:
+        """The token that closes the row, by what the transducer writes there."""
+        shape, (last, never) = self.size.shape, self.steps.by.closing
+        closer = shape.eos if shape.row is None else shape.row
+        return {last: shape.eos if self.size.last else closer, never: closer}
+
+    @property
+    def query(self) -> Any:
+        """The column of the row's tapes at which the query's token is written."""
+        return self.size.column + self.steps.by.lag
 
     def split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Windows as ``values (n, atoms)`` uint8 and the right tokens ``(n,)``."""
@@ -123,7 +126,7 @@ class Place:
 
         The axis -1 is what is written there; ends of tapes are columns that count, too.
         """
-        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.size.column, [])]
+        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.query, [])]
         used += [(end, []) for end in self.tapes]
         for number, atom in enumerate(self.atoms):
             if (axis := self.axis(atom)) is not None:
@@ -139,7 +142,7 @@ class Place:
 
     def settle(self) -> None:
         """Make all comparisons that this place rests on, so that gaps are closed by them."""
-        _ = self.walk, self.close
+        _ = self.walk, self.closes
 
     def axis(self, atom: Atom) -> int | None:
         """The tape that an atom is on, -1 for the row itself; None if it may be any digit."""
@@ -149,14 +152,16 @@ class Place:
                 return -1
             if atom.of == 1 and ABOVE in by.tapes and atom.column >= shift:
                 return by.tapes.index(ABOVE)
-        if atom.kind == "digit":
+        if atom.kind == "digit" and atom.of in by.tapes:
             return by.tapes.index(atom.of)
         return None
 
     def on_tape(self, atom: Atom) -> Any:
-        """The column of the row at which an atom is read."""
-        above = atom.kind == "written" and atom.of == 1
-        return atom.column - self.size.shape.rule.shift if above else atom.column
+        """The column of the row's tapes at which an atom is read, or written."""
+        if atom.kind != "written":
+            return atom.column
+        late = self.steps.by.lag if atom.of == 0 else -self.size.shape.rule.shift
+        return atom.column + late
 
     def windows(self, vocabulary: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
@@ -225,7 +230,7 @@ class _Walk:
                 ended = tuple(t.value < form.value for t in tapes)
                 yield "gap", self.steps.relation(ended, count, more)
             at, below = form.value, form
-            query = form.value == place.size.column.value
+            query = form.value == place.query.value
             if atoms or query:
                 ended = tuple(t.value <= at for t in tapes)
                 yield "column", (ended, tuple(atoms), query)
@@ -263,8 +268,10 @@ class _Walk:
                 allowed &= value == self.pins[number]
             kept += self.weight[number] * value
         if query:
-            allowed &= steps.out <= self.base
-            right = np.where(steps.out < self.base, steps.out, self.place.close)
+            right = np.where(steps.out < self.base, steps.out, -1)
+            for code, token in self.place.closes.items():
+                right[steps.out == code] = token
+            allowed &= right >= 0
             kept += self.right * right
         rows = np.stack([steps.state, kept, steps.after], 1)[allowed]
         rows = np.unique(rows, axis=0)

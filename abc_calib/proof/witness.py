@@ -14,6 +14,8 @@ from tasks.rules import ABOVE, Rule, Tape
 
 DRAWN = 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows."""
+WALKED = 2**11
+"""The same of sources on words, whose outputs are longer to find."""
 SPOTS = 24
 """Sizes of problems that are tried for a window."""
 
@@ -29,12 +31,16 @@ class Sources:
         """Of random and hard sources that are decoded."""
         if not self.rule.in_rows:
             return 5, 20, 100
+        if self.rule.first.words:
+            return 5, 10, 20
         return ((5, 5), (20, 15), (15, 20)) if self.rule.listed else ((5, 5), (20, 15), (30, 40))
 
     @property
     def long(self) -> tuple[Any, ...]:
         """Of those that are run by dense attention."""
-        rows = (6, 6), (12, 9), (20, 15), (30, 30)
+        rows: tuple[Any, ...] = (6, 6), (12, 9), (20, 15), (30, 30)
+        if self.rule.first.words:
+            rows = 6, 12, 20, 30
         return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
 
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
@@ -42,7 +48,7 @@ class Sources:
         for total in itertools.count(1):
             some = False
             for name, widths in self._sizes(total):
-                numbers = [self._numbers(width, exact) for width, exact in widths]
+                numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
                 count = int(np.prod([len(lengths) for _, lengths in numbers], dtype=float))
                 if count > most:
                     continue
@@ -64,7 +70,7 @@ class Sources:
 
         And whether it is exact, or at most that.
         """
-        if self.rule.first.words:
+        if self.rule.first.words and self.rule.of_row is None:
             yield total, [(total, True)]
             return
         if not self.rule.in_rows:
@@ -76,11 +82,14 @@ class Sources:
             if self.rule.listed and total % digits == 0:
                 yield f"{digits}x{rows}", [(digits, True)] * rows
             elif not self.rule.listed:
-                yield f"{digits}x{rows}", [(digits, True), (rows, True)]
+                every = [(digits, True), (rows, True)]
+                yield f"{digits}x{rows}", every[::-1] if self.rule.of_row == 0 else every
 
-    def _numbers(self, width: int, exact: bool) -> Tape:
+    def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
         """All numbers of a width, or of at most that; of words, every row of them."""
         base, words = self.rule.base, self.rule.first.words
+        if words and operand == self.rule.of_row:
+            return np.full((1, width), self.rule.first.symbols[0]), np.array([width])
         least = base ** (width - 1) if exact and width > 1 and not words else 0
         rest, columns = np.arange(least, base**width), []
         for _ in range(width):
@@ -164,11 +173,16 @@ class Spot:
         self.row = size.row.at(gaps) if rule.in_rows else 0
         self.rows = size.rows.at(gaps) if rule.in_rows else 1
         self.above = size.above.at(gaps) if size.above is not None else None
-        self.right = min(right, rule.base)
+        by = rule.of(self.row)
+        self.lag = by.lag
+        codes = [code for code, token in place.closes.items() if token == right]
+        if rule.counted:
+            codes = codes[:1]
+        self.right = right if right < rule.base else codes[0] if codes else rule.base
         #: by (operand, column), and by (rows above, column) of the output
         self.digits: dict[tuple[int, int], int] = {}
         self.written: dict[tuple[int, int], int] = {}
-        self.clashes = right >= rule.base and right != place.close
+        self.clashes = right >= rule.base and not codes
         self._know(self.written, (0, self.column), self.right)
         for atom, value in zip(place.atoms, values, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
@@ -194,6 +208,9 @@ class Spot:
 
     def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
+        if self.row and self.rule.first.words:
+            yield task.posed(self._walked(rng))
+            return
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self.rows - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
@@ -215,7 +232,8 @@ class Spot:
         lengths = [above if tape == ABOVE else self.width for tape in by.tapes]
         if min(lengths) < 0:
             return None
-        end = max([*lengths, self.column + 1, *(c + 1 for _, c in self.written)]) + 3
+        lag = self.lag
+        end = max([*lengths, self.column + 1, *(c + 1 for _, c in self.written)]) + 3 + lag
         allowed = []
         for column in range(end):
             fits = (letters == by.base) == (np.array(lengths) <= column)[:, None]
@@ -228,7 +246,7 @@ class Spot:
                     known = self.digits.get((self.row if self.rule.listed else tape, column))
                 if known is not None:
                     some &= letters[axis] == known
-            if (written := self.written.get((0, column))) is not None:
+            if (written := self.written.get((0, column - lag))) is not None:
                 some &= out == written
             allowed.append(some)
         good = np.zeros(by.states, bool)
@@ -264,7 +282,9 @@ class Spot:
             above = [tapes[ABOVE], *zeros] if self.row else []
             return [_tape(x) for x in (*above, tapes[0], *others)]
         operands = dict(tapes)
-        if self.rule.of_row is not None:
+        if self.rule.of_row is not None and self.rule.first.words:
+            operands[self.rule.of_row] = np.full(self.rows, symbol)
+        elif self.rule.of_row is not None:
             digits = rng.integers(0, base, self.rows)
             if self.rows > 1:
                 digits[-1] = max(digits[-1], 1)
@@ -274,6 +294,19 @@ class Spot:
                     digits[column] = value
             operands[self.rule.of_row] = digits
         return [_tape(operands[k]) for k in sorted(operands)]
+
+    def _walked(self, rng: np.random.Generator) -> list[Tape]:
+        """Many sources of a rule on words, at random but for the words that are known."""
+        first, lengths = self.rule.first, np.full(WALKED, self.width)
+        symbols = np.full((WALKED, self.rows), first.symbols[0] if first.symbols else 0)
+        drawn = first.walks(rng, lengths, rng.random((WALKED, first.base)) < 0.7)
+        for (of, column), value in self.digits.items():
+            if of != self.rule.of_row:
+                drawn[:, column] = value
+        tapes = {first.tapes[0]: (drawn, lengths)}
+        if self.rule.of_row is not None:
+            tapes[self.rule.of_row] = symbols, np.full(WALKED, self.rows)
+        return [tapes[operand] for operand in sorted(tapes)]
 
     def _random(self, rng: np.random.Generator) -> list[Tape]:
         """Many problems, at random but for the digits that are known."""
@@ -304,13 +337,19 @@ class Spot:
                 return kept, kept & False
             kept &= (values[:, column] == value) & (column < lengths)
         rows = self.rule.rows(tapes)
+        if len(rows) <= self.row:
+            return kept, kept & False
         at = np.full(len(problems), self.column)
         for _, widths in rows[: self.row]:
             at += widths + 1
+            kept &= widths >= 0
         for (up, column), value in self.written.items():
             values, widths = rows[self.row - up]
-            if value == self.rule.base:
+            if value >= self.rule.base:
                 kept &= widths == column
+                if not up and not self.rule.counted:
+                    below = rows[self.row + 1][1] >= 0 if self.row + 1 < len(rows) else kept & False
+                    kept &= below == (value > self.rule.base)
             elif column < values.shape[1]:
                 kept &= (values[:, column] == value) & (column < widths)
             else:

@@ -53,7 +53,7 @@ class Rows(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        found = candidates(evidence.parts, options)
+        found = candidates(evidence.parts, options, getattr(evidence.data, "coupling", ""))
         self.looked = self.lines = {site: found[site] for site in options.sites if found.get(site)}
         self.layers, self.heads = evidence.layers["self"], evidence.heads
 
@@ -162,10 +162,14 @@ OWN = Line("diag", 0, 0)
 """In self-attention the query's own token, which it always has."""
 
 
-def candidates(parts: int, options: CalibrationOptions) -> dict[Site, tuple[Line, ...]]:
+def candidates(
+    parts: int, options: CalibrationOptions, coupling: str = ""
+) -> dict[Site, tuple[Line, ...]]:
     """The lines that are looked for; of those that name the same keys the first one counts.
 
-    ``parts``: of the source, as far as they are told apart: 1 where operands are alike.
+    ``parts``: of the source, as far as they are told apart: 1 where operands are alike. With the
+    ``coupling`` first or own the last part is what stands above the first row: in later rows its
+    lines rest on the end of the source.
     """
     near = range(-REACH, REACH + 1)
     own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
@@ -174,7 +178,8 @@ def candidates(parts: int, options: CalibrationOptions) -> dict[Site, tuple[Line
         own.append(Line("vert", above, 0))
     crossed = []
     for part in range(1, parts + 1):
-        crossed += [Line("anti", part, offset) for offset in near]
+        above = part == parts and coupling in ("first", "own")
+        crossed += [Line("anti", part, offset, part_step=int(above)) for offset in near]
         crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
     moving = [Line("anti", 1, offset, part_step=1) for offset in near]
     moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)]

@@ -65,11 +65,16 @@ class CoupledOptions(Options):
     """``size``: ids of each kind. ``rows``: what stands in a row of its own.
 
     ``none``: nothing but columns count. ``operands``: operand k belongs to row k - 1 of the output,
-    as in a sum. ``second``: digit k of the second operand belongs to row k, as in a product.
+    as in a sum. ``first`` and ``second``: digit k of that operand belongs to row k, as in a
+    product. ``own``: nothing of a source belongs to a row.
     """
 
     size: int = Field(16, ge=2)
-    rows: Literal["none", "operands", "second"] = "none"
+    rows: Literal["none", "operands", "first", "second", "own"] = "none"
+
+
+OF_ROWS = {"first": 1, "second": 2, "own": -1}
+"""The part of a source whose digits belong to rows."""
 
 
 class Coupled(Scheme):
@@ -125,8 +130,8 @@ class Coupled(Scheme):
         if self.rows == "operands":
             row = torch.where(at.part > 0, at.part - 1, at.row).where(at.column >= 0, none)
             return at.column, row
-        if self.rows == "second":
-            second = at.part == 2
-            row = torch.where(second, at.column, torch.where(at.part == 0, at.row, none))
-            return torch.where(second, none, at.column), row
+        if self.rows in OF_ROWS:
+            counts = at.part == OF_ROWS[self.rows]
+            row = torch.where(counts, at.column, torch.where(at.part == 0, at.row, none))
+            return torch.where(counts, none, at.column), row
         return at.column + (at.part > 0), none

@@ -1,0 +1,169 @@
+"""Small rules on words, of every kind that there is, with answers by other means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks import WordTask
+from tasks.rules import ROW
+
+
+class Running(WordTask):
+    """Running sums modulo three."""
+
+    name = "running"
+    symbols = ("0", "1", "2")
+
+    def step(self, state: int, word: str) -> Any:
+        total = (state + int(word)) % 3
+        return total, str(total)
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join(str(sum(map(int, words[: k + 1])) % 3) for k in range(len(words)))
+
+
+class Backwards(WordTask):
+    """From the last word to the first, and the first one read again at the end."""
+
+    name = "backwards"
+    symbols = ("a", "b")
+    backward = True
+    start = ""
+
+    def step(self, state: str, word: str) -> Any:
+        return state or word, word
+
+    def end(self, state: str) -> Any:
+        return (state,)
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join([*words[::-1], words[-1]])
+
+
+class Ahead(WordTask):
+    """Is each word the same as the next one?"""
+
+    name = "ahead"
+    symbols = ("0", "1")
+    ahead = 1
+    start = ""
+
+    def step(self, state: str, word: str) -> Any:
+        return word, str(int(state == word))
+
+    def end(self, state: str) -> Any:
+        return ("0",)
+
+    def expected(self, words: list[str]) -> str:
+        same = [str(int(a == b)) for a, b in zip(words, words[1:], strict=False)]
+        return " ".join([*same, "0"])
+
+
+class Twice(WordTask):
+    """The source, and in a second row again."""
+
+    name = "twice_in_rows"
+    symbols = ("a", "b")
+    rereads = True
+
+    def step(self, state: int, word: str) -> Any:
+        return state, word
+
+    def end(self, state: int) -> Any:
+        return (ROW,)
+
+    def step_below(self, state: int, above: str, *word: str) -> Any:
+        return (state, above) if above == word[0] else None
+
+    def end_below(self, state: int) -> Any:
+        return ()
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join([*words, ROW, *words])
+
+
+class Cells(WordTask):
+    """An elementary cellular automaton, rule 110, with zeros at both ends."""
+
+    name = "cells"
+    symbols = ("0", "1")
+    counted = True
+    ahead = 1
+    start = ("0", "0")
+
+    def step(self, state: tuple[str, str], cell: str) -> Any:
+        left, here = state
+        return (here, cell), str(110 >> int(left + here + cell, 2) & 1)
+
+    def end(self, state: tuple[str, str]) -> Any:
+        left, here = state
+        return (str(110 >> int(left + here + "0", 2) & 1),)
+
+    def step_below(self, state: tuple[str, str], above: str, *word: str) -> Any:
+        return self.step(state, above)
+
+    def expected(self, words: list[str]) -> str:
+        cells, rows = [int(x) for x in words[2:]], []
+        for _ in range(int(words[0])):
+            wide = [0, *cells, 0]
+            cells = [
+                110 >> (4 * a + 2 * b + c) & 1
+                for a, b, c in zip(wide, wide[1:], wide[2:], strict=False)
+            ]
+            rows.append(" ".join(map(str, cells)))
+        return f" {ROW} ".join(rows)
+
+
+class Shorter(WordTask):
+    """Each row is the one above without its first word, until one is left."""
+
+    name = "shorter"
+    symbols = ("a", "b")
+    start = (0, "a")
+    ahead = 1
+
+    def step(self, state: Any, word: str) -> Any:
+        count, held = state
+        return (min(count + 1, 2), word), held
+
+    def end(self, state: Any) -> Any:
+        count, held = state
+        return (held, ROW) if count > 1 else (held,)
+
+    def step_below(self, state: Any, above: str, *word: str) -> Any:
+        count, _ = state
+        return (min(count + 1, 3), "a"), above
+
+    def end_below(self, state: Any) -> Any:
+        count, _ = state
+        return (ROW,) if count > 2 else () if count == 2 else None
+
+    def expected(self, words: list[str]) -> str:
+        return f" {ROW} ".join(" ".join(words[k:]) for k in range(len(words)))
+
+
+class Longer(WordTask):
+    """Each row has one word more than the row above, at its end."""
+
+    name = "longer"
+    symbols = ("a", "b")
+    counted = True
+
+    def step(self, state: int, word: str) -> Any:
+        return state ^ (word == "b"), word
+
+    def end(self, state: int) -> Any:
+        return ("ab"[state],)
+
+    def step_below(self, state: int, above: str, *word: str) -> Any:
+        return self.step(state, above)
+
+    def expected(self, words: list[str]) -> str:
+        row, rows = words[2:], []
+        for _ in range(int(words[0])):
+            row = [*row, "ab"[row.count("b") % 2]]
+            rows.append(" ".join(row))
+        return f" {ROW} ".join(rows)
+
+
+WORD_RULES: list[type[Any]] = [Running, Backwards, Ahead, Twice, Cells, Shorter, Longer]
