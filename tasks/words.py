@@ -197,8 +197,7 @@ class WordTask(TokenTask):
     def posed(self, letters: Sequence[Tape]) -> Pairs:
         """Problems with these letters, as far as they are sources whose outputs end."""
         rule = self._rule
-        *ticks, (values, lengths) = letters
-        _, _, code = rule.first.run([(values, lengths)])
+        _, _, code = rule.first.run([letters[-1]])
         kept = np.flatnonzero(code != NO)
         while True:
             tapes = [(v[kept], np.asarray(n)[kept]) for v, n in letters]

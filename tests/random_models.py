@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from word_rules import WORD_RULES
 
 from abc_calib.config import DecoderOptions, TrainOptions, TransformerOptions
 from abc_calib.data import make_data
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
-from word_rules import WORD_RULES
-
 from tasks import get_task
 from tasks.digits import from_integers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tasks import WordTask
@@ -55,7 +56,7 @@ class Ahead(WordTask):
         return ("0",)
 
     def expected(self, words: list[str]) -> str:
-        same = [str(int(a == b)) for a, b in zip(words, words[1:], strict=False)]
+        same = [str(int(a == b)) for a, b in itertools.pairwise(words)]
         return " ".join([*same, "0"])
 
 

@@ -491,7 +491,7 @@ def rows_follow(e: Export) -> None:
         late = e.shift + by.lag  # by how many columns the next row is behind
         require(late < 4, "it reads too far on")
         kept = [by.letters[by.tapes.index(tape)] for tape in same]
-        seen = {(s, begin, (), first.start[0]) for s in by.start}
+        seen: set[tuple] = {(s, begin, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
                 if by.out[now, letter] == by.base and not e.counted:
@@ -511,7 +511,7 @@ def rows_follow(e: Export) -> None:
                         seen.add(one)
                         queue.append(one)
         for now, then, held, own in seen:
-            over = all(letter == by.base for letters in held for letter in letters)
+            over = all(x == by.base for column in held for x in column)
             if now == by.done and over and (not e.listed or own == first.done):
                 for _ in range(later.states if then >= 0 else 0):
                     then = int(later.next[then, -1]) if then >= 0 else -1
