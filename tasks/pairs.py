@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Task, TaskError
-from tasks.digits import from_integers
+from tasks.digits import Digits, from_integers
 from tasks.pair_files import Texts, read_pairs
-from tasks.written import Written, rule_named
+from tasks.written import Written, rule_named, squeezed
 
 
 class FilePairs(Task):
@@ -25,7 +25,7 @@ class FilePairs(Task):
 
     name = "pairs"
     notation = "pairs"
-    options = ("data", "sha256", "tokenizer", "delimiters", "eos", "rule", "fit", "check")
+    options = ("data", "sha256", "tokenizer", "delimiters", "eos", "joined", "rule", "fit", "check")
     laws = ("uniform",)
     unit = "tokens"
 
@@ -35,12 +35,15 @@ class FilePairs(Task):
         tokenizer: str,
         delimiters: str,
         eos: int,
+        joined: int = 0,
         sha256: str = "",
         rule: str = "",
         fit: str = "",
         check: str = "",
     ):
         self.path, self.tokenizer, self.eos = Path(data), tokenizer, eos
+        #: are targets read together with their sources, and not as texts of their own?
+        self.joined = bool(joined)
         self.fit, self.check = fit, check
         self.delimiters = tuple(delimiters.split(","))
         self.symbols = ()
@@ -60,15 +63,12 @@ class FilePairs(Task):
         return max(map(self.width, self.pairs.source))
 
     def width(self, source: str) -> int:
-        """How wide the widest part of a source is: in digits where there is a rule.
-
-        Else in words if it has spaces, or in characters.
-        """
+        """How wide the widest part of a source is, in digits where there is a rule."""
         if self.follows is not None:
-            numbers = re.findall("[0-9a-z]+", self.follows.problem(source))
-            return max(map(len, numbers), default=0)
-        parts = re.split("|".join(map(re.escape, self.delimiters)), source)
-        return max(len(part.split() if " " in source else part) for part in parts)
+            source, between = self.follows.problem(source), "[^0-9a-z]+"
+        else:
+            between = "|".join(map(re.escape, self.delimiters))
+        return max(len(squeezed(part)) for part in re.split(between, source))
 
     def solve(self, source: str) -> str:
         if self.follows is not None:
@@ -99,6 +99,12 @@ class FilePairs(Task):
 
     def read(self, output: str) -> str:
         return output
+
+    def ones(self, width: int) -> Texts:
+        """A source with so many digits, each of them 1."""
+        task = self._rule().task
+        digits = (Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
+        return self.asked(task.problems(*digits))
 
     def sample(
         self,

@@ -7,7 +7,8 @@ own stands for an opening token where the tokenizer puts none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ HELD_OUT = 8
 SHORTEST = 2
 """Pairs of sources up to this wide are always for training."""
 TESTED = 1000
+NEAR = 9
+"""Digits of a source by which it is seen how many tokens others have."""
 PAD = "<padding of abc>"
 """No token of a tokenizer, as ``@`` may be one."""
 
@@ -59,6 +62,13 @@ class Coder:
     def symbol(self, token: int) -> str:
         return self.tokenizer.id_to_token(token) or ""
 
+    @cache  # noqa: B019
+    def plain(self, token: int) -> str:
+        """What a token stands for, without spaces and the signs of a tokenizer."""
+        symbol, decoder = self.symbol(token), self.tokenizer.decoder
+        found = decoder.decode([symbol]) if decoder else symbol
+        return "".join(found.strip("▁ĠĊ").removeprefix("##").split())
+
     def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
         """Ids without special tokens, or with those that the tokenizer adds."""
         found = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
@@ -72,12 +82,26 @@ class Coder:
                 return tuple(whole[:start]), tuple(whole[start + len(plain) :])
         return (), ()
 
-    def delimiter(self, text: str) -> int:
-        """The token of a delimiter; ``UsageError`` if it is none, or several."""
-        token = self.tokenizer.token_to_id(text)
-        if token is None:
-            (found,) = self.ids([text])
-            token = found[0] if len(found) == 1 and text in self.symbol(found[0]) else None
+    def behind(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[int]]:
+        """The ids of targets as what goes on behind their sources.
+
+        ``UsageError`` where a token goes from one into the other.
+        """
+        both = self.ids([source + target for source, target in zip(sources, targets, strict=True)])
+        found = []
+        for source, first, whole in zip(sources, self.ids(sources), both, strict=True):
+            if whole[: len(first)] != first:
+                raise UsageError(
+                    f"the tokenizer reads {source!r} otherwise where its target follows: end "
+                    "sources with a sign that it never merges"
+                )
+            found.append(whole[len(first) :])
+        return found
+
+    def delimiter(self, text: str, source: Sequence[int]) -> int:
+        """The token of a delimiter in a source; ``UsageError`` if it is none, or several."""
+        found = {token for token in source if text in (self.symbol(token), self.plain(token))}
+        token = found.pop() if len(found) == 1 else self.tokenizer.token_to_id(text)
         if token is None:
             raise UsageError(
                 f"the delimiter {text!r} is no single token of this tokenizer: name tokens, with "
@@ -95,18 +119,26 @@ class PairVocabulary:
     """The tokenizer's ids, then two of ours: padding, and a token that opens sources."""
 
     def __init__(self, task: FilePairs, coder: Coder):
-        self.coder, self.eos = coder, task.eos
-        self.pad = coder.size
-        self.prefix, self.suffix = coder.around(task.pairs.source[0])
+        self.coder, self.eos, self.pad = coder, task.eos, coder.size
+        first = task.pairs.source[0]
+        (ids,) = coder.ids([first])
+        around, self.suffix = coder.around(first)
+        #: what each source begins with that stands for no text, as ``▁``
+        self.blank = tuple(takewhile(lambda token: not coder.plain(token), ids))
+        self.prefix = (*around, *self.blank)
         self.sos = self.prefix[-1] if self.prefix else coder.size + 1
-        named = tuple(coder.delimiter(text) for text in task.delimiters)
-        last = coder.ids([task.pairs.source[0]])[0][-1]
+        named = tuple(coder.delimiter(text, ids) for text in task.delimiters)
         #: does a token that the tokenizer puts behind a source close it?
-        self.closed = last != named[-1]
+        self.closed = ids[-1] != named[-1]
         self.named = (*named, self.suffix[0]) if self.closed and self.suffix else named
         self.symbols = [*map(coder.symbol, range(coder.size)), PAD, ""]
-        ids = list(enumerate(self.symbols))
-        self.ids = {symbol: i for i, symbol in reversed(ids)}  # the tokenizer's own come first
+        numbers = list(enumerate(self.symbols))
+        self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of sources, without what each begins with."""
+        n = len(self.blank)
+        return [ids[n:] if tuple(ids[:n]) == self.blank else ids for ids in self.coder.ids(texts)]
 
     @property
     def delimiters(self) -> tuple[int, ...]:
@@ -148,12 +180,14 @@ class PairData(Data):
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """The widest part of each source, in tokens."""
-        found = [self._widths(ids) for ids in self.coder.ids(self.task.pairs.source)]
-        return np.array([max(each, default=0) for each in found])
+        """The widest part of each source, in digits where there is a rule, else in tokens."""
+        sources = self.task.pairs.source
+        if self.task.follows is not None:
+            return np.array([self.task.width(source) for source in sources])
+        return np.array([max(self._widths(ids)) for ids in self.vocabulary.sources(sources)])
 
     def _widths(self, ids: Sequence[int]) -> list[int]:
-        """How wide each part of a source is, given its own ids."""
+        """How many tokens each part of a source has, given its own ids."""
         found, width = [], 0
         for token in ids:
             if token in self.vocabulary.named:
@@ -241,11 +275,15 @@ class PairData(Data):
     def lay_out(self, problems: Texts) -> Batch:
         known = self.vocabulary
         behind = [known.suffix[0]] if known.closed and known.suffix else []
-        sources = [[known.sos, *ids, *behind] for ids in self.coder.ids(problems.source)]
-        targets = [[*ids, known.eos] for ids in self.coder.ids(problems.target)]
+        sources = [[known.sos, *ids, *behind] for ids in known.sources(problems.source)]
+        written = self.coder.ids(problems.target)
+        if self.task.joined:
+            written = self.coder.behind(problems.source, problems.target)
+        targets = [[*ids, known.eos] for ids in written]
         for row, target in enumerate(problems.target):
-            if not target:  # nobody knows it: so long it may be
-                targets[row] = [known.eos] * self.output_steps(max(self._widths(sources[row][1:])))
+            if not target:  # unknown: up to the longest
+                widest = self.size_of(problems.take(np.array([row])))
+                targets[row] = [known.eos] * self.output_steps(widest)
         return Batch(self._filled(sources), self._filled(targets), problems)
 
     def _filled(self, rows: list[list[int]]) -> Tensor:
@@ -253,20 +291,28 @@ class PairData(Data):
         return pad_sequence(each, batch_first=True, padding_value=self.vocabulary.pad)
 
     def layout(self, problems: Texts) -> Layout:
-        return self._layout(tuple(self._widths(self.coder.ids(problems.source[:1])[0])))
+        return self._layout(self._widths(self.vocabulary.sources(problems.source[:1])[0]))
 
     def layout_at(self, length: int) -> Layout:
-        if self.task.follows is not None:
-            return self._layout(tuple(self.task.follows.task.widths(length)))
-        return self._layout((length,) * len(self.vocabulary.named))
+        if self.task.follows is None:
+            return self._layout([length] * len(self.vocabulary.named))
+        (near, more), far = self._growth, length - NEAR
+        return self._layout([max(0, n + step * far) for n, step in zip(near, more, strict=True)])
 
-    def _layout(self, widths: tuple[int, ...]) -> Layout:
+    @cached_property
+    def _growth(self) -> tuple[list[int], list[int]]:
+        """The widths of a source of ``NEAR`` digits in tokens, and what a digit adds to each."""
+        at = [self.layout(self.task.ones(NEAR + more)).widths for more in range(2)]
+        return list(at[0]), [far - near for near, far in zip(*at, strict=True)]
+
+    def _layout(self, widths: Sequence[int]) -> Layout:
         known = self.vocabulary
-        return Layout(widths, tuple(known.symbols[i] for i in known.delimiters))
+        return Layout(tuple(widths), tuple(known.symbols[i] for i in known.delimiters))
 
     def output_steps(self, length: int) -> int:
         longest = int(self.everything.target.ne(self.vocabulary.pad).sum(1).max())
-        return longest + max(0, length - int(self.widths.max())) * 2
+        near, far = (self.layout_at(int(n)).keys for n in (self.widths.max(), length))
+        return longest + 2 * max(0, far - near)
 
     def read(self, output: Sequence[str]) -> str:
         return self.vocabulary.text(
@@ -274,7 +320,9 @@ class PairData(Data):
         )
 
     def size_of(self, problems: Texts) -> int:
-        return max(self._widths(self.coder.ids(problems.source[:1])[0]))
+        if self.task.follows is not None:
+            return self.task.width(problems.source[0])
+        return max(self.layout(problems).widths)
 
 
 def lengths_of(text: str) -> set[int]:

@@ -36,7 +36,6 @@ from abc_calib.proof.graph import Shape
 from abc_calib.proof.tokenizers import whole
 from abc_calib.proof.windows import Field, Place
 from abc_calib.runs import Run
-from tasks import Digits
 from tasks.rules import Rule
 from tasks.written import squeezed
 
@@ -249,8 +248,8 @@ class BlackBox:
             problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
             batch = self.data.lay_out(self.data.task.asked(problems))
             layout, wide = self.data.layout_at(width), problems.operands
-            if batch.source.shape[1] != layout.keys:
-                raise Unbounded("its sources are not as long as their numbers say")
+            if batch.source.shape[1] != layout.keys or layout.widths != task.widths(width):
+                raise Unbounded("its sources have other tokens than digits and delimiters")
             if len(self.rule.first.tapes) > 1:
                 wide = task.padded(wide, width)
             for position in range(layout.keys):
@@ -275,6 +274,4 @@ class BlackBox:
 
     def _template(self, width: int) -> Tensor:
         """The ids of a source of that width."""
-        task = self.data.task.ruled
-        ones = tuple(Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
-        return self.data.lay_out(self.data.task.asked(task.problems(*ones))).source[0]
+        return self.data.lay_out(self.data.task.ones(width)).source[0]

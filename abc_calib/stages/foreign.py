@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data import Batch
-from abc_calib.data.pairs import PairData, lengths_of
+from abc_calib.data.pairs import Coder, PairData, lengths_of
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
@@ -56,19 +60,71 @@ def adopt(
     that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot be taken, before
     a run is made.
     """
-    found = folders.load(folder, lined)
-    words = found.options.folder
-    given = described(words, data, delimiters, found.ends[0], fit_lengths, check_lengths, task)
+    found = _without_more_tokens(folders.load(folder, lined))
+    given = described(data, delimiters, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla" if found.lines is None else "calibrated",
         task="pairs",
-        task_options=given,
+        task_options=given | {"tokenizer": found.options.folder, "eos": found.ends[0]},
         kind=FOREIGN,
         model=found.options,
         train=TrainOptions(sampling="uniform", seed=seed),
     )
-    pairs = PairData(Run.draft(config).task, config.train)
+    config, model = _as_trained(config, found)
+    data_of = Run.draft(config).data
+    batch = data_of.training(0, SAMPLES)
+    if found.lines is None:
+        on_checked(try_out(model, batch.source, batch.target))
+    else:
+        check_marks(model, found)
+        model.set_lines(found.lines)
+        check_cache(model, batch.source[:2], batch.target.shape[1])
+    return _finished(config, model, data_of.validation(JUDGED), out)
+
+
+def _without_more_tokens(found: folders.Found) -> folders.Found:
+    """The model with as many tokens as its tokenizer, so that it can write no others.
+
+    Many are made with more, for speed. ``UsageError`` if it has fewer, or lines already.
+    """
+    size, path = Coder(found.options.folder).size, Path(found.options.folder)
+    tokens = found.network.get_input_embeddings().num_embeddings
+    if size == tokens:
+        return found
+    if size > tokens or found.lines is not None:
+        raise UsageError(
+            f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
+            f"with model.resize_token_embeddings({size})"
+        )
+    found.network.resize_token_embeddings(size)
+    return replace(found, options=folders.described_by(found.network, path))
+
+
+def _as_trained(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]:
+    """The model and its configuration, of all ways to write targets the one it knows best.
+
+    Any of several tokens may end them, and they may have been read behind their sources or alone.
+    """
+    task: Any = Run.draft(config).task
+    coder, joined = Coder(task.tokenizer), [0]
+    if not found.network.config.is_encoder_decoder:
+        with suppress(UsageError):
+            texts = task.pairs.source, task.pairs.target
+            joined = [0] if coder.behind(*texts) == coder.ids(texts[1]) else [1, 0]
+    ways = [{"eos": end, "joined": one} for end in found.ends for one in joined]
+    best: tuple[float, Any] = (-math.inf, None)
+    for way in ways:
+        options = config.task_options | {name: value for name, value in way.items() if value}
+        taken = _taken(config.model_copy(update={"task_options": options}), found)
+        score = _likelihood(*taken) if len(ways) > 1 else 0.0
+        best = max(best, (score, taken), key=lambda one: one[0])
+    return best[1]
+
+
+def _taken(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]:
+    """The model, and the configuration with what its tokenizer and its pairs say."""
+    pairs: Any = Run.draft(config).data
     check_pairs(pairs, found)
     around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
     length = int(pairs.widths.max())
@@ -78,29 +134,21 @@ def adopt(
             "train": config.train.model_copy(update={"length": length}),
         }
     )
-    draft = Run.draft(config)
     options: Any = config.model
-    model = Foreign(options, draft.data.vocabulary.tokens)
+    model = Foreign(options, pairs.vocabulary.tokens)
     model.network.load_state_dict(found.network.state_dict())
-    model.eval()
-    batch = draft.data.training(0, SAMPLES)
-    if found.lines is None:
-        on_checked(try_out(model, batch.source, batch.target))
-    else:
-        check_marks(model, found)
-        model.set_lines(found.lines)
-        check_cache(model, batch.source[:2], batch.target.shape[1])
-    return _finished(config, model, draft.data.validation(JUDGED), out)
+    return config, model.eval()
+
+
+@torch.no_grad()
+def _likelihood(config: RunConfig, model: Foreign) -> float:
+    """How likely a token of the pairs' targets is to a model, as the mean of logarithms."""
+    batch = Run.draft(config).data.training(0, SAMPLES)
+    return -float(model.loss(batch.source, batch.target))
 
 
 def described(
-    tokenizer: str,
-    data: Path | str,
-    delimiters: str,
-    eos: int,
-    fit: str,
-    check: str,
-    task: str = "",
+    data: Path | str, delimiters: str, fit: str, check: str, task: str = ""
 ) -> dict[str, int | str]:
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
@@ -118,8 +166,7 @@ def described(
             f"{rule.task.name} as the others are: the first is pair {first + 1}, "
             f"{pairs.source[first]!r} with {pairs.target[first]!r}: mend or remove them"
         )
-    found: dict[str, int | str] = {"data": str(path), "sha256": sha256, "tokenizer": tokenizer}
-    found |= {"delimiters": delimiters, "eos": eos}
+    found: dict[str, int | str] = {"data": str(path), "sha256": sha256, "delimiters": delimiters}
     more = {"rule": rule.name if rule else "", "fit": fit, "check": check}
     return found | {name: value for name, value in more.items() if value}
 
@@ -144,24 +191,8 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
     known, coder = pairs.vocabulary, pairs.coder
     sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
-    if coder.size > (size := found.network.get_input_embeddings().num_embeddings):
-        raise UsageError(f"the tokenizer has {coder.size} tokens and the model {size}: save both")
-    ids = coder.ids(sources)
-    written = coder.ids(pairs.task.pairs.target)
-    if (unknown := coder.unknown) is not None and any(unknown in row for row in (*ids, *written)):
-        every = {*"".join((*sources, *pairs.task.pairs.target))}
-        lacking = [one for one in sorted(every) if unknown in coder.ids([one])[0]]
-        raise UsageError(
-            f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
-            "leave them out of the pairs, or train a model with them"
-        )
-    for token in dict.fromkeys(token for row in (*ids, *written) for token in row):
-        symbol = coder.symbol(token)
-        if sum(c.isdigit() for c in symbol) > 1:
-            raise UsageError(
-                f"the tokenizer merges digits: {symbol!r} is one token: split them, with "
-                "pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model so"
-            )
+    ids, written = known.sources(sources), coder.ids(pairs.task.pairs.target)
+    check_tokens(coder, (*sources, *pairs.task.pairs.target), (*ids, *written))
     named = list(known.named[:-1] if known.closed and known.suffix else known.named)
     for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
         ends = known.closed or row[-1] == known.named[-1]
@@ -171,10 +202,19 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
                 f"pair {number}, {source!r}, does not have the delimiters {told} in this order, "
                 "each once: name those that each source has"
             )
+        if not coder.plain(row[0]):
+            raise UsageError(f"pair {number}, {source!r}, begins with other spaces than pair 1")
     if known.closed and not (known.suffix and found.network.config.is_encoder_decoder):
         raise UsageError(
             f"{sources[0]!r} ends in no delimiter: name the one that closes a source last, and "
             "write it into each"
+        )
+    apart = [any(_spaced(coder, row) for row in rows) for rows in (ids, written)]
+    if apart[0] != apart[1] and pairs.task.follows is not None:
+        raise UsageError(
+            f"{'sources' if apart[0] else 'targets'} have tokens of spaces between their digits, "
+            f"and {'targets' if apart[0] else 'sources'} have none: write both alike, so that "
+            "lines can go from digit to digit"
         )
     for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):
         if text and not lengths_of(text) & {*widths.tolist()}:
@@ -187,6 +227,33 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
             f"all sources are {widths[0]} wide: give pairs of several lengths, so that lines can "
             "be told from places"
         )
+
+
+def _spaced(coder: Coder, ids: Sequence[int]) -> bool:
+    """Is there a token of spaces between two digits?"""
+    plain = [coder.plain(token) for token in ids]
+    return any(
+        not between and before.isdigit() and after.isdigit()
+        for before, between, after in zip(plain, plain[1:], plain[2:], strict=False)
+    )
+
+
+def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+    """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
+    unknown, every = coder.unknown, {token for row in ids for token in row}
+    if unknown in every:
+        lacking = [one for one in sorted({*"".join(texts)}) if unknown in coder.ids([one])[0]]
+        raise UsageError(
+            f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
+            "leave them out of the pairs, or train a model with them"
+        )
+    for token in sorted(every):
+        if sum(c.isdigit() for c in coder.plain(token)) > 1:
+            raise UsageError(
+                f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "
+                "with pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model "
+                "so"
+            )
 
 
 def check_marks(model: Foreign, found: folders.Found) -> None:

@@ -1,0 +1,213 @@
+"""Pairs in the tokens of tokenizers of many kinds: what is given to a model is what they write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from others import tf, write_pairs
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+import abc_calib as abc
+from abc_calib.config import TrainOptions
+from abc_calib.data.pairs import PairData
+from abc_calib.nn.foreign.streams import Sources
+from tasks.pairs import FilePairs
+
+SIGNS = "0123456789+="
+EACH = pre_tokenizers.Split(Regex("."), "isolated")
+
+
+def signs(*more: str, unknown: str = "<unk>") -> dict[str, int]:
+    return {word: i for i, word in enumerate([unknown, "<s>", "</s>", *SIGNS, *more])}
+
+
+def bpe(*more: str) -> Any:
+    return Tokenizer(models.BPE(vocab=signs(*more), merges=[], unk_token="<unk>"))
+
+
+def llama() -> Any:
+    """As of Llama 2: ``▁`` before the text, and for each space."""
+    made = bpe("▁")
+    replaced = normalizers.Replace(" ", "▁")
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), replaced])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return started(made)
+
+
+def started(made: Any) -> Any:
+    """With a token before each text."""
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return made
+
+
+def metaspace(scheme: str, split: bool = True) -> Any:
+    made = bpe("▁", *(f"▁{sign}" for sign in SIGNS))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(prepend_scheme=scheme), *[EACH] * split]
+    )
+    made.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    return made
+
+
+def unigram() -> Any:
+    """As of T5, with the first digit and what is before it in one token."""
+    words = ["<unk>", "<s>", "</s>", *SIGNS, "▁", *(f"▁{sign}" for sign in SIGNS)]
+    made = Tokenizer(models.Unigram([(word, -len(word)) for word in words], 0))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    return made
+
+
+def byte_level(prefix: bool) -> Any:
+    """As of GPT-2 and RoBERTa: a space is a part of the token behind it."""
+    made = Tokenizer(
+        models.BPE(
+            vocab=signs("Ġ", *(f"Ġ{sign}" for sign in SIGNS)),
+            merges=[("Ġ", sign) for sign in SIGNS],
+        )
+    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    last = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, last])
+    if prefix:  # Digits first would put a space before each
+        made.pre_tokenizer = last
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
+def word_piece() -> Any:
+    """As of BERT: a digit behind another one is another token."""
+    made = Tokenizer(models.WordPiece(signs(*(f"##{sign}" for sign in SIGNS)), unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    return made
+
+
+def spaced() -> Any:
+    made = Tokenizer(models.WordLevel(signs(" "), unk_token="<unk>"))
+    made.pre_tokenizer = EACH
+    return made
+
+
+KINDS: dict[str, Any] = {
+    "llama": llama,
+    "metaspace always": lambda: metaspace("always"),
+    "metaspace first": lambda: metaspace("first"),
+    "metaspace never": lambda: metaspace("never"),
+    "metaspace of a piece": lambda: metaspace("first", split=False),
+    "unigram": unigram,
+    "byte level": lambda: byte_level(prefix=False),
+    "byte level, prefix space": lambda: byte_level(prefix=True),
+    "word piece": word_piece,
+    "spaces are tokens": spaced,
+    "started": lambda: started(spaced()),
+}
+FORMS: dict[str, Any] = {
+    "plain": "{}+{}=".format,
+    "spaces around the sign": "{} + {} =".format,
+    "spaces between": lambda a, b: " ".join(f"{a}+{b}="),
+}
+
+
+def data_of(kind: str, form: str, folder: Path, joined: int = 1) -> PairData:
+    made = KINDS[kind]()
+    made.add_special_tokens([AddedToken(name) for name in ("<unk>", "<s>", "</s>")])
+    tf.PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(folder)
+    between = " " if form == "spaces between" else ""
+    numbers = [(7, 5), (12, 34), (905, 120), (9, 81), (4321, 5), (10, 9999)]
+    pairs = [(FORMS[form](a, b), between + between.join(str(a + b))) for a, b in numbers]
+    path = write_pairs(folder / "p.jsonl", pairs)
+    task = FilePairs(str(path), str(folder), "+,=", 2, joined, rule="addition")
+    return PairData(task, TrainOptions(length=4))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, tmp_path):
+    """By the tokenizer itself, of the whole text; whatever a source begins with is no digit."""
+    data = data_of(kind, form, tmp_path)
+    words = tf.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    known, pairs = data.vocabulary, data.task.pairs
+    batch = data.everything
+    streams = Sources(known.prefix, known.suffix, known.closed, stream=True)
+    ids, mask = streams.ids(batch.source, known.pad)
+    for row, (source, target) in enumerate(zip(pairs.source, pairs.target, strict=True)):
+        written = batch.target[row][batch.target[row] != known.pad].tolist()
+        assert [*ids[row][mask[row]].tolist(), *written] == [*words(source + target).input_ids, 2]
+        assert "".join(known.text(written, " ").split()) == "".join(target.split())
+    assert data.widths.tolist() == [1, 2, 3, 2, 4, 4]
+    assert known.coder.plain(int(batch.source[0, 1])) == pairs.source[0][0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_lengths_are_digits_and_layouts_count_tokens(kind, form, tmp_path):
+    data = data_of(kind, form, tmp_path)
+    for length in (1, 2, 3, 8, 9, 30):
+        problems = data.task.ones(length)
+        batch = data.lay_out(problems)
+        assert data.layout_at(length) == data.layout(problems)
+        assert data.layout_at(length).keys == batch.source.shape[1]
+        assert data.size_of(problems) == length
+        assert data.output_steps(length) >= batch.target.shape[1]
+        closes = torch.isin(batch.source[0], torch.tensor(data.vocabulary.named)).nonzero()
+        assert closes[:, 0].tolist() == list(data.layout_at(length).closes[1:])
+
+
+def trained(folder: Path, joined: bool, end: int) -> Path:
+    """A Llama that reverses two digits, with more tokens than its tokenizer and two end tokens."""
+    words = tf.PreTrainedTokenizerFast(tokenizer_object=llama())
+    pairs = [(f"{a}=", f"{a}"[::-1]) for a in range(100)]
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    ids = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": [0, end]}
+    model = tf.LlamaForCausalLM(tf.LlamaConfig(**size, **ids, intermediate_size=64))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    rows = []
+    for source, target in pairs:
+        first, whole = words(source).input_ids, words(source + target).input_ids
+        alone = first + words(target, add_special_tokens=False).input_ids
+        rows.append((len(first), [*(whole if joined else alone), end]))
+    width = max(len(ids) for _, ids in rows)
+    ids = torch.tensor([ids + [0] * (width - len(ids)) for _, ids in rows])
+    labels = torch.tensor([[-100] * n + ids[n:] + [-100] * (width - len(ids)) for n, ids in rows])
+    for _ in range(250):
+        loss = model(input_ids=ids, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if loss < 0.01:
+            break
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return write_pairs(folder / "p.jsonl", pairs)
+
+
+@pytest.mark.parametrize(("joined", "end"), [(True, 2), (False, 2), (True, 1)])
+def test_targets_are_written_as_the_model_was_trained(joined, end, tmp_path, runs_root):
+    """Behind their sources or alone, and with whichever of its end tokens."""
+    pairs = trained(tmp_path / "model", joined, end)
+    run = abc.adopt(tmp_path / "model", pairs, "=")
+    assert run.result is not None and run.result["validation_accuracy"] == 100
+    assert run.config.task_options["eos"] == end
+    assert run.config.task_options.get("joined", 0) == joined
+    assert abc.predict(run, "73=").answer == "37"
+    network = run.load_model().network
+    assert network.config.vocab_size == 16
+    assert network.generation_config.eos_token_id == end
