@@ -298,6 +298,18 @@ def test_attention_along_lines_is_captured_as_it_is(model):
     assert torch.equal(logits(model), before)
 
 
+def test_attention_that_is_no_number_is_refused():
+    model = tiny("llama").eval()
+    ids = torch.cat([SOURCES, OUTPUTS], 1)
+    labels = ids.masked_fill(torch.arange(ids.shape[1]) < SOURCES.shape[1], -100)
+    batch = {"input_ids": ids, "labels": labels}
+    assert abc.capture(model, batch, delimiters=[PLUS, EQUALS])
+    with torch.no_grad():
+        model.model.embed_tokens.weight[4] = torch.nan
+    with pytest.raises(UsageError, match="in layer 0 holds no numbers"):
+        abc.capture(model, batch, delimiters=[PLUS, EQUALS])
+
+
 def test_another_attention_set_after_loading_is_an_error(model):
     inject(model, lines_for(model), MARKS, neutral=True)
     model.set_attn_implementation("sdpa")

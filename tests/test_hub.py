@@ -19,6 +19,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+import abc_calib as abc
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions
 from abc_calib.errors import AbcError, UsageError
@@ -278,6 +279,16 @@ def test_generate_is_decode(build, shape, biased):
     written = face.generate(source.masked_fill(source == 14, 5), (source != 14).long(), 9)[:, 1:]
     assert torch.equal(written, expected[:, : written.shape[1]])
     assert (expected[:, written.shape[1] :] == 14).all()
+
+
+def test_generate_goes_on_to_the_end(tiny):
+    """Not to 20 tokens, as transformers does where nothing is said."""
+    run = Run.open(tiny.calibrated)
+    batch = run.data.lay_out(run.task.parse("9" * 70))
+    written = hub.load(run.path / "model").generate(batch.source)[0, 1:]
+    assert written[-1] == run.data.vocabulary.eos and len(written) > 64
+    symbols = [run.data.vocabulary.symbols[i] for i in written[:-1]]
+    assert run.data.read(symbols) == abc.predict(run, "9" * 70).answer
 
 
 @pytest.mark.parametrize("option", [{"num_beams": 3}, {"do_sample": True}, {"top_k": 5}], ids=str)

@@ -163,3 +163,12 @@ def test_padding_hides_a_line_that_only_digits_follow():
     digits = line_means(np.where(inside, attention, np.nan), "anti")
     assert all_cells[1] == pytest.approx(2 / 21)
     assert digits == {1: 1.0, 2: 0.0, 0: 0.0}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_attention_that_is_no_number_is_refused(value):
+    """Its means would be none, and its bias one of zeros."""
+    attention = np.full((2, 3, 4), 0.25)
+    attention[1, 2, 0] = value
+    with pytest.raises(UsageError, match=f"head 1, row 2, key 0 is {value}"):
+        extend_bias(attention, (3, 4))

@@ -11,6 +11,7 @@ are -100 where nothing counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -72,7 +73,7 @@ def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     state = State()
     state.source = marks.of(ids, mask)
     if not model.config.is_encoder_decoder:
-        return _of_stream(found.attentions, state, labels)
+        return _counted(_of_stream(found.attentions, state, labels))
     layers: dict[Site, tuple[Tensor, ...]] = {
         "encoder": tuple(found.encoder_attentions),
         "self": tuple(found.decoder_attentions),
@@ -81,7 +82,23 @@ def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     shapes = {site: x[0].shape for site, x in layers.items()}
     views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
-    return Attention(layers, views, {"encoder": mask.bool(), "self": written, "cross": written})
+    rows: dict[Site, Tensor] = {"encoder": mask.bool(), "self": written, "cross": written}
+    return _counted(Attention(layers, views, rows))
+
+
+def _counted(attention: Attention) -> Attention:
+    """The same with zeros in rows that do not count; ``UsageError`` if others are no numbers."""
+    found: dict[Site, tuple[Tensor, ...]] = {}
+    for site, layers in attention.weights.items():
+        rows = attention.rows.get(site, torch.empty(0, 0))[:, None, :, None]
+        found[site] = tuple(torch.where(rows, layer, 0.0) for layer in layers)
+        for number, layer in enumerate(found[site]):
+            if not bool(layer.isfinite().all()):
+                raise UsageError(
+                    f"the attention of {site} in layer {number} holds no numbers (nan): leave out "
+                    "samples with rows that may look nowhere"
+                )
+    return replace(attention, weights=found)
 
 
 def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:

@@ -169,11 +169,19 @@ def extend_bias(
 
     The paper's steps 2.1 to 2.3: closed cells are -inf, anti-diagonals are aligned at the top
     right and the other lines at the top left, directions combine by their maximum, and a head
-    without a line is 0 everywhere. Raises ``UsageError`` for another shape or direction.
+    without a line is 0 everywhere. A row that no line of its head reaches is -inf throughout:
+    softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros. Raises
+    ``UsageError`` for another shape or direction, and for attention that is not finite.
     """
     attention = np.asarray(attention)
     if attention.ndim != 3 or 0 in attention.shape:
         raise UsageError(f"attention has shape {attention.shape}: give (heads, rows, keys)")
+    if not (finite := np.isfinite(attention)).all():
+        head, row, key = (int(one[0]) for one in np.nonzero(~finite))
+        raise UsageError(
+            f"the attention of head {head}, row {row}, key {key} is {attention[head, row, key]}: "
+            "average samples of one shape, in which every row has a key"
+        )
     unknown = [d for d in dirs if d not in DIRECTIONS]
     if unknown or not dirs:
         given = unknown[0] if unknown else ""

@@ -31,7 +31,7 @@ from abc_calib.nn.foreign.streams import Sources, cut
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer beside a model."""
 SPECIAL = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
-ENDLESS = 10**6
+ENDLESS = 2**18
 """Tokens after which ``generate()`` stops without an end token."""
 
 

@@ -21,6 +21,8 @@ FROM_AUTO = ("revision", "trust_remote_code", "adapter_kwargs", "_from_auto")
 """What the Auto classes add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
+FIRST_STEPS, ENDLESS = 64, 2**18
+"""Tokens that are written at first, and those after which an output without an end ends."""
 
 
 class HubModel(PreTrainedModel):
@@ -109,12 +111,13 @@ class HubModel(PreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        max_new_tokens: int = 20,
+        max_new_tokens: int | None = None,
         **options: Any,
     ) -> Tensor:
         """Greedy output behind its SOS, ``(b, 1 + t)``, as our own decoding writes it.
 
-        ``UsageError`` for another way of decoding.
+        Up to the end token of every source, or ``max_new_tokens``. ``UsageError`` for another way
+        of decoding.
         """
         for name, value in options.items():
             if name != "use_cache" and value != GREEDY.get(name, ...):
@@ -122,7 +125,14 @@ class HubModel(PreTrainedModel):
                     f"{name}={value!r}: this model decodes greedily; give input_ids, "
                     "attention_mask and max_new_tokens"
                 )
-        written = self.network.decode(self._source(input_ids, attention_mask), max_new_tokens).ids
+        source = self._source(input_ids, attention_mask)
+        steps = FIRST_STEPS if max_new_tokens is None else max_new_tokens
+        written = self.network.decode(source, steps).ids
+        while max_new_tokens is None and steps < ENDLESS:
+            if bool(written.eq(self.network.eos).any(1).all()):
+                break
+            steps *= 8
+            written = self.network.decode(source, steps).ids
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)
