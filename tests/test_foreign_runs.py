@@ -18,10 +18,12 @@ from others import (
     saved,
     sums,
     tf,
-    tiny,
     tokenizer,
     train,
     write_pairs,
+)
+from others import (
+    tiny as a_tiny,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -46,7 +48,7 @@ def reversing(request, tmp_path_factory) -> Somebodys:
     torch.manual_seed(0)
     words = tokenizer(eos=request.param == "t5")
     llama = request.param == "llama"
-    model = tiny(request.param, width=32, layers=2 if llama else 1)
+    model = a_tiny(request.param, width=32, layers=2 if llama else 1)
     pairs = reversals(3)
     train(model, words, pairs, 400, 5e-3 if llama else 8e-3)
     return Somebodys(saved(model, words, root / "model"), write_pairs(root / "p.jsonl", pairs))
@@ -155,7 +157,7 @@ def test_capture_fit_inject(reversing):
 @pytest.fixture
 def somebodys(tmp_path) -> Somebodys:
     """A model with random weights, and sums."""
-    folder = saved(tiny("llama"), tokenizer(), tmp_path / "model")
+    folder = saved(a_tiny("llama"), tokenizer(), tmp_path / "model")
     return Somebodys(folder, write_pairs(tmp_path / "p.jsonl", sums()))
 
 
@@ -268,19 +270,29 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
 
 
-def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
+@pytest.mark.parametrize("change", [{"hidden_size": 10**7}, {"num_hidden_layers": 10**7}], ids=str)
+def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root, change):
     path = somebodys.folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 10**7}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
     assert "describes a model of" in refusal(somebodys) and nothing_is_left(runs_root)
 
 
 def test_what_is_no_model_or_run_or_problem_is_told_in_a_line(tiny, tmp_path):
-    batch = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
+    batch, llama = {"input_ids": torch.ones(1, 2, dtype=torch.long)}, a_tiny("llama")
     for call, words in (
         (
             lambda: abc.capture(torch.nn.Linear(2, 2), batch, delimiters=[1]),
             "is not a model of trans",
         ),
+        (lambda: abc.capture(llama, None, delimiters=[1]), "no batches: give at least one"),
+        (lambda: abc.capture(llama, {"input_ids": [1]}, delimiters=[1]), "no batches: give at"),
+        (lambda: abc.capture(llama, batch, delimiters="="), "give delimiters: the ids"),
+        (lambda: abc.fit_lines([]), "no attention to fit"),
+        (lambda: abc.unexplained([1], abc.LineBias({})), "no attention to fit"),
+        (lambda: abc.inject(torch.nn.Linear(2, 2), None), "is not a model of transformers"),
+        (lambda: abc.load(3), "3 is no folder"),
+        (lambda: abc.adopt(tmp_path, 4, "="), "give data, a file of pairs"),
+        (lambda: abc.extend_bias([[[1, [2]]]], (1, 2)), "attention is no array"),
         (lambda: abc.predict(tiny.calibrated, 12), "give a text, as in '12\\+34'"),
         (lambda: abc.calibrate(3), "3 is no run"),
         (lambda: abc.heatmap(tiny.calibrated, tmp_path, sites="middle"), "unknown site 'middle'"),

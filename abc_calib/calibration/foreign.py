@@ -27,7 +27,7 @@ from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import Attention
 from abc_calib.nn.foreign import inject as injected
 from abc_calib.nn.foreign.places import Marks, State
-from abc_calib.nn.foreign.sites import find_sites
+from abc_calib.nn.foreign.sites import check_model, find_sites
 from abc_calib.nn.lines import Lines
 
 Batch = Mapping[str, Tensor]
@@ -42,17 +42,18 @@ def capture(
     how many tokens the tokenizer puts before each source. Of a decoder-only model, ``cross`` is
     what its output reads of the source, and ``self`` what it reads of itself.
     """
-    marks = Marks(tuple(delimiters), prefix)
-    if not marks.delimiters:
+    check_model(model)
+    if not delimiters or not all(isinstance(one, int) for one in delimiters):
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
-    if not hasattr(model, "set_attn_implementation"):
-        raise UsageError(f"{type(model).__name__} is not a model of transformers")
-    before, training = model.config._attn_implementation, model.training
-    if before != injected.NAME:
+    marks, training = Marks(tuple(delimiters), prefix), model.training
+    if (before := model.config._attn_implementation) != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into
-    given = [batches] if isinstance(batches, Mapping) else list(batches)
-    if not given:
-        raise UsageError("no batches: give at least one, of input_ids, attention_mask and labels")
+    given = [batches] if isinstance(batches, Mapping) else batches
+    given = list(given) if isinstance(given, Iterable) else []
+    if not given or not all(map(_is_batch, given)):
+        raise UsageError(
+            "no batches: give at least one, of tensors input_ids, attention_mask and labels"
+        )
     try:
         model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
         with torch.no_grad():
@@ -64,9 +65,12 @@ def capture(
     return found
 
 
+def _is_batch(given: Any) -> bool:
+    named = given if isinstance(given, Mapping) else {}
+    return all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels"))
+
+
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
-    if missing := [name for name in ("input_ids", "labels") if name not in batch]:
-        raise UsageError(f"a batch without {missing[0]}: give input_ids, attention_mask and labels")
     ids, labels = batch["input_ids"], batch["labels"]
     mask = batch.get("attention_mask", torch.ones_like(ids))
     found = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
@@ -121,6 +125,10 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
 
 def evidence_of(parts: Sequence[Attention]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
+    if not isinstance(parts, Sequence) or not all(isinstance(one, Attention) for one in parts):
+        parts = []
+    if not parts:
+        raise UsageError("no attention to fit: give the list that abc.capture gave")
     closes = [part.views["cross"].keys.marks for part in parts]
     layers: dict[Site, int] = {site: len(x) for site, x in parts[0].weights.items()}
     return Evidence(

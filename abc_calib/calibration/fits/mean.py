@@ -173,7 +173,10 @@ def extend_bias(
     softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros. Raises
     ``UsageError`` for another shape or direction, and for attention that is not finite.
     """
-    attention = np.asarray(attention)
+    try:
+        attention = np.asarray(attention, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"attention is no array ({error}): give (heads, rows, keys)") from None
     if attention.ndim != 3 or 0 in attention.shape:
         raise UsageError(f"attention has shape {attention.shape}: give (heads, rows, keys)")
     if not (finite := np.isfinite(attention)).all():

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
-from abc_calib.nn.foreign.sites import said
+from abc_calib.nn.foreign.sites import DEPTHS, said
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
 NOT_SHAPE |= {"torch_dtype"}
@@ -42,6 +43,8 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
+    if not isinstance(folder, (str, Path)):
+        raise UsageError(f"{folder!r} is no folder: name one that save_pretrained wrote")
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
@@ -58,7 +61,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         )
     if not kind.can_generate():
         raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
-    check_size(kind, path)
+    check_size(kind, path, described)
     register()
     try:
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
@@ -75,19 +78,31 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     return Found(network.float().eval(), options, ends, LineBias.from_dict(record["lines"]))
 
 
-def check_size(kind: Any, path: Path) -> None:
-    """``UsageError`` if config.json has more parameters than the weight files can hold."""
-    held = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+def check_size(kind: Any, path: Path, described: dict[str, Any]) -> None:
+    """``UsageError`` for more layers or parameters than the files of the weights can hold."""
+    tensors = held = 0
     try:
-        with torch.device("meta"):
-            network = kind(kind.config_class.from_pretrained(path))
-    except Exception:  # loading says what is wrong with it
+        for file in path.glob("*.safetensors"):
+            held += file.stat().st_size
+            with safe_open(file, "pt") as opened:
+                tensors += len(opened.keys())
+    except (OSError, SafetensorError):  # loading says what is wrong with it
         return
-    wanted = sum(weight.numel() for weight in network.parameters())
-    if held and wanted > held:
+    layers = max([0, *(n for name in DEPTHS if isinstance(n := described.get(name), int))])
+    wanted = 0
+    if layers <= tensors:
+        try:
+            with torch.device("meta"):
+                network = kind(kind.config_class.from_pretrained(path))
+        except Exception:  # as above
+            return
+        wanted = sum(weight.numel() for weight in network.parameters())
+    if held and (layers > tensors or wanted > held):
+        what = f"{wanted:,} parameters" if wanted else f"{layers:,} layers"
         raise UsageError(
-            f"{path / 'config.json'} describes a model of {wanted:,} parameters, and the weights "
-            f"in its folder have {held:,} bytes: give the configuration that they were saved with"
+            f"{path / 'config.json'} describes a model of {what}, and the weights in its folder "
+            f"are {tensors:,} tensors of {held:,} bytes: give the configuration that they were "
+            "saved with"
         )
 
 

@@ -19,7 +19,7 @@ from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.places import Marks, State, cache_of
-from abc_calib.nn.foreign.sites import TESTED, Sites, find_sites
+from abc_calib.nn.foreign.sites import TESTED, Sites, check_model, find_sites
 
 HOOKS = "abc_hooks"
 """The attribute of a model that holds what removes our hooks."""
@@ -37,6 +37,7 @@ def inject(
     ``marks``: by what sources are read, by default as it was captured. ``neutral``: without the
     model's own positions, as a model is retrained. ``UsageError`` leaves the model as it was.
     """
+    check_model(model)
     before = record_of(model)
     marks = marks or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
     if marks is None:

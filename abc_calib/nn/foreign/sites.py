@@ -18,8 +18,11 @@ PROBE = "abc_probe"
 SOURCE, OUTPUT = 7, 5
 """Tokens of a probe: numbers that no other size of the call has."""
 LEARNED = ("wpe", "embed_positions", "position_embeddings", "pos_embed")
-DEPTHS = ("num_decoder_layers", "decoder_layers", "num_hidden_layers")
-"""Where configurations say how many layers write."""
+DEPTHS = (
+    *("num_decoder_layers", "decoder_layers", "num_hidden_layers"),
+    *("n_layer", "num_layers", "encoder_layers"),
+)
+"""Where configurations say how many layers there are, those that write first."""
 RELATIVE = "relative_attention_bias"
 TESTED = "Llama, GPT-2, GPT-NeoX, Qwen, T5 or BART"
 """Classes for whoever has one that cannot be taken."""
@@ -53,6 +56,7 @@ class Sites:
 
 def find_sites(model: Any) -> Sites:
     """The sites of a model of ``transformers``; ``UsageError`` if its attention is its own."""
+    check_model(model)
     seen = probed(model)
     names = {module: name for name, module in model.named_modules()}
     stream = not model.config.is_encoder_decoder
@@ -73,6 +77,12 @@ def find_sites(model: Any) -> Sites:
     if len(modules.get("self", [])) != next(count for count in counts if count):
         raise no_backend(model, f"{len(modules.get('self', []))} of its layers call it")
     return Sites(modules, heads.pop(), stream, find_positions(model))
+
+
+def check_model(model: Any) -> None:
+    """``UsageError`` unless it is a model of ``transformers``."""
+    if not hasattr(model, "set_attn_implementation"):
+        raise UsageError(f"{type(model).__name__} is not a model of transformers")
 
 
 def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
