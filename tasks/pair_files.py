@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
         for number, one in enumerate([whole] if flat else whole, 1):
             yield f"entry {number}", one if isinstance(one, (dict, list)) else [one]
         return
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
     separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
     if separator is None and "\t" in lines[0] and not lines[0].startswith("{"):
         separator = "\t"
@@ -92,12 +93,15 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 def _plain(line: str) -> list[str] | str:
     """``12+34=46`` in two, the sign with the source."""
     first, sign, then = line.partition("=")
-    return [first + sign, then] if then else f"is {line[:60]!r}, and no pair"
+    found = then and "=" not in then
+    return [first + sign, then] if found else f"is {line[:60]!r}, and no pair"
 
 
 def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
     """The rows of a table, by the names in its first one if those are known."""
-    rows = csv.reader((line + "\n" for line in text.split("\n")), delimiter=separator)
+    header, lines = text.split("\n")[0], (line + "\n" for line in text.split("\n"))
+    spaced = f"{separator} " in header and _named(header.split(separator)) is not None
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
     names: list[str] | None = None
     try:
         for number, row in enumerate(rows, 1):
@@ -114,9 +118,17 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
 def _parsed(text: str) -> Any:
     """JSON with its numbers as they are written; the error's message where it is none."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str)
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_table_of)
     except (ValueError, RecursionError) as error:
         return f"is no JSON ({error})"
+
+
+def _table_of(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; ``ValueError`` for a key that stands there twice."""
+    found = dict(entries)
+    if len(found) < len(entries):
+        raise ValueError("a key stands there twice")
+    return found
 
 
 def _named(names: Any) -> tuple[str, str] | None:

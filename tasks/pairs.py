@@ -89,10 +89,10 @@ class FilePairs(Task):
 
     @property
     def ruled(self) -> Any:
-        return self._rule().task
+        return self._rule.task
 
     def asked(self, problems: Any) -> Texts:
-        return self._rule().texts(problems)
+        return self._rule.texts(problems)
 
     def write(self, problems: Texts, row: int) -> str:
         return problems.source[row]
@@ -102,7 +102,7 @@ class FilePairs(Task):
 
     def ones(self, width: int) -> Texts:
         """A source with so many digits, each of them 1."""
-        task = self._rule().task
+        task = self._rule.task
         digits = (Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
         return self.asked(task.problems(*digits))
 
@@ -114,29 +114,26 @@ class FilePairs(Task):
         law: str = "balanced",
         exact: bool = False,
     ) -> Texts:
-        rule = self._rule()
-        return rule.texts(rule.task.sample(rng, n, length, law, exact))
+        return self._rule.texts(self._rule.task.sample(rng, n, length, law, exact))
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
-        rule = self._rule()
-        return {k: rule.texts(v) for k, v in rule.task.families(rng, n, length).items()}
+        found = self._rule.task.families(rng, n, length)
+        return {name: self._rule.texts(problems) for name, problems in found.items()}
 
     def hard(self, rng: np.random.Generator, n: int, length: int) -> Texts:
-        rule = self._rule()
-        return rule.texts(rule.task.hard(rng, n, length))
+        return self._rule.texts(self._rule.task.hard(rng, n, length))
 
     def mutated(self, rng: np.random.Generator, parents: Texts, n: int) -> Texts:
-        rule = self._rule()
+        rule = self._rule
         first, *others = (rule.task.parse(rule.problem(source)) for source in parents.source)
         return rule.texts(rule.task.mutated(rng, first.joined(*others), n))
 
     def smallest(self) -> list[str]:
-        rule = self._rule()
-        return [rule.asked(source) for source in rule.task.smallest()]
+        return [self._rule.asked(source) for source in self._rule.task.smallest()]
 
     def every(self, length: int, most: int) -> Texts | None:
         """All problems whose operands have at most so many digits; None if there are too many."""
-        rule = self._rule()
+        rule = self._rule
         sizes = [rule.task.base**width for width in rule.task.widths(length)]
         if math.prod(sizes) > most:
             return None
@@ -144,6 +141,7 @@ class FilePairs(Task):
         operands = (from_integers(number, rule.task.base) for number in numbers)
         return rule.texts(rule.task.problems(*operands))
 
+    @property
     def _rule(self) -> Written:
         if self.follows is None:
             raise TaskError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from abc_calib.config import ForeignOptions
@@ -24,7 +25,7 @@ from abc_calib.geometry.coords import View, coords
 from abc_calib.nn.base import Attention, Decoded, Model
 from abc_calib.nn.foreign.attention import NAME
 from abc_calib.nn.foreign.inject import detach, put, record_of
-from abc_calib.nn.foreign.places import Marks, cache_in
+from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, cut
 
@@ -80,7 +81,7 @@ class Foreign(Model):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         steps = target.shape[1]
         found = self._run(source, target, kept=steps)
-        return found.logits[:, -steps:, : self.vocabulary]
+        return found.logits[:, -steps:]
 
     def _run(
         self,
@@ -125,35 +126,21 @@ class Foreign(Model):
         attention: bool = False,
         begun: Tensor | None = None,
     ) -> Decoded:
-        """``begun (b, t)``: what is written already, of which the output begins behind."""
+        """As ``generate()`` writes; ``begun (b, t)`` is written already, and the output behind."""
         ids, mask = self.sources.ids(source, self.pad)
-        begun = source[:, :0] if begun is None else begun
-        written = source.new_full((len(source), steps), self.pad)
-        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-        given: dict[str, Any] = {"attention_mask": mask.long()}
-        read = self._plain(ids)
-        if not self.sites.stream:
-            encoder = self.network.get_encoder()
-            given["encoder_outputs"] = encoder(input_ids=read, attention_mask=mask.long())
-            read = read.new_full((len(read), 1), self.network.config.decoder_start_token_id)
-        read = torch.cat([read, begun], 1)
-        mask = torch.cat([mask, torch.ones_like(begun, dtype=torch.bool)], 1)
-        for step in range(steps):
-            if self.sites.stream:
-                given["position_ids"] = places(mask)[:, -read.shape[1] :]
-                given["attention_mask"] = mask.long()
-                found = self.network(input_ids=read, use_cache=True, **given)
-                mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
-            else:
-                found = self.network(decoder_input_ids=read, use_cache=True, **given)
-            given.update(cache_in(found))
-            best = found.logits[:, -1, : self.vocabulary].argmax(-1)
-            written[:, step] = best.masked_fill(ended, self.pad)
-            ended |= best == self.eos
-            if bool(ended.all()):
-                break
-            read = best[:, None]
-        return Decoded(written)
+        begun, given = source[:, :0] if begun is None else begun, dict[str, Any]()
+        if self.stream:
+            ids = torch.cat([ids, begun], 1)
+            mask = torch.cat([mask, torch.ones_like(begun, dtype=torch.bool)], 1)
+        else:
+            start = begun.new_full((len(begun), 1), self.network.config.decoder_start_token_id)
+            given["decoder_input_ids"] = torch.cat([start, begun], 1)
+        given |= {"attention_mask": mask.long(), "max_new_tokens": steps}
+        written = self.network.generate(self._plain(ids), **given)
+        written = written[:, ids.shape[1] if self.stream else 1 + begun.shape[1] :]
+        ends = written.eq(self.eos).int()
+        written = written.masked_fill(ends.cumsum(1) > ends, self.pad)
+        return Decoded(F.pad(written, (0, steps - written.shape[1]), value=self.pad))
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> Attention:

@@ -25,15 +25,10 @@ CACHES = ("cache", "past_key_values")
 """
 
 
-def cache_in(held: Any) -> dict[str, Any]:
-    """The cache among a call's arguments or in its output, by its name; empty where none is."""
-    known = dict(held) if isinstance(held, Mapping) else {}
-    return {name: known[name] for name in CACHES if known.get(name) is not None}
-
-
 def cache_of(held: Any) -> Any:
-    """That cache, or None."""
-    return next(iter(cache_in(held).values()), None)
+    """The cache among a call's arguments or in its output, or None."""
+    known = held if isinstance(held, Mapping) else {}
+    return next((known[name] for name in CACHES if known.get(name) is not None), None)
 
 
 @dataclass(frozen=True)
