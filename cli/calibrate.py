@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,6 +109,7 @@ def retrained(run: Run) -> Result:
     return trained(run, *compared(run))
 
 
+SEGMENT = re.compile(r"segment (\d+)")
 MOST_LINES = 18
 """Lines that are shown unless all are asked for."""
 WITHOUT = {
@@ -140,8 +142,11 @@ def lines(found: Calibration) -> list[str | Table]:
     shown += [f"{count} heads {note}: {WITHOUT[note]}" for note, count in counts.items() if count]
     if any(row.note == "assigned" for row in found.table):
         shown.append("assigned: a head without a line of its own takes one of its layer")
-    if any("segment" in row.line for row in found.table):
+    segments = sorted({number for row in found.table for number in SEGMENT.findall(row.line)})
+    if segments[-1:] > ["1"]:
         shown.append("segment 1, 2: counted within the first, the second operand of the source")
+    elif segments:
+        shown.append("segment 1: counted within the source, 0 being what opens it")
     if len(rows) > MOST_LINES:
         shown.append(f"and {len(rows) - MOST_LINES} more lines")
     return [*shown, "lines.csv has a row for every head"]

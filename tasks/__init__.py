@@ -26,6 +26,7 @@ from tasks.rows import RowTask
 from tasks.scan import Scan
 from tasks.subtraction import Subtraction
 from tasks.sums import Sum
+from tasks.tape import Tape
 from tasks.tokens import Pairs, Tokens, TokenTask
 from tasks.words import WordTask
 
@@ -47,6 +48,8 @@ ROW_TASKS: dict[str, type[RowTask]] = {
 }
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "automaton": Automaton,
+    "tape": Tape,
+    "duplicate": copying.Duplicate,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,
     "recopy": copying.ReCopy,

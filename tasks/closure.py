@@ -128,7 +128,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
     buffered = (each + 1) ** late  # the kept letters of the last columns; ``each``: none yet
     table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
     d = len(accepted.next)
-    goes_on = rule.counted | (out != one.base)  # what closes as the last row has no next one
+    goes_on = (out != one.base + 3) & (rule.counted | (out != one.base))
     _bound(one.states * d * buffered * letters.shape[1])
 
     def step(now: np.ndarray) -> np.ndarray:

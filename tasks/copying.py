@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
+from tasks.rules import ROW
 from tasks.tokens import EOS, Pairs, Tokens, from_flat
 from tasks.words import SMALL, WordTask
 
@@ -93,6 +94,26 @@ class ReverseCopy(Copy):
 
     def gold_attention(self, source: str) -> list[int]:
         return super().gold_attention(source)[::-1]
+
+
+class Duplicate(WordTask):
+    """Twice, in two rows: ``4 7 -> 4 7 | 4 7``."""
+
+    name = "duplicate"
+    symbols = Copying.symbols
+    rereads = True
+
+    def step(self, state: Any, word: str) -> tuple[Any, str]:
+        return state, word
+
+    def end(self, state: Any) -> tuple[str, ...]:
+        return (ROW,)
+
+    def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str] | None:
+        return (state, above) if (above,) == word else None
+
+    def end_below(self, state: Any) -> tuple[str, ...]:
+        return ()
 
 
 def repeated(digits: Tokens) -> Tokens:

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.rules import NO, ROW, Transducer, reduced
+from tasks.rules import END, NO, ROW, Transducer, reduced
 
 Step = Callable[..., tuple[Hashable, str | None] | None]
 """From a state and a word of each tape, None behind its last one: the next state, and what is
 written; None closes the row. None in place of both: no source has such a column."""
 End = Callable[[Any], Sequence[str] | None]
-"""The words that follow the last column in a state, ``ROW`` behind them if another row follows;
-None: no source ends there."""
+"""The words that follow the last column in a state, behind them ``ROW`` if another row follows, or
+``END`` if none does, whatever the source asks for; None: no source ends there."""
 MOST_STATES, MOST_ENTRIES = 10_000, 5_000_000
 """Of a transducer: states, and states times columns of letters."""
 MOST_SYMBOLS = 250
@@ -45,7 +45,13 @@ def machine(
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
-    codes: dict[Any, int] = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, **number}
+    codes: dict[Any, int] = {
+        CLOSED: base,
+        NOTHING: base + 1,
+        ROW: base + 2,
+        END: base + 3,
+        **number,
+    }
     columns = [*product((*symbols, None), repeat=k)]
     found: dict[Any, int] = {("on", (False,) * k, 0, start): 0}
     after: list[np.ndarray] = []
@@ -111,7 +117,9 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
 def _written(following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
     """A state with what is written before it; after a word that closes the row, no other one."""
     done = ("done", ended, 0, 0)
-    return (done, CLOSED) if word is None else (done, ROW) if word == ROW else (following, word)
+    if word is None or word in (ROW, END):
+        return done, word or CLOSED
+    return following, word
 
 
 def _some(symbols: Sequence[str]) -> str:
@@ -122,7 +130,7 @@ def _some(symbols: Sequence[str]) -> str:
 def columns_seen(one: Transducer) -> int | None:
     """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
-    Together with the first column of a row and its symbol, which lines see from anywhere. Two
+    Together with the first token of a row and its symbol, which lines see from anywhere. Two
     states are a pair if some column has them write differently, or lead to a pair and write the
     same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
@@ -150,7 +158,9 @@ def _pairs(one: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """
     q = one.states
     state, _, _, to = one.steps
-    begun = np.unique(to[np.isin(state, one.start)])
+    begun = np.array(one.start)
+    for _ in range(1 + one.lag):
+        begun = np.unique(to[np.isin(state, begun)])
     rows = np.eye(q, dtype=bool)[begun]
     while True:
         more = rows.copy()

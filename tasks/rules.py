@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-ROW = "|"
-"""Closes a row of the output."""
+ROW, END = "|", "&"
+"""What closes a row of the output, and its last row."""
 ABOVE = -1
 """The tape that is the row above."""
 NO = -1
@@ -45,12 +45,13 @@ class Transducer:
 
     ``next`` and ``written``, ``(q, base + 1, ..., base + 1)`` with ``k`` axes of letters: the state
     after a column, or ``NO``; and what is written there: a symbol, ``base`` where the row closes,
-    ``base + 1`` for nothing, behind it, ``base + 2`` where it closes and another row follows (of a
-    rule that is not told how many there are). ``tapes``: the operand of each axis, or ``ABOVE``.
-    ``start``: the states before column 0, and ``symbols`` the symbol that belongs to the whole row
-    in each, where it has one. ``words``: every letter counts; else letters are digits of numbers,
-    which may be written with more zeros. ``lag``: so many columns late a symbol is written, so that
-    it may depend on letters ahead of its own column; in as many columns at first nothing is.
+    ``base + 1`` for nothing, behind it, ``base + 2`` where it closes and another row follows, and
+    ``base + 3`` where it closes as the last one, however many the source asks for. ``tapes``: the
+    operand of each axis, or ``ABOVE``. ``start``: the states before column 0, and ``symbols`` the
+    symbol that belongs to the whole row in each, where it has one. ``words``: every letter counts;
+    else letters are digits of numbers, which may be written with more zeros. ``lag``: so many
+    columns late a symbol is written, so that it may depend on letters ahead of its own column; in
+    as many columns at first nothing is.
     """
 
     base: int
@@ -83,9 +84,9 @@ class Transducer:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     @property
-    def closing(self) -> tuple[int, int]:
-        """What is written where a row closes: the output's last one or not, and never the last."""
-        return self.base, self.base + 2
+    def closing(self) -> tuple[int, int, int]:
+        """What is written where a row closes: the output's last one or not, never, and always."""
+        return self.base, self.base + 2, self.base + 3
 
     @cached_property
     def extra(self) -> int | None:
@@ -291,7 +292,7 @@ class Rule:
         made: list[Tape] = []
         for row in itertools.count():
             there = np.flatnonzero(row < count)
-            if not len(there):
+            if row and not len(there):
                 break
             if row == MOST_ROWS:
                 raise Endless(int(there[0]))
@@ -307,6 +308,7 @@ class Rule:
             if (code == NO).any():
                 raise ValueError(int(there[(code == NO).argmax()]))
             count[there[code == self.base + 2]] += 1
+            count[there[code == self.base + 3]] = row + 1
             every = np.zeros((len(count), values.shape[1]), np.uint8)
             every[there] = values
             made.append((every, np.full(len(count), -1)))

@@ -12,7 +12,15 @@ from torch import Tensor
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.plan import settled
-from abc_calib.calibration.trial import Check, Choice, Place, Size, choose, every_place
+from abc_calib.calibration.trial import (
+    Check,
+    Choice,
+    Place,
+    Size,
+    Undecided,
+    choose,
+    every_place,
+)
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -49,12 +57,14 @@ def calibrate(
     on_check: OnCheck = lambda _: None,
     size: Size | None = None,
     optimizer: str = "adam",
+    undecided: Undecided = lambda _: (0, 0),
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
-    ``size``: how much a row sees with given lines, and ``optimizer``: what the retraining trains
-    with; see ``trial.choose``. Raises ``AbcError`` if the
-    model decodes less than ``refused_below`` of training samples correctly, unless ``force``.
+    ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
+    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. Raises
+    ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
+    samples correctly, unless ``force``.
     """
     batch = data.training(UNREACHED_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
@@ -76,7 +86,7 @@ def calibrate(
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         strength = partial(weights, fit)
-        choice = choose(candidates, model, data, size, strength, on_check, optimizer)
+        choice = choose(candidates, model, data, size, strength, on_check, optimizer, undecided)
     bias = choice.bias
     return Calibration(
         bias,

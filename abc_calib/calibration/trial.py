@@ -9,6 +9,7 @@ the less it sees, the sooner all that it may see has been learned, and can be ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -20,6 +21,7 @@ from abc_calib.calibration.fits.base import closed, sinks
 from abc_calib.calibration.plan import retrained_shape
 from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
 from abc_calib.data import Data
+from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import Line, LineBias, Site
 from abc_calib.nn.base import Model
@@ -49,6 +51,8 @@ MOST_TRIED = 8
 
 Size = Callable[[LineBias], float]
 """How many windows a row may see; see ``abc_calib.proof.prove.windows_inside``."""
+Undecided = Callable[[LineBias], tuple[int, int]]
+"""See ``choose``."""
 Place = tuple[Site, int, Line]
 """Lines are taken out by site and layer: all heads that follow them close."""
 
@@ -70,9 +74,12 @@ class Check:
     @property
     def text(self) -> str:
         """The same in a line."""
+        sees = f"about {self.windows:.2g} windows"
+        if math.isinf(self.windows):
+            sees = "a token of the output sees the whole source, so longer ones may fail"
         return (
-            f"lines above {self.threshold:.0%} of a head's attention ({self.lines}, about "
-            f"{self.windows:.2g} windows): {100 * self.accuracy:.1f} % on lengths left out"
+            f"lines above {self.threshold:.0%} of a head's attention ({self.lines}, {sees}): "
+            f"{100 * self.accuracy:.1f} % on lengths left out"
         )
 
 
@@ -105,6 +112,7 @@ def choose(
     strength: Callable[[LineBias], Mapping[Place, float]] = lambda _: {},
     on_check: Callable[[Check], None] = lambda _: None,
     optimizer: str = "adam",
+    undecided: Undecided = lambda _: (0, 0),
 ) -> Choice:
     """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
 
@@ -114,12 +122,26 @@ def choose(
     ``size``: without one the number of lines. From what carries over lines are taken out again,
     those of least ``strength`` first, where it still does and there are many windows: all at once
     if that carries over, or else one by one.
+
+    ``undecided``: how many tokens of the output see with given lines what others see that are
+    another token, of how many. No model is right on such lines: they are not tried. ``AbcError``
+    if that holds for all candidates.
     """
     size = size or lines_of
     sets: list[tuple[float, LineBias]] = []
     for one in candidates:
         if all(one[1] != bias for _, bias in sets):
             sets.append(one)
+    ruled_out = [undecided(bias) for _, bias in sets]
+    if all(count for count, _ in ruled_out):
+        count, rows = min(ruled_out)
+        raise AbcError(
+            f"no lines that were found decide what is written: with the best of them {count:,} of "
+            f"{rows:,} tokens see what others see that are another token, so that no model on "
+            "these lines is right. Does the task depend on more than a few places (abc "
+            "check-task)? Or train longer, or use --force"
+        )
+    sets = [one for one, (count, _) in zip(sets, ruled_out, strict=True) if not count]
     sizes = [size(bias) for _, bias in sets]
     checks: list[Check] = []
     tried: list[tuple[str, LineBias, Trial]] = []

@@ -74,11 +74,18 @@ class TaskOptions(Options):
         max_length=40,
     )
 
+    rule: str | None = option(
+        None,
+        "tape: a cellular automaton's number, or a Turing machine such as 1RB1LB_1LA1RZ.",
+        max_length=1000,
+    )
+
     @property
     def of_the_task(self) -> dict[str, int | str | None]:
         """What goes to ``tasks.get_task``; a run keeps the text of a table."""
         data = None if self.data is None else str(Path(self.data).resolve())
-        named = {"table": table_text(self.table) if self.table else None, "machine": self.machine}
+        table = table_text(self.table) if self.table else None
+        named = {"table": table, "machine": self.machine, "rule": self.rule}
         return {"tables": self.tables, "seed": self.tables_seed, "data": data, **named}
 
 

@@ -66,8 +66,9 @@ def read_weights(raw: bytes) -> dict[str, np.ndarray]:
 class Rule:
     """What writes a row: tables over states and columns of letters, ``base`` standing for the end.
 
-    It writes ``base`` where the row closes, ``base + 2`` where another one follows, and ``base +
-    1`` behind it, in the state ``done``, and in its first ``lag`` columns.
+    It writes ``base`` where the row closes, ``base + 2`` where it does and another one follows,
+    ``base + 3`` where none does, and ``base + 1`` behind it, in the state ``done``, and in its
+    first ``lag`` columns.
     """
 
     def __init__(self, data: dict[str, Any]):
@@ -79,7 +80,7 @@ class Rule:
         self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
         self.next, self.out = (
             np.array(within(name, data[name], low, high)).reshape(self.states, -1)
-            for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 3))
+            for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 4))
         )
         require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
         over = (self.next[:, -1] == np.arange(self.states)) & (self.out[:, -1] > self.base)
@@ -96,7 +97,7 @@ class Rule:
             return {None}
         while states and more < 99:
             ending = {s for s in states if self.next[s, -1] >= 0}
-            closed = {s for s in ending if self.out[s, -1] in (self.base, self.base + 2)}
+            closed = {s for s in ending if self.out[s, -1] - self.base in (0, 2, 3)}
             found |= {more} if closed else set()
             behind = {s for s in ending if self.out[s, -1] == self.base + 1}
             states = {int(self.next[s, -1]) for s in ending - closed - behind}
@@ -310,7 +311,7 @@ class Walk:
         e = size.e
         self.by = by = e.first if size.row == 0 or e.later is None else e.later
         self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
-        self.ending[by.base + 2] = e.closer
+        self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
         here = column + by.lag
         ends = [max(size.above - e.shift, 0) if t < 0 else size.wide for t in by.tapes]
         marks = [0, here, *ends]
@@ -494,7 +495,7 @@ def rows_follow(e: Export) -> None:
         seen: set[tuple] = {(s, begin, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
-                if by.out[now, letter] == by.base and not e.counted:
+                if by.out[now, letter] - by.base in ((3,) if e.counted else (0, 3)):
                     continue  # the last row
                 wrote = min(int(by.out[now, letter]), by.base)
                 fed = (*held, tuple(int(k[letter]) for k in kept))

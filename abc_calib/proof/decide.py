@@ -35,7 +35,8 @@ from abc_calib.runs import Run
 from tasks.rows import ROW
 
 MOST_SOURCES = 20_000
-"""Short sources are all run through the model as far as there are so many of one width."""
+"""Short sources are all run through the model as far as there are so many of one width, and until
+so many were run."""
 DECODED, SAMPLES = 100, 4
 """Short sources that are decoded one by one, and random and hard ones of each longer length."""
 FASTEST = 300_000
@@ -175,7 +176,7 @@ def _as_row(proof: Proof, checked: Checked) -> dict[str, Any]:
 
 
 def outright(certificate: Certificate, proof: Proof) -> list[str]:
-    """Run every source of each size from the smallest on, while there are not too many.
+    """Run every source of each size from the smallest on, while there are not too many in all.
 
     Gives those that fail.
     """

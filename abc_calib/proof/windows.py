@@ -94,9 +94,10 @@ class Place:
     @property
     def closes(self) -> dict[int, int]:
         """The token that closes the row, by what the transducer writes there."""
-        shape, (last, never) = self.size.shape, self.steps.by.closing
+        shape, (asked, never, always) = self.size.shape, self.steps.by.closing
         closer = shape.eos if shape.row is None else shape.row
-        return {last: shape.eos if self.size.last else closer, never: closer}
+        last = shape.eos if self.size.last else closer
+        return {asked: last, never: closer, always: shape.eos}
 
     @property
     def query(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,15 +45,18 @@ class Sources:
         return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
 
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
-        """Every problem of each size from the smallest on, while there are at most so many."""
+        """Every problem of each size from the smallest on, while there are at most so many.
+
+        Of one size, and until there are as many in all.
+        """
+        given = 0
         for total in itertools.count(1):
             some = False
             for name, widths in self._sizes(total):
-                numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
-                count = int(np.prod([len(lengths) for _, lengths in numbers], dtype=float))
-                if count > most:
+                if math.prod(self._count(k, width) for k, (width, _) in enumerate(widths)) > most:
                     continue
                 some = True
+                numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
                 index = np.indices([len(lengths) for _, lengths in numbers])
                 index = index.reshape(len(numbers), -1)
                 drawn = [(v[k], n[k]) for (v, n), k in zip(numbers, index, strict=True)]
@@ -62,6 +66,8 @@ class Sources:
                     drawn = [(values[kept], lengths[kept]) for values, lengths in drawn]
                 if len(problems := self.task.posed(drawn)):
                     yield name, problems
+                if (given := given + len(problems)) >= most:
+                    return
             if not some:
                 return
 
@@ -85,9 +91,19 @@ class Sources:
                 every = [(digits, True), (rows, True)]
                 yield f"{digits}x{rows}", every[::-1] if self.rule.of_row == 0 else every
 
+    @property
+    def _letters(self) -> int:
+        """Different letters of an operand; what counts rows stands in none."""
+        return self.rule.base - (self.rule.first.words and self.rule.of_row is not None)
+
+    def _count(self, operand: int, width: int) -> int:
+        """How many rows of letters of at most a width there are."""
+        alike = self.rule.first.words and operand == self.rule.of_row
+        return 1 if alike else self._letters**width
+
     def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
         """All numbers of a width, or of at most that; of words, every row of them."""
-        base, words = self.rule.base, self.rule.first.words
+        base, words = self._letters, self.rule.first.words
         if words and operand == self.rule.of_row:
             return np.full((1, width), self.rule.first.symbols[0]), np.array([width])
         least = base ** (width - 1) if exact and width > 1 and not words else 0
@@ -173,16 +189,15 @@ class Spot:
         self.row = size.row.at(gaps) if rule.in_rows else 0
         self.rows = size.rows.at(gaps) if rule.in_rows else 1
         self.above = size.above.at(gaps) if size.above is not None else None
-        by = rule.of(self.row)
-        self.lag = by.lag
-        codes = [code for code, token in place.closes.items() if token == right]
-        if rule.counted:
-            codes = codes[:1]
-        self.right = right if right < rule.base else codes[0] if codes else rule.base
+        self.lag = rule.of(self.row).lag
+        #: what the transducer may write where the row closes with that token, and does one follow?
+        self.closing = [code for code, token in place.closes.items() if token == right]
+        self.goes_on = right == size.shape.row
+        self.right = min(right, rule.base)
         #: by (operand, column), and by (rows above, column) of the output
         self.digits: dict[tuple[int, int], int] = {}
         self.written: dict[tuple[int, int], int] = {}
-        self.clashes = right >= rule.base and not codes
+        self.clashes = right >= rule.base and not self.closing
         self._know(self.written, (0, self.column), self.right)
         for atom, value in zip(place.atoms, values, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
@@ -247,7 +262,7 @@ class Spot:
                 if known is not None:
                     some &= letters[axis] == known
             if (written := self.written.get((0, column - lag))) is not None:
-                some &= out == written
+                some &= np.isin(out, self.closing) if written == by.base else out == written
             allowed.append(some)
         good = np.zeros(by.states, bool)
         good[state[(out == by.base + 1) & (state == after)]] = True
@@ -345,11 +360,9 @@ class Spot:
             kept &= widths >= 0
         for (up, column), value in self.written.items():
             values, widths = rows[self.row - up]
-            if value >= self.rule.base:
-                kept &= widths == column
-                if not up and not self.rule.counted:
-                    below = rows[self.row + 1][1] >= 0 if self.row + 1 < len(rows) else kept & False
-                    kept &= below == (value > self.rule.base)
+            if value == self.rule.base:
+                below = rows[self.row + 1][1] >= 0 if self.row + 1 < len(rows) else kept & False
+                kept &= (widths == column) & (below == self.goes_on)
             elif column < values.shape[1]:
                 kept &= (values[:, column] == value) & (column < widths)
             else:

@@ -122,7 +122,8 @@ def _decidable(config: RunConfig) -> RunConfig:
 def _stem(task: str, options: Mapping[str, Any]) -> str:
     """How the names of the runs of a task, a base, a kind of model and a seed begin."""
     base, table = options.get("base"), options.get("table")
-    machine = Path(table).stem if table else (options.get("machine") or "").replace(":", "")
+    machine = options.get("machine") or options.get("rule") or ""
+    machine = Path(table).stem if table else machine.replace(":", "")
     made = options.get("model")
     named = (task, f"base{base}" if base else "", machine, made, f"seed{options['seed']}")
     return "-".join(filter(None, named))

@@ -173,10 +173,13 @@ def calibrate(
     judged = again.in_whole_sources or not again.no_certificate
     looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, vanilla.data, looked)
+    ruled_out: Any = {}
+    if looked is not None and not force:
+        ruled_out = {"undecided": partial(undecided, model=again, batch=looked)}
     with busy("reading attention and choosing lines", progress):
         optimizer = config.train.optimizer
         calibration = find_lines(
-            model, vanilla.data, config.calibration, force, on_check, size, optimizer
+            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **ruled_out
         )
     if looked is not None:
         _warn_of_undecided(again, looked, calibration.bias)

@@ -173,6 +173,7 @@ def candidates(
     """
     near = range(-REACH, REACH + 1)
     own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
+    own.append(Line("vert", 0, 1))
     for above in range(1, ABOVE + 1):
         own += [Line("diag", above, offset) for offset in (*near, REACH + 1)]
         own.append(Line("vert", above, 0))

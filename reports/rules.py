@@ -1,0 +1,153 @@
+"""Families of rules from nothing to a certificate: reports/rules.csv and rules.md.
+
+    python reports/rules.py run FOLDER [--seeds 3] [--only NAME ...]
+    python reports/rules.py page
+
+A row is written as soon as a seed is done, and is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import abc_calib as abc
+from abc_calib.evaluation import exact_matches
+from abc_calib.files import write_text
+from abc_calib.text import as_markdown
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "rules.csv"
+FIELDS = ["family", "seed", "outcome", "windows", "margin", "trained", "right", "longest"]
+FIELDS += ["check", "seconds"]
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mod:7": ("automaton", {"machine": "mod:7"}),
+    "even_pairs": ("automaton", {"machine": "even_pairs"}),
+    "cycle:5": ("automaton", {"machine": "cycle:5"}),
+    "arithmetic_mod:5": ("automaton", {"machine": "arithmetic_mod:5"}),
+    "s3": ("automaton", {"machine": "s3"}),
+    "a5": ("automaton", {"machine": "a5"}),
+    "s5": ("automaton", {"machine": "s5"}),
+    "copy": ("copy", {}),
+    "reverse_copy": ("reverse_copy", {}),
+    "lookup": ("lookup", {}),
+    "duplicate": ("duplicate", {}),
+    "tape, Rule 110": ("tape", {"rule": "110"}),
+    "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
+    "copy, decoder-only": ("copy", {"model": "decoder"}),
+    "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
+    "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),
+}
+WIDE, SAMPLES = 1000, 1000
+"""Words of one row, random and hard ones by halves; of rows 30 words, and as many rows."""
+LONG = 100_000
+"""Words of one source that is decoded token by token."""
+
+
+def ran(family: str, seed: int, folder: Path) -> dict[str, Any]:
+    """One seed of a family, in this process."""
+    torch.set_num_threads(1)
+    task, options = FAMILIES[family]
+    run, found = abc.certified(task, seed, folder=folder, progress=False, **options)
+    seconds = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    row: dict[str, Any] = {"family": family, "seed": seed, "outcome": found.outcome}
+    row |= {"windows": found.windows, "margin": found.margin, "seconds": round(seconds)}
+    row["trained"] = f"{run.config.train.length} {run.task.unit}"
+    data, model = run.data, run.load_model()
+    in_rows = getattr(run.task, "in_rows", False)
+    wide, count = (30, 100) if in_rows else (WIDE, SAMPLES)
+    parts = [data.test(wide, count // 2, kind, seed=1) for kind in ("random", "hard")]
+    right = sum(int(exact_matches(model, part).sum()) for part in parts)
+    row["right"] = f"{right} of {sum(map(len, parts))} at {wide}"
+    longest = 100 if in_rows else LONG
+    drawn = run.task.sample(np.random.default_rng(2), 1, longest, exact=True)
+    source = run.task.write(drawn, 0)
+    answer = abc.predict(run, source).answer
+    row["longest"] = f"{longest}: {'right' if answer == run.task.solve(source) else 'wrong'}"
+    row["check"] = checked(run) if found.outcome == "certified" else ""
+    return row
+
+
+def checked(run: Any) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        made = abc.export(run, Path(folder) / "made")
+        told = subprocess.run([sys.executable, made / "check.py"], capture_output=True, text=True)
+        return (told.stdout or told.stderr).split(":")[0]
+
+
+def known() -> list[dict[str, str]]:
+    return list(csv.DictReader(RESULTS.open())) if RESULTS.exists() else []
+
+
+def run_all(folder: Path, seeds: int, only: list[str]) -> None:
+    for seed in range(seeds):
+        for family in only or FAMILIES:
+            if any(r["family"] == family and r["seed"] == str(seed) for r in known()):
+                continue
+            one = [sys.executable, __file__, "one", str(folder), family, str(seed)]
+            subprocess.run(one, check=False)
+
+
+def one(folder: Path, family: str, seed: int) -> None:
+    row = ran(family, seed, folder)
+    rows = [*known(), row]
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made) / "rows.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            writer.writeheader()
+            writer.writerows(rows)
+        write_text(RESULTS, path.read_text())
+
+
+PAGE = """# Rules from nothing to a certificate
+
+Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`: each seed trains,
+calibrates, retrains and certifies a model by `abc prove` in a process of its own, with one thread,
+on a machine whose other core was busy as well. Seconds are of processor time, the certificate's
+second look, long sources and `check.py` left out of none but these last two.
+
+{table}
+
+*right*: whole outputs of random and hard sources of so many words, by halves (of rows: of so many
+words and rows). *longest*: one random source, decoded token by token. *check*: what the exported
+`check.py` says of the certificate.
+"""
+
+
+def page() -> None:
+    order = {name: k for k, name in enumerate(FAMILIES)}
+    rows = sorted(known(), key=lambda r: (order[r["family"]], int(r["seed"])))
+    cells = [[f"{int(r[n]):,}" if n == "windows" else r[n] for n in FIELDS] for r in rows]
+    table = as_markdown(FIELDS, cells, "lrlrrlrrlr").rstrip()
+    write_text(HERE / "rules.md", PAGE.format(table=table))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("run", "one", "page"))
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("family", nargs="?")
+    parser.add_argument("seed", nargs="?", type=int)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[])
+    given = parser.parse_args()
+    if given.what == "page":
+        page()
+    elif given.what == "one":
+        one(given.folder, given.family, given.seed)
+    else:
+        run_all(given.folder, given.seeds, given.only)
+
+
+if __name__ == "__main__":
+    main()
