@@ -48,6 +48,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         tried = model.exact()
         found = check_neutral(tried, source, target)
         check_cache(tried, source[:2], target.shape[1])
+        del tried  # memory
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
         lined.network.load_state_dict(model.network.state_dict())
         lined.set_lines(trial_lines(lined))
@@ -70,12 +71,24 @@ def in_a_line(model: Foreign) -> Iterator[None]:
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
-    found = _changed(model, source, target)
+    name = type(model.network).__name__
+    own, captured = model(source, target), model.attention(source, target).weights
+    put(model.network, LineBias({}), model.marks, model.sites)
+    try:
+        logits, weights = model(source, target), model.attention(source, target).weights
+    finally:
+        model.set_lines(None)
+    written = target != model.pad
+    apart = [
+        float((one - other)[written[:, None, :, None].expand_as(one)].abs().max())
+        for site in ("self", "cross")
+        for one, other in zip(captured[site], weights[site], strict=True)
+    ]
+    found = Neutrality(float((own - logits)[written].abs().max()), max(apart, default=0.0))
     if not (found.logits <= LOGITS and found.attention <= WEIGHTS):
         raise UsageError(
-            f"{type(model.network).__name__} does not attend as its eager attention says: a bias "
-            f"of zeros changes its logits by {found.logits:.1g} and its attention by "
-            f"{found.attention:.1g}"
+            f"{name} does not attend as its eager attention says: a bias of zeros changes its "
+            f"logits by {found.logits:.1g} and its attention by {found.attention:.1g}"
         )
     return found
 
@@ -109,29 +122,6 @@ def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
     check_cache(model, source[:2], target.shape[1])
     model.train()
     model.loss(source, target).backward()
-
-
-def _changed(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
-    own = model(source, target)
-    captured = model.attention(source, target).weights
-    if any(layer is None for layers in captured.values() for layer in layers):
-        name = type(model.network).__name__
-        raise UsageError(f"{name} gives no attention weights with eager attention")
-    put(model.network, LineBias({}), model.marks, model.sites)
-    try:
-        given = model._run(source, target, output_attentions=True)
-    finally:
-        model.set_lines(None)
-    steps = target.shape[1]
-    logits = own - given.logits[:, -steps:]
-    split = model._split(given, source != model.pad, steps)
-    rows = (target != model.pad)[:, None, :, None]
-    apart = [
-        float((one - other).masked_fill(~rows, 0).abs().max())
-        for site in ("self", "cross")
-        for one, other in zip(captured[site], split[site], strict=True)
-    ]
-    return Neutrality(float(logits[target != model.pad].abs().max()), max(apart, default=0.0))
 
 
 @torch.no_grad()

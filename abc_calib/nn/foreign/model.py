@@ -27,7 +27,7 @@ from abc_calib.nn.foreign.attention import NAME
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
-from abc_calib.nn.foreign.streams import Sources, cut
+from abc_calib.nn.foreign.streams import Sources, picked
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer beside a model."""
@@ -52,7 +52,7 @@ class Foreign(Model):
         self.stream = self.sites.stream
         self.marks = Marks(tokens.delimiters[1:], len(options.prefix))
         self.vocabulary = tokens.size - 2  # what the tokenizer knows
-        self.sources = Sources(options.prefix, options.suffix, options.closed, self.sites.stream)
+        self.sources = Sources(options.prefix, options.suffix, options.closed, self.stream)
         self.keeps = "logits_to_keep" in inspect.signature(self.network.forward).parameters
         self._lines: LineBias | None = None
         self.set_lines(None)
@@ -97,7 +97,7 @@ class Foreign(Model):
         ``step``, ``first``: between the position ids of a stream, and before them.
         """
         ids, mask = self.sources.ids(source, self.pad)
-        if not self.sites.stream:
+        if not self.stream:
             read = self._plain(self.shifted(target))
             given = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
             return self.network(**given, decoder_input_ids=read, use_cache=False, **how)
@@ -159,15 +159,18 @@ class Foreign(Model):
 
     def _split(self, found: Any, there: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
         """The weights of each site, with the rows and keys of our sources and targets."""
-        if self.sites.stream:
-            cross = [
-                self.sources.of_source(layer[:, :, -steps:], there) for layer in found.attentions
-            ]
-            own = [layer[:, :, -steps:, -steps:] for layer in found.attentions]
+        given = found.attentions if self.stream else found.cross_attentions
+        if not given or any(layer is None for layer in given):
+            name = type(self.network).__name__
+            raise UsageError(f"{name} gives no attention weights with eager attention")
+        if self.stream:
+            rows = [layer[:, :, -steps:] for layer in found.attentions]
+            at = self.sources.places(there, rows[0].shape[3] - steps + 1)
+            cross, own = [picked(x, at, 3) for x in rows], [x[..., -steps:] for x in rows]
             return {"encoder": (), "self": tuple(own), "cross": tuple(cross)}
-        first, count = len(self.options.prefix) - 1, there.shape[1]
-        inner = [cut(cut(x, first, count, 3), first, count, 2) for x in found.encoder_attentions]
-        cross = [cut(layer, first, count, 3) for layer in found.cross_attentions]
+        at = self.sources.places(there, 0)
+        inner = [picked(picked(x, at, 3), at, 2) for x in found.encoder_attentions]
+        cross = [picked(layer, at, 3) for layer in found.cross_attentions]
         own = found.decoder_attentions
         return {"encoder": tuple(inner), "self": tuple(own), "cross": tuple(cross)}
 
@@ -179,7 +182,7 @@ class Foreign(Model):
             "self": View("self", output, output, True),
             "cross": View("cross", output, at),
         }
-        return found if self.sites.stream else {**found, "encoder": View("encoder", at, at)}
+        return found if self.stream else {**found, "encoder": View("encoder", at, at)}
 
     # What it takes
 

@@ -91,7 +91,7 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
     from transformers.masking_utils import eager_mask
 
     seen: list[tuple[nn.Module, int, int]] = []
-    own = {"sliding_window"} if drops_keys(model) else set()
+    own: set[str] = set()
 
     def note(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any
@@ -114,6 +114,8 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
         model.set_attn_implementation(PROBE)
         with torch.no_grad():
             model.eval()(**how, use_cache=False)
+        if drops_keys(model):
+            own.add("sliding_window")
     except Exception as error:  # whatever its code raises
         raise no_backend(model, said(error)) from None
     finally:

@@ -47,26 +47,22 @@ class Sources:
     def _repeated(ids: tuple[int, ...], like: Tensor) -> Tensor:
         return like.new_tensor(ids).expand(len(like), -1)
 
-    def of_source(self, weights: Tensor, there: Tensor) -> Tensor:
-        """Of weights over a stream, ``(b, h, t, j)``, those over our source, ``(b, h, t, s)``.
+    def places(self, there: Tensor, width: int) -> Tensor:
+        """Where the tokens of our sources stand among ``width`` ids, ``(b, s)``; -1 for none.
 
-        ``there (b, s)``: what of the source is no padding.
+        ``there (b, s)``: which are no padding. What closes the source of a stream is the output's.
         """
-        last = weights.shape[3] - weights.shape[2]  # of the source, which the first row reads
-        s = there.shape[1]
-        places = torch.arange(s, device=there.device)
-        at = last + 1 - there.sum(1, keepdim=True) + places
-        first = 0 if self.prefix else 1  # without a prefix nothing stands where our source opens
-        closing = places == there.sum(1, keepdim=True) - 1  # the output's first row, by then
-        inside = there & (places >= first) & ~closing
-        index = at.clamp(0, weights.shape[3] - 1)[:, None, None].expand(*weights.shape[:3], s)
-        return weights.gather(3, index) * inside[:, None, None]
+        place, counts = torch.arange(there.shape[1], device=there.device), there.sum(1)[:, None]
+        at = (place + len(self.prefix) - 1).expand_as(there)
+        if self.stream:
+            at = at + width - (counts + len(self.prefix) - 1)
+            there = there & (place < counts - 1)
+        opened = bool(self.prefix) | (place > 0)
+        return at.masked_fill(~(there & opened), -1)
 
 
-def cut(x: Tensor, first: int, count: int, dim: int) -> Tensor:
-    """``count`` entries of a dimension from ``first`` on; zeros where there are none."""
-    before, after = max(0, -first), max(0, first + count - x.shape[dim])
-    if before or after:
-        sides = [0, 0] * (x.dim() - 1 - dim) + [before, after]
-        x = F.pad(x, sides)
-    return x.narrow(dim, first + before, count)
+def picked(x: Tensor, at: Tensor, dim: int) -> Tensor:
+    """``x (b, h, i, j)`` at some places ``(b, s)`` of a dimension; zeros at -1."""
+    at = at[:, None, None] if dim == 3 else at[:, None, :, None]
+    shape = [at.shape[dim] if k == dim else size for k, size in enumerate(x.shape)]
+    return x.gather(dim, at.clamp(min=0).expand(shape)).masked_fill(at < 0, 0)
