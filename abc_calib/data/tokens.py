@@ -195,6 +195,9 @@ class RowWordData(TokenData):
     def digits_of(self, length: int) -> int:
         return self.output_steps(length)
 
+    def spelling(self) -> None:  # type: ignore[override]
+        return None
+
     def output_steps(self, length: int) -> int:
         drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
         return 2 + int(drawn.target.lengths.max())

@@ -52,7 +52,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "heads": heads,
         "spelling": spelling,
         "symbols": list(run.data.vocabulary.symbols),
-        "rule": rule.padded.as_dict() if rule is not None else None,
+        "rule": None if rule is None or rule.first.words else rule.padded.as_dict(),
         "model": weights,
         "why": why,
         "doubt": run.doubt,

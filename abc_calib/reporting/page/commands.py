@@ -13,6 +13,7 @@ from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
 TASK_FLAGS = {"tables": "--tables", "seed": "--tables-seed", "data": "--data"}
+TASK_FLAGS |= {"table": "--table", "machine": "--name", "rule": "--rule"}
 """The options of a task as the command line has them."""
 
 

@@ -1,0 +1,36 @@
+"""Two rules of one's own on words, one of them with rows: docs/rules.md tells of them."""
+
+from tasks import WordTask
+
+
+class RunningSum(WordTask):
+    """Running sums modulo seven: ``3 5 6 -> 3 1 0``."""
+
+    name = "running_sum"
+    symbols = tuple("0123456")
+
+    def step(self, state, word):
+        total = (state + int(word)) % 7
+        return total, str(total)
+
+
+class Spread(WordTask):
+    """A cell is on next if one beside it is: ``2 : 0 0 1 0 -> 0 1 0 1 | 1 0 0 0``."""
+
+    name = "spread"
+    symbols = ("0", "1")
+    counted = True  # a source says how many rows it wants
+    ahead = 1  # a cell depends on the one behind it, too
+    train_length = 5
+    start = ("0", "0")  # the two cells before: nothing is on beside the first one
+
+    def step(self, state, cell):
+        left, here = state
+        return (here, cell), str(int(left) ^ int(cell))
+
+    def end(self, state):
+        left, here = state
+        return (left,)
+
+    def step_below(self, state, above):
+        return self.step(state, above)

@@ -1,0 +1,290 @@
+"""Rules on words: their answers by other means, what can be seen of their states, and errors."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from word_rules import WORD_RULES
+
+import abc_calib as abc
+from abc_calib.errors import UsageError
+from abc_calib.proof.outlook import Hopeless, look_ahead
+from tasks import TaskError, WordTask, get_task
+from tasks.automata import MACHINES, Automaton
+from tasks.closure import check_closed
+from tasks.machine import columns_seen, machine
+from tasks.rules import ROW, Transducer
+from tasks.tape import Tape
+
+BEAVER = "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"
+MANY = settings(max_examples=60)
+
+
+@pytest.mark.parametrize("kind", WORD_RULES)
+def test_a_rule_answers_as_it_is_meant(kind):
+    task = kind()
+    problems = task.sample(np.random.default_rng(0), 120, 7)
+    for row in range(len(problems)):
+        source = task.write(problems, row)
+        assert task.text(problems.target.row(row)) == task.expected(source.split())
+        assert task.solve(source) == task.expected(source.split())
+    letters = task.letters(problems)
+    again = task.posed(letters)
+    assert (again.source.flat == problems.source.flat).all()
+    assert (again.target.flat == problems.target.flat).all()
+    check_closed(task.rule())
+
+
+# What decides what is written
+
+
+def told_by(one: Transducer, back: int, length: int) -> bool:
+    """Do so many columns before, and the first one, tell what is written? By trying all words."""
+    known: dict[Any, int] = {}
+    for word in itertools.product(range(one.base), repeat=length):
+        state, looks = one.start[0], list[tuple[int, int]]()
+        for letter in (*word, one.base, one.base):
+            after, out = int(one.next[state, letter]), int(one.written[state, letter])
+            if after < 0:
+                break
+            near = tuple(looks[-back:]) if back else ()
+            begun = one.start[0] if not looks else int(one.next[one.start[0], word[0]])
+            if known.setdefault((near, begun, bool(looks), letter), out) != out:
+                return False
+            looks.append((letter, out))
+            state = after
+    return True
+
+
+@given(st.integers(1, 3), st.integers(0, 2**32))
+@MANY
+def test_how_many_columns_tell_what_is_written(states, seed):
+    rng = np.random.default_rng(seed)
+    moves = {(s, x): (int(rng.integers(states)), "ab"[rng.integers(2)])
+             for s in range(states) for x in "ab"}  # fmt: skip
+    one = machine("ab", lambda state, word: moves[state, word], 0)
+    seen = columns_seen(one)
+    if seen is not None:
+        assert told_by(one, seen, 8)
+    if seen != 0:
+        assert not told_by(one, 5 if seen is None else seen - 1, 9)
+
+
+# Machines by name or table
+
+
+def product(one: str, other: str) -> str:
+    return "".join(other[int(k) - 1] for k in one)
+
+
+@pytest.mark.parametrize("name", ["s3", "s5", "a5"])
+def test_groups_are_closed_and_multiply_from_left_to_right(name):
+    task = Automaton(machine=name)
+    size = {"s3": 6, "s5": 120, "a5": 60}[name]
+    assert len(task.symbols) == size
+    problems = task.sample(np.random.default_rng(1), 20, 9)
+    for row in range(20):
+        words = task.write(problems, row).split()
+        assert task.solve(" ".join(words)).split() == list(itertools.accumulate(words, product))
+
+
+@given(st.lists(st.sampled_from("01234"), min_size=1, max_size=12), st.data())
+def test_the_other_machines_do_sums(digits, data):
+    sums = [str(x % 5) for x in itertools.accumulate(map(int, digits))]
+    assert Automaton(machine="mod:5").solve(" ".join(digits)).split() == sums
+    operators = data.draw(st.lists(st.sampled_from("+-*"), min_size=12, max_size=12))
+    text = "".join(itertools.chain(*zip(digits, operators, strict=False)))[: 2 * len(digits) - 1]
+    answer = Automaton(machine="arithmetic_mod:5").solve(" ".join(text)).split()
+    assert answer[-1] == str(eval(text) % 5)
+    bits = [str(int(d) % 2) for d in digits]
+    pairs = sum(a != b for a, b in itertools.pairwise(bits)) % 2
+    assert Automaton(machine="even_pairs").solve(" ".join(bits)).split()[-1] == str(pairs)
+    steps = [{"0": "-", "1": "="}.get(d, "+") for d in digits]
+    at = sum({"-": -1, "=": 0, "+": 1}[s] for s in steps) % 7
+    assert Automaton(machine="cycle:7").solve(" ".join(steps)).split()[-1] == str(at)
+
+
+HEAD = "state,symbol,next,output\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("a,b\n", "begins with the line state,symbol,next,output"),
+        (HEAD, "no entries"),
+        (HEAD + "p,0,p,0\np,0,p,1\n", "two entries for state p and symbol 0"),
+        (HEAD + "p,0,q,0\nq,1,p,1\np,1,p,1\n", "no entry for state q and symbol 0"),
+        (HEAD + "p,0,r,0\n", "state r of the table has no entries"),
+        (HEAD + "p,0,p,\n", "give four words"),
+        (HEAD + "p,0 1,p,0\n", "give four words"),
+        (HEAD + "p,0\n", "line 2"),
+    ],
+)
+def test_a_table_that_is_not_one_says_which_entry(table, said):
+    with pytest.raises(TaskError, match=said):
+        Automaton(table=table)
+
+
+def test_a_table_is_kept_by_its_run_and_read_from_a_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(HEAD + "p,0,p,a\np,1,q,b\nq,0,q,b\nq,1,p,a\n")
+    assert abc.check_task("automaton", table=str(path)).windows == 8
+    run = abc.train("automaton", table=str(path), out=tmp_path / "run", steps=2, progress=False)
+    path.unlink()
+    assert abc.Run.open(run.path).task.solve("1 1 0") == "b a a"
+    with pytest.raises(TaskError, match="cannot be read"):
+        abc.check_task("automaton", table=str(path))
+
+
+def test_names_of_machines_are_listed():
+    for wrong in ("s4", "mod", "mod:1", "mod:61", "s3:2", "arithmetic_mod:13"):
+        with pytest.raises(TaskError, match="unknown machine"):
+            Automaton(machine=wrong)
+    assert {*MACHINES} >= {"s3", "s5", "a5", "parity", "mod", "even_pairs", "cycle"}
+    with pytest.raises(TaskError, match="give one of them"):
+        Automaton(table=HEAD, machine="s3")
+
+
+# Tapes
+
+
+@given(st.integers(0, 255), st.lists(st.sampled_from("01"), min_size=1, max_size=9))
+@MANY
+def test_cells_follow_their_rule(number, cells):
+    rows, row = [], cells
+    for _ in range(4):
+        wide = ["0", *row, "0"]
+        row = [str(number >> int("".join(wide[k : k + 3]), 2) & 1) for k in range(len(cells))]
+        rows.append(" ".join(row))
+    assert Tape(str(number)).solve(f"4 : {' '.join(cells)}") == f" {ROW} ".join(rows)
+
+
+def simulated(moves: Any, steps: int, cells: list[str]) -> str:
+    """A Turing machine, step by step."""
+    (head,) = (i for i, cell in enumerate(cells) if len(cell) > 1)
+    tape, state, rows = [cell[-1] for cell in cells], cells[head][0], list[str]()
+    for _ in range(steps):
+        tape[head], way, state = moves[state, tape[head]]
+        head, mark = head + (1 if way == "R" else -1), "."
+        if head < 0:
+            tape.insert(0, "0")
+            head, mark = 0, "<"
+        if head == len(tape):
+            tape.append("0")
+        halted = all(state != known for known, _ in moves)
+        behind = ["~" * (halted and i > head) + cell for i, cell in enumerate(tape)]
+        behind[head] = ("!" if halted else state) + tape[head]
+        rows.append(" ".join([mark, *behind]))
+        if halted:
+            break
+    return f" {ROW} ".join(rows)
+
+
+@pytest.mark.parametrize("rule", [BEAVER, "1RB1LB_1LA1RZ", "1RB2LB1RZ_2LA2RB1LB", "1RA---_0LA1LB"])
+def test_turing_machines_run_as_they_do(rule):
+    task = Tape(rule)
+    check_closed(task.rule())
+    assert columns_seen(task.rule().later) == 2
+    problems = task.sample(np.random.default_rng(2), 150, 8)
+    for row in range(len(problems)):
+        count, _, cells = task.write(problems, row).partition(" : ")
+        assert task.text(problems.target.row(row)) == simulated(
+            task.by.moves, int(count), cells.split()
+        )
+
+
+def test_the_busy_beaver_of_four_states_halts_after_107_steps_with_13_ones():
+    rows = Tape(BEAVER).solve("200 : A0").split(f" {ROW} ")
+    assert len(rows) == 107 and rows[-1].count("1") == 13
+
+
+def test_tapes_say_what_is_wrong():
+    for wrong in ("256", "1RB", "1RB1LB_1LA", "2RA0LA", "x"):
+        with pytest.raises(TaskError, match="rule"):
+            Tape(wrong)
+    task = Tape(BEAVER)
+    for source in ("3 : 0 1", "3 : A0 B1", "A0", "0 : A0", "3 : !0", "3 : < A0", "3 :", "x : A0"):
+        with pytest.raises(TaskError, match=r"as in '3 : 1 A0 1'"):
+            task.solve(source)
+
+
+# Before a training
+
+
+class Hidden(WordTask):
+    """The parity is said at the end alone."""
+
+    name = "hidden"
+    symbols = ("0", "1")
+
+    def step(self, state: int, word: str) -> Any:
+        return state ^ int(word), "0"
+
+    def end(self, state: int) -> Any:
+        return (str(state),)
+
+
+class Other(WordTask):
+    """Its answers are not those of its rule where there are more than three words."""
+
+    name = "other"
+    symbols = ("0", "1")
+
+    def step(self, state: int, word: str) -> Any:
+        return state, word
+
+    def solve(self, source: str) -> str:
+        return "0" if len(source.split()) > 3 else super().solve(source)
+
+
+class Counting(Hidden):
+    """Its states have no end."""
+
+    name = "counting"
+
+    def step(self, state: int, word: str) -> Any:
+        return state + 1, "1"
+
+    def end(self, state: int) -> Any:
+        return ()
+
+
+class Undeclared(Hidden):
+    """It writes what is no symbol."""
+
+    name = "undeclared"
+
+    def step(self, state: int, word: str) -> Any:
+        return 0, "2"
+
+    def end(self, state: int) -> Any:
+        return ()
+
+
+def test_what_can_be_said_before_a_training():
+    for name, windows in (("copy", 120), ("lookup", 80), ("parity", 8), ("successor", 230)):
+        assert look_ahead(get_task(name)).windows == windows
+    assert look_ahead(get_task("automaton", machine="s5")).windows == 14_640
+    assert look_ahead(get_task("automaton", machine="even_pairs")).windows == 14
+    with pytest.raises(Hopeless, match="no model on lines can be right"):
+        look_ahead(Hidden())
+    with pytest.raises(UsageError, match=r"for 0 0 0 0 the rule writes 0 0 0 0 and the task 0"):
+        look_ahead(Other())
+    with pytest.raises(TaskError, match="more than 10,000 states"):
+        Counting().rule()
+    with pytest.raises(TaskError, match="'2' is written and is no symbol"):
+        Undeclared().rule()
+    with pytest.raises(UsageError, match="no rule that a finite machine follows"):
+        look_ahead(get_task("dedupe"))
+    with pytest.raises(TaskError, match="300 symbols"):
+        machine([str(k) for k in range(300)], lambda state, word: (0, word), 0)
+
+
+def test_training_says_at_once_that_no_lines_can_do_it(tmp_path):
+    with pytest.warns(abc.errors.AbcWarning, match="no model on lines can be right"):
+        abc.train(Hidden, out=tmp_path / "run", steps=2, progress=False)
