@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from abc_calib.sweeps import Outcome
 
 File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
-Results = Annotated[
-    Path | None, typer.Option(help="The results, .csv or .parquet; by default runs/FILE.csv.")
-]
+Results = Annotated[Path | None, typer.Option(help="The results; by default runs/FILE.csv.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
 ]
@@ -71,7 +69,7 @@ def sweep(
     from abc_calib.files import make_folder, runs_root
     from abc_calib.nn.base import resolve_device
     from abc_calib.sweeps import Share, jobs_root, read_sweep, results_table, run_jobs, write_table
-    from abc_calib.sweeps.results import check_writable, prepare
+    from abc_calib.sweeps.results import check_writable
 
     resolve_device(given.get("device", "auto"))
     path, root = out or runs_root() / f"{file.stem}.csv", jobs or jobs_root()
@@ -82,7 +80,7 @@ def sweep(
         keys = [job.key for job in (share.pick(wanted) if share else wanted)]
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
-    prepare(path)
+    make_folder(path.parent)
     make_folder(root)
     with jobs_progress() as on_change:
         outcomes = run_jobs(wanted, root, on_change=on_change, **work.model_dump(), **given)

@@ -1,7 +1,7 @@
 """The examples of CONTRIBUTING are executed: each is one file and one line, and works.
 
-Its kind of model and its notation go through training, evaluation, prediction, calibration and
-sweeps, so that whatever asks for a kind elsewhere fails here.
+Its kind of model and its notation go through training, evaluation, prediction and calibration, so
+that whatever asks for a kind elsewhere fails here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from abc_calib.calibration import pipeline, trial
 from abc_calib.calibration.fits import FITS
 from abc_calib.config import MODEL_OPTIONS, PRESETS
 from abc_calib.data import DATA
-from abc_calib.errors import Interrupted, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.nn.build import MODELS
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.recurrent.attenders import ATTENDERS
@@ -29,7 +29,7 @@ from abc_calib.reproduction import get_target, make_report
 from abc_calib.reproduction.pipeline import collect
 from abc_calib.reproduction.targets import TARGETS
 from abc_calib.runs import Run, list_runs
-from abc_calib.sweeps import Job, Test, ensure
+from abc_calib.sweeps import Test, ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS
 
@@ -213,25 +213,6 @@ def test_a_run_is_trained_opened_and_evaluated(abc, strip, task, kind):
     assert greedy["accuracy"].tolist() == rows["accuracy"].tolist()[:1]
 
 
-@pytest.mark.parametrize(("task", "kind"), ALL[:3])
-def test_a_sweep_job_has_a_key_and_is_done_to_its_end(strip, task, kind, tmp_path):
-    """In this process, as a worker does it in one of its own."""
-    length = LENGTHS[task]
-    options = {**SHAPES[kind], "length": length, "steps": 2, "batch": 4}
-    job = Job(task=task, options=options, tests=(Test(length=length, n=3),))
-    job.check()
-    assert job.key.startswith(f"{task}-{job.config.model.label}-vanilla-seed0-")
-    assert Job(task=task, options={**options, "width": 10}).key != job.key
-    with pytest.raises(UsageError, match="unknown test set 'nothing'"):
-        Job(task=task, options=options, tests=(Test(length=length, set="nothing"),)).check()
-    ensure(job, tmp_path)
-    assert job.complete(tmp_path) and not job.missing_tests(tmp_path)
-    (row,) = job.rows(tmp_path)
-    assert (row["length"], row["n"], row["set"]) == (length, 3, "random")
-    found = job.run(tmp_path)
-    assert found is not None and type(found.load_model()) is MODELS[kind]
-
-
 def test_what_was_learnt_is_predicted(abc, strip):
     """Beyond the training length too: the model looks at one letter at a time."""
     run = stages.train("caesar", model="strip")
@@ -243,25 +224,6 @@ def test_what_was_learnt_is_predicted(abc, strip):
     rows = abc("eval", "--lengths", 20, "--json").json()["rows"]
     assert [(row["n"], row["accuracy"]) for row in rows] == [(20, 100.0)]
     assert "no word of caesar" in abc("predict", "xyz").error(2)
-
-
-def test_a_stopped_training_goes_on_and_finetuning_starts_from_its_weights(strip):
-    whole = stages.train("caesar", model="strip", steps=6, validate_every=2)
-
-    def stop(progress):
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    started: list[Run] = []
-    how: dict[str, Any] = {"on_step": stop, "on_start": started.append}
-    with pytest.raises(Interrupted, match="stopped at step 3"):
-        stages.train("caesar", model="strip", steps=6, validate_every=2, **how)
-    run = stages.resume(started[0])
-    tuned = stages.train("caesar", finetune=run, steps=1, learning_rate=1e-9)
-    assert tuned.config.kind == "strip" and tuned.config.model == run.config.model
-    one, two, three = (found.load_model().state_dict() for found in (whole, run, tuned))
-    assert all(torch.equal(one[name], value) for name, value in two.items())
-    assert all(torch.allclose(one[name], value, atol=1e-6) for name, value in three.items())
 
 
 def test_a_transformer_on_the_notation_is_calibrated(strip):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from conftest import Runs
 
-from abc_calib import stages
 from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
 from abc_calib.errors import AbcError
@@ -68,27 +66,6 @@ def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_ro
     report = (folder / "accuracy.md").read_text()
     assert report.startswith("Exact match (%) of successor, trained on at most 3 digits, seed 0.")
     assert f"`{problem}` gives " in report
-
-
-@pytest.fixture
-def trained_already(tiny, monkeypatch) -> Runs:
-    """Training and calibrating give the runs that are there, and no heatmaps are drawn."""
-    monkeypatch.setattr(stages, "train", lambda *_, **__: Run(tiny.vanilla))
-    monkeypatch.setattr(stages, "calibrate", lambda *_, **__: Run(tiny.calibrated))
-    monkeypatch.setattr(demo, "draw_heatmaps", lambda *_: [])
-    return tiny
-
-
-def test_the_demo_as_json_is_one_object(abc, trained_already):
-    words = ("successor", "--lengths", "4,9", "--samples", 5, "--quiet", "--json")
-    said = abc("demo", *words)
-    found = said.json()
-    assert said.err == ""
-    assert found["run"] == str(trained_already.calibrated)
-    assert found["task"] == "successor"
-    assert [row["series"] for row in found["rows"]] == [name for name in SERIES for _ in (4, 9)]
-    assert [row["length"] for row in found["rows"]] == [4, 9] * 4
-    assert {"length", "accuracy", "n", "set"} < set(found["rows"][0])
 
 
 def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):

@@ -23,7 +23,7 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps
-from abc_calib.reporting.style import save_figure
+from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import draw_heatmaps, heatmap_figures
 from abc_calib.runs import Run
 
@@ -63,17 +63,18 @@ def curve() -> Any:
 def test_a_figure_drawn_twice_has_the_same_bytes(tmp_path: Path, kind: str, suffix: str) -> None:
     paths = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
     for path in paths:
-        save_figure(curve() if kind == "curve" else drawn(heads((1, 3, 5))), path)
+        save_figures(
+            curve() if kind == "curve" else drawn(heads((1, 3, 5))), path.with_suffix(""), [suffix]
+        )
     first, second = (path.read_bytes() for path in paths)
     assert first == second
     assert sorted(tmp_path.iterdir()) == paths
 
 
 def test_fonts_are_embedded_and_no_date_is_written(tmp_path: Path) -> None:
-    save_figure(curve(), tmp_path / "curve.pdf")
+    save_figures(curve(), tmp_path / "curve", ["pdf", "svg"])
     pdf = (tmp_path / "curve.pdf").read_bytes()
     assert b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
-    save_figure(curve(), tmp_path / "curve.svg")
     assert "<dc:date>" not in (tmp_path / "curve.svg").read_text()
 
 

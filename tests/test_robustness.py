@@ -79,20 +79,6 @@ def test_dense_heads_are_named(tiny, abc):
 # abc certify
 
 
-def test_certify_says_what_it_found(tiny, abc):
-    said = abc("certify", tiny.calibrated)
-    assert said.code == 0 and said.out.startswith("certified: right in each of")
-    assert "certificate.md" in said.err
-    told = abc("certify", tiny.calibrated, "--json", "-q").json()
-    assert told["outcome"] == "certified" and told["windows"] > 100 and told["task"] == "successor"
-    said = abc("verify", tiny.calibrated)
-    assert "verified by dense attention" in said.out
-    refuted = abc("certify", tiny.vanilla)
-    assert (
-        refuted.code == 0 and refuted.out.startswith("refuted:") and " instead of " in refuted.out
-    )
-
-
 def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
     before = (tiny.calibrated / "model" / "model.safetensors").read_bytes()
     said = abc("repair", tiny.calibrated)

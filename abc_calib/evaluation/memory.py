@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ PROBLEMS = 10_000
 
 def available_memory() -> int | None:
     """Bytes that this process may still take, or None where that cannot be told."""
-    known = [bound for bound in (_free_of_machine(), _left_of_group(), _left_of_process()) if bound]
+    known = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
     return min(known, default=None)
 
 
@@ -42,18 +41,6 @@ def _left_of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
         taken = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         return max(1, most - int(taken["anon"]))
     except (OSError, ValueError, KeyError):
-        return None
-
-
-def _left_of_process() -> int | None:
-    """What ``ulimit -v`` leaves."""
-    try:
-        import resource
-
-        most, _ = resource.getrlimit(resource.RLIMIT_AS)
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        return None if most == resource.RLIM_INFINITY else max(1, most - taken)
-    except (ImportError, OSError, ValueError):
         return None
 
 

@@ -9,12 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from abc_calib.evaluation.inspect import Inspection
-from abc_calib.files import make_folder
 from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     PALETTE,
-    check_formats,
     new_figure,
     plain_axes,
     save_figures,
@@ -26,8 +24,6 @@ def draw_steps(
     found: Inspection, out_dir: Path, title: str, formats: Sequence[str] = ("pdf",)
 ) -> list[Path]:
     """Write ``attention`` and, if the attender shows any, ``variables`` figures to a folder."""
-    check_formats(formats)
-    make_folder(out_dir)
     figures = {"attention": attention_figure(found, title)}
     if found.variables:
         figures["variables"] = variables_figure(found, title)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -150,21 +151,6 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 @styled
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write ``figure`` to ``path``, atomically, in the format of its suffix.
-
-    Drawn again from the same data, the file has the same bytes. ``UsageError`` for a suffix
-    other than .pdf, .svg and .png.
-    """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        allowed = ", ".join(f".{name}" for name in FORMATS)
-        raise UsageError(f"{path}: the suffix {path.suffix!r} is no figure format: use {allowed}")
-    make_folder(path.parent)
-    write_atomically(path, lambda made: figure.savefig(made, format=kind, metadata=FORMATS[kind]))
-
-
-@styled
 def as_svg(figure: Figure) -> str:
     """A figure as an element of HTML, its text as text."""
     made = io.StringIO()
@@ -175,9 +161,16 @@ def as_svg(figure: Figure) -> str:
     return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
 
 
+@styled
 def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
-    """Write ``figure`` as ``stem`` with the suffix of each format; gives the files."""
+    """Write ``figure`` as ``stem`` with the suffix of each format, atomically; gives the files.
+
+    Drawn again from the same data, a file has the same bytes.
+    """
+    check_formats(formats)
+    make_folder(stem.parent)
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
-    for path in paths:
-        save_figure(figure, path)
+    for path, kind in zip(paths, formats, strict=True):
+        save = partial(figure.savefig, format=kind, metadata=FORMATS[kind])
+        write_atomically(path, save)
     return paths

@@ -9,7 +9,6 @@ reason in ``error``.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import fields
@@ -20,11 +19,10 @@ import pandas as pd
 
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import SequenceRow
-from abc_calib.files import make_folder, write_atomically
+from abc_calib.files import make_folder, write_text
 from abc_calib.sweeps.engine import Outcome
 from abc_calib.sweeps.jobs import Job, with_parents
 
-WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
 MEASURES = (
     "set", "length", "n", "correct", "accuracy", "low", "high", "test_seed", "test_hash", "seconds",
 )  # fmt: skip
@@ -90,29 +88,14 @@ def _plain(value: Any) -> Any:
 
 
 def check_writable(path: Path) -> None:
-    """``UsageError`` unless a table can be written there, as that kind of file."""
-    kind = path.suffix.lower()
-    if kind not in WRITERS:
-        allowed = " or ".join(WRITERS)
-        raise UsageError(f"{path}: results cannot be written as {kind!r}: choose {allowed}")
-    if kind == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UsageError(f"{path}: parquet needs pyarrow: pip install 'abc-calib[parquet]'")
-    there = next((p for p in (path, *path.parents) if os.path.lexists(p)), path.parent)
-    if there == path and not path.is_file():
+    """``UsageError`` unless a table can be written there."""
+    if path.suffix.lower() != ".csv":
+        raise UsageError(f"{path}: results cannot be written as {path.suffix!r}: choose .csv")
+    if os.path.lexists(path) and not path.is_file():
         raise UsageError(f"{path} is no file: name another one for the results")
-    if there != path and not there.is_dir():
-        raise UsageError(f"{path}: {there} is no folder: name another file for the results")
-
-
-def prepare(path: Path) -> None:
-    """Make the folder of a table and write into it, so that it can be written in the end."""
-    make_folder(path.parent)
-    write_atomically(path.with_name(f".{path.name}.tried"), Path.touch)
-    path.with_name(f".{path.name}.tried").unlink(missing_ok=True)
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write ``table`` as CSV or parquet, by the suffix."""
-    write = WRITERS[path.suffix.lower()]
+    """Write ``table`` as CSV."""
     make_folder(path.parent)
-    write_atomically(path, lambda made: getattr(table, write)(made, index=False))
+    write_text(path, table.to_csv(index=False))
