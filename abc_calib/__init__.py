@@ -12,57 +12,27 @@ Names are loaded when first used, so that ``import abc_calib`` takes no time.
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
+from pathlib import Path
 
-from abc_calib.version import __version__
-
+_NAMED = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
 _HOMES = {
-    "AbcError": "errors",
-    "Certificate": "proof.certificate",
-    "Interrupted": "errors",
-    "Line": "geometry",
-    "LineBias": "geometry",
-    "Prediction": "evaluation",
-    "Run": "runs",
-    "TaskError": "tasks",
-    "UsageError": "errors",
-    "adopt": "stages",
-    "calibrate": "stages",
-    "capture": "calibration.foreign",
-    "certified": "stages",
-    "certify": "stages",
-    "check_task": "stages",
-    "evaluate": "stages",
-    "export": "stages",
-    "extend_bias": "calibration",
-    "fit_lines": "calibration.foreign",
-    "heatmap": "reporting.views",
-    "inject": "nn.foreign.inject",
-    "load": "nn.foreign.inject",
-    "load_plugin": "stages",
-    "heatmap_figures": "reporting.views",
-    "patterns": "reporting.hooks",
-    "predict": "stages",
-    "repair": "stages",
-    "resume": "stages",
-    "retrain": "stages",
-    "stress": "stages",
-    "train": "stages",
-    "unexplained": "calibration.foreign",
-    "verify": "stages",
+    one.asname: (node.module, one.name)
+    for node in _NAMED
+    if isinstance(node, ast.ImportFrom)
+    for one in node.names
 }
-"""The room of each name; types are in ``__init__.pyi``."""
-
-__all__ = ["__version__", *_HOMES]
+"""The module of each name, and what it is called there."""
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module("tasks" if name == "TaskError" else f"{__name__}.{_HOMES[name]}")
-    value = getattr(home, "draw_heatmaps" if name == "heatmap" else name)
-    globals()[name] = value
-    return value
+    module, there = _HOMES[name]
+    globals()[name] = getattr(import_module(module), there)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

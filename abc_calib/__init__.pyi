@@ -1,4 +1,4 @@
-"""The names of the package, for type checkers; ``__init__.py`` loads them when first used."""
+"""The names of the package, which ``__init__.py`` loads when they are first used."""
 
 from abc_calib.calibration import extend_bias as extend_bias
 from abc_calib.calibration.foreign import capture as capture
@@ -13,6 +13,10 @@ from abc_calib.geometry import LineBias as LineBias
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.nn.foreign.inject import load as load
 from abc_calib.proof.certificate import Certificate as Certificate
+from abc_calib.proof.export import export as export
+from abc_calib.reporting.hooks import patterns as patterns
+from abc_calib.reporting.views import heatmap as heatmap
+from abc_calib.reporting.views import heatmap_figures as heatmap_figures
 from abc_calib.runs import Run as Run
 from abc_calib.stages import adopt as adopt
 from abc_calib.stages import calibrate as calibrate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -39,21 +39,6 @@ def showing(show: bool) -> Iterator[None]:
 def is_quiet() -> bool:
     """Is nothing to be shown but results and errors?"""
     return _shown.get() is False
-
-
-class Step(Protocol):
-    """What a training tells after each step."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def accuracy(self) -> float | None: ...
-    @property
-    def seconds(self) -> float: ...
 
 
 class Update(Protocol):
@@ -127,11 +112,11 @@ def busy(title: str, show: bool | None) -> Iterator[None]:
 
 
 @contextmanager
-def training(title: str, show: bool | None) -> Iterator[Callable[[Step], None]]:
-    """The progress of a training, as its ``on_step`` callback."""
+def training(title: str, show: bool | None) -> Iterator[Callable[[Any], None]]:
+    """The progress of a training, as its ``on_step`` callback (``training.trainer.Progress``)."""
     with bar(title, show, "steps") as update:
 
-        def on_step(done: Step) -> None:
+        def on_step(done: Any) -> None:
             if done.accuracy is None:
                 update(done.step, done.steps)
                 return

@@ -17,8 +17,8 @@ def heatmap(
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
-    from abc_calib.reporting.views import draw_heatmaps
+    from abc_calib.reporting import views
 
     found = opened(run, force)
-    paths = draw_heatmaps(found, out or found.path / "figures", options=asked)
+    paths = views.heatmap(found, out or found.path / "figures", options=asked)
     return written(found, paths, f"{len(paths)} files")

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from abc_calib.evaluation.metrics import wilson_interval
+from abc_calib.evaluation.exact import wilson_interval
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.reporting.views import heatmap_figures

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.nn.recurrent.attenders import ATTENDERS, AttenderShape, Memory
-from abc_calib.nn.recurrent.gru import draw_closed, run_gru
+from abc_calib.nn.recurrent.attenders.base import draw_closed
+from abc_calib.nn.recurrent.backbones import run_gru
 
 D, HEAD = 6, 10
 LENGTHS = (7, 3, 5)

@@ -22,8 +22,7 @@ from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
 from abc_calib.sweeps import Job, Share, Test, run_jobs
 from abc_calib.sweeps.jobs import JobPayload
-from abc_calib.sweeps.worker import ensure
-from abc_calib.sweeps.workers import attempt, last_line, own_gpu
+from abc_calib.sweeps.workers import attempt, ensure, last_line, own_gpu
 from abc_calib.version import ROOT, __version__
 
 QUICK = {

@@ -17,9 +17,9 @@ from abc_calib.evaluation.exact import (
     evaluate,
     exact_matches,
     greedy_matches,
+    wilson_interval,
     written,
 )
-from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.nn.base import Decoded, Model
 
 # One pass against greedy decoding

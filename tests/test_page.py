@@ -23,9 +23,8 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.reporting.page import MOST_BYTES, names, rendered, write_page
-from abc_calib.reporting.page.collect import collected
-from abc_calib.reporting.page.weights import embedded
-from abc_calib.reporting.page.words import in_words
+from abc_calib.reporting.page.collect import collected, embedded
+from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from tasks import TASKS, get_task

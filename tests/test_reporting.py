@@ -24,7 +24,7 @@ from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import save_figures
-from abc_calib.reporting.views import draw_heatmaps, heatmap_figures
+from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
 
 INF = math.inf
@@ -232,7 +232,7 @@ def write_bias(
 
 
 def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_path: Path) -> None:
-    paths = draw_heatmaps(calibrated, tmp_path / "out", ("png",), extend_to=7)
+    paths = heatmap(calibrated, tmp_path / "out", ("png",), extend_to=7)
     assert [path.name for path in paths] == [
         *("bias-self-layer0.png", "self.npz"),
         *("bias-cross-layer0.png", "cross.npz"),
@@ -255,7 +255,7 @@ def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_pa
 
 
 def test_self_attention_is_causal_and_lines_add_up(calibrated: Run, tmp_path: Path) -> None:
-    draw_heatmaps(calibrated, tmp_path / "out", (), ("self",), extend_to=2)
+    heatmap(calibrated, tmp_path / "out", (), ("self",), extend_to=2)
     with np.load(tmp_path / "out" / "self.npz") as arrays:
         fit, bias = arrays["fit"][0], arrays["bias"][0]
     rows = np.arange(5)
@@ -274,7 +274,7 @@ def test_a_run_without_a_bias_shows_its_attention(
 ) -> None:
     run = Run.create(make_config("successor", {"width": 16, "feedforward": 32}))
     run.save_model(model_for(run.data))
-    paths = draw_heatmaps(run, tmp_path / "out", ("png",), ("cross",))
+    paths = heatmap(run, tmp_path / "out", ("png",), ("cross",))
     assert [path.name for path in paths] == ["attention-cross-layer0.png", "cross.npz"]
     with np.load(paths[-1]) as arrays:
         assert arrays["attention"].shape == (1, 2, 5, 6)
@@ -285,16 +285,16 @@ def test_a_run_without_a_bias_shows_its_attention(
 def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
-        draw_heatmaps(calibrated, out, ("jpg",))
+        heatmap(calibrated, out, ("jpg",))
     with pytest.raises(UsageError, match=r"unknown site 'crss'.*encoder, self, cross"):
-        draw_heatmaps(calibrated, out, sites=("crss",))
+        heatmap(calibrated, out, sites=("crss",))
     with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
-        draw_heatmaps(calibrated, out, sites=("encoder",))
+        heatmap(calibrated, out, sites=("encoder",))
     for digits in (0, 501):
         with pytest.raises(
             UsageError, match=f"digits = {digits}: give a whole number from 1 to 500"
         ):
-            draw_heatmaps(calibrated, out, extend_to=digits)
+            heatmap(calibrated, out, extend_to=digits)
     assert not out.exists()
 
 
@@ -302,22 +302,22 @@ def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: P
     arrays = {"attention.cross": heads((2, 5, 11))[None]}
     write_bias(calibrated, BIAS, WEIGHTS[:-1], arrays)
     with pytest.raises(AbcError, match="no weight for vert \\+0 segment 2 of cross head 1"):
-        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
     write_bias(calibrated, BIAS, [("cross", "x", 0, "", 0, 0, "")], arrays)
     with pytest.raises(AbcError, match=r"lines\.csv cannot be read"):
-        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
     (calibrated.path / "lines.csv").unlink()
     with pytest.raises(AbcError, match="no table of lines"):
-        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
     write_bias(calibrated, BIAS, WEIGHTS, {"attention.cross": heads((2, 5, 13))[None]})
     with pytest.raises(AbcError, match="13 source tokens, but addition of 4 digits has 11"):
-        draw_heatmaps(calibrated, tmp_path / "out", sites=("cross",))
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
     write_bias(calibrated, BIAS, WEIGHTS, {})
     with pytest.raises(AbcError, match="holds no averaged attention: calibrate again"):
-        draw_heatmaps(calibrated, tmp_path / "out")
+        heatmap(calibrated, tmp_path / "out")
     (calibrated.path / "bias.safetensors").write_bytes(b"broken")
     with pytest.raises(AbcError, match="is not a bias file"):
-        draw_heatmaps(calibrated, tmp_path / "out")
+        heatmap(calibrated, tmp_path / "out")
 
 
 # Curves

@@ -18,7 +18,7 @@ from abc_calib.stages import making
 from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
-from abc_calib.sweeps.worker import ensure
+from abc_calib.sweeps.workers import ensure
 
 SMALL = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "length": 4}
 QUICK = {**SMALL, "steps": 6, "batch": 8, "validate_every": 2}

@@ -70,7 +70,7 @@ def test_results_without_numbers_are_refused(tmp_path, value):
     cells[names.index("n")] = value
     (tmp_path / committed.name).write_text("\n".join([lines[0], ",".join(cells)]) + "\n")
     words = ("reproduce", "table1", "--from-results", "--results", tmp_path)
-    assert "its n is not always a number" in run_command(*words).error(1)
+    assert "cannot be read" in run_command(*words).error(1)
 
 
 @pytest.mark.parametrize("task", ["reverse_lookup", "multiplication2", "zigzag"])

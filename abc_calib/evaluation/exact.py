@@ -7,6 +7,7 @@ gives the figure that token-by-token decoding gives; ``greedy=True`` decodes all
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,6 @@ from torch import Tensor
 from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.memory import check_memory, check_samples
-from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.sequences import Sequences, compare
 from abc_calib.nn.base import Model
@@ -96,8 +96,6 @@ def evaluate(
     unknown = [kind for kind in sets if kind not in data.tests]
     if unknown:
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
-    if seed < 0:
-        raise UsageError(f"seed {seed} is not possible: give 0 or more")
     wanted = [
         (kind, length, samples or data.extent(kind, length)[1])
         for kind in sets
@@ -254,3 +252,13 @@ def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]
     left = fine.nonzero()[:, 0]
     fine[left] = found(left, whole)
     return fine
+
+
+def wilson_interval(correct: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % confidence interval of a proportion (Wilson 1927); (0, 1) where ``n`` is 0."""
+    if n == 0:
+        return 0.0, 1.0
+    p = correct / n
+    center = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, center - half), min(1.0, center + half)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from abc_calib.data import Data
-from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
 from abc_calib.evaluation.memory import check_memory, check_samples
@@ -36,9 +34,6 @@ class Stressed:
     margin: float | None = None
     failures: tuple[Failure, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def stress(
     model: Model,
@@ -49,14 +44,7 @@ def stress(
     seed: int = 0,
     on_row: Callable[[Stressed], None] = lambda _: None,
 ) -> list[Stressed]:
-    """Zeros, then every family at every length, ``samples`` problems each, and ``search`` mutated.
-
-    Raises ``UsageError`` for lengths, samples or a search that are not possible.
-    """
-    if not lengths or min(lengths) < 1:
-        raise UsageError(f"length {min(lengths, default=0)} is not possible: give 1 or more")
-    if samples < 1 or search < 0 or seed < 0:
-        raise UsageError("give 1 or more samples, and a search and a seed of 0 or more")
+    """Zeros, every family at every length, ``samples`` problems each, and ``search`` mutated."""
     rows: list[Stressed] = []
 
     def keep(row: Stressed) -> None:

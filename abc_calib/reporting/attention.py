@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from abc_calib.calibration.capture import average_attention
+from abc_calib.calibration.fits.base import LineRow
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Data
@@ -31,16 +32,7 @@ LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A kept line as the table of a run has it: ``weight`` is its share of the attention."""
-
-    line: str
-    weight: float
-    note: str
-
-
-KeptLines = dict[tuple[str, int, int], list[Kept]]
+KeptLines = dict[tuple[str, int, int], list[LineRow]]
 """The kept lines by site, layer and head."""
 
 
@@ -112,7 +104,7 @@ def dense(
     return np.where(values <= MASKED / 2, -np.inf, values)
 
 
-def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], view: View) -> np.ndarray:
+def line_sum(heads: Heads, kept: Sequence[Sequence[LineRow]], view: View) -> np.ndarray:
     """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
     site, row = view.site, np.arange(view.queries.size)
     total = np.zeros((len(heads), len(row), view.keys.size))
@@ -131,7 +123,7 @@ def line_sum(heads: Heads, kept: Sequence[Sequence[Kept]], view: View) -> np.nda
     return total
 
 
-def note_of(kept: Iterable[Kept]) -> str:
+def note_of(kept: Iterable[LineRow]) -> str:
     """What stands over a panel: its line, or how many there are."""
     lines = [entry for entry in kept if entry.note != "transparent"]
     if len(lines) > 1:
@@ -206,8 +198,8 @@ def kept_table(path: Path) -> KeptLines:
     try:
         for row in csv.DictReader(io.StringIO(read_text(path))):
             at = row["site"], int(row["layer"]), int(row["head"])
-            kept = Kept(row["line"], float(row["weight"]), row["note"])
-            found.setdefault(at, []).append(kept)
+            numbers = float(row["weight"]), float(row["value"])
+            found.setdefault(at, []).append(LineRow(*at, row["line"], *numbers, row["note"]))
     except FileNotFoundError:
         raise AbcError(f"there is no table of lines at {path}: run abc calibrate first") from None
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:

@@ -18,7 +18,6 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
     CLOSED,
     LABEL_SIZE,
@@ -49,7 +48,6 @@ class Block:
     ``notes (h,)``: over each head, such as its line; what follows a newline goes behind the range.
     ``transparent (h,)``: heads that the bias leaves alone. ``named``: say which head it is.
     ``additive``: 0 is open, not nothing. ``numbers (h,)``: of the heads, where they are not all.
-    ``UsageError`` for arrays and names that do not fit each other.
     """
 
     matrices: np.ndarray
@@ -61,17 +59,6 @@ class Block:
     heading: str = ""
     additive: bool = True
     numbers: Sequence[int] = ()
-
-    def __post_init__(self) -> None:
-        shape = self.matrices.shape
-        if len(shape) != 3 or 0 in shape:
-            raise UsageError(f"a heatmap of shape {shape}: give (heads, rows, keys)")
-        for name, wanted in zip(("notes", "row_labels", "key_labels"), shape, strict=True):
-            given = getattr(self, name)
-            if len(given) != wanted and (given or name != "notes"):
-                raise UsageError(
-                    f"{len(given)} {name.replace('_', ' ')} for {shape}: give {wanted}"
-                )
 
     def title(self, head: int, width: float) -> str:
         """The lines over a head: its note, its number and its range."""

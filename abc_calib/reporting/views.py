@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from abc_calib.calibration.fits.base import LineRow
 from abc_calib.config import FigureOptions, build, documented
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
@@ -19,7 +20,6 @@ from abc_calib.geometry import SITES, Heads, LineBias, Site
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import (
     LAST,
-    Kept,
     KeptLines,
     Problem,
     dense,
@@ -40,7 +40,7 @@ PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
 
 @documented(FigureOptions, without=("format", "sites", "digits"))
-def draw_heatmaps(
+def heatmap(
     run: Run | Path | str | None,
     out_dir: Path | str,
     formats: Sequence[str] = ("pdf",),
@@ -249,7 +249,7 @@ class View:
         title = title if self.asked.titled else ""
         return heatmaps([blocks[only]] if only else drawn, title, MOST_ACROSS, self.asked.inches)
 
-    def kept(self, layer: int) -> list[list[Kept]]:
+    def kept(self, layer: int) -> list[list[LineRow]]:
         """The kept lines of each head, or those of the last layer where they serve all."""
         table = self.lines.table if self.lines else {}
         at = LAST if (self.site, LAST, 0) in table else layer

@@ -17,7 +17,7 @@ from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.page import write_page
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.tables import plain_accuracy_table
-from abc_calib.reporting.views import draw_heatmaps
+from abc_calib.reporting.views import heatmap
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
 
@@ -96,6 +96,6 @@ def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Pa
         train_length=train.length,
     )
     save_figures(figure, folder / "accuracy", ("pdf", "png"))
-    draw_heatmaps(run, folder, ("pdf", "png"))
+    heatmap(run, folder, ("pdf", "png"))
     write_page([run, Run.open(run.config.parent)], folder / PAGE, f"{run.task.name}: the demo")
     return folder

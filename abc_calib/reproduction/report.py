@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from abc_calib.reporting.page.filling import tables_page
+from abc_calib.reporting.page import tables_page
 from abc_calib.reproduction.cells import MEAN, TITLES, Cell, make_cell
 from abc_calib.reproduction.targets import Row, Target
 from abc_calib.text import Table, as_latex, as_markdown

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,8 +176,8 @@ def stress(
     told: dict[str, Any] = {
         "run": str(found),
         "task": found.config.task,
-        "rows": [row.as_dict() for row in rows],
-        "smallest": least.as_dict() if least else None,
+        "rows": [asdict(row) for row in rows],
+        "smallest": asdict(least) if least else None,
     }
     write_text(found.path / "stress.json", json.dumps(told, indent=2) + "\n")
     import pandas as pd

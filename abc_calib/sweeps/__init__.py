@@ -4,7 +4,7 @@ from abc_calib.sweeps.engine import Outcome, Progress, run_jobs
 from abc_calib.sweeps.jobs import Job, Share, Test, jobs_root
 from abc_calib.sweeps.results import results_table, write_table
 from abc_calib.sweeps.spec import read_sweep
-from abc_calib.sweeps.worker import ensure
+from abc_calib.sweeps.workers import ensure
 
 __all__ = [
     "Job",

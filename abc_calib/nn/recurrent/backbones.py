@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from abc_calib.config import RecurrentOptions
-from abc_calib.nn.recurrent.attenders.base import Attender, Memory, linear, xavier
-from abc_calib.nn.recurrent.gru import draw_closed, run_gru
+from abc_calib.nn.recurrent.attenders.base import Attender, Memory, draw_closed, linear, xavier
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,19 @@ class Encoded:
     values: Tensor
     states: tuple[Tensor, ...]
     query: Tensor
+
+
+def run_gru(
+    gru: nn.GRU, x: Tensor, lengths: Tensor, first: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """States ``(b, s, k d)`` and last states ``(layers k, b, d)`` for rows ``x (b, s, e)``.
+
+    ``k`` is 2 for a bidirectional GRU: forwards, then backwards, each row from its own end.
+    ``first``: as the last states. States behind a row's length are 0.
+    """
+    packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    states, final = gru(packed, first)
+    return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], final
 
 
 class Backbone(nn.Module):

@@ -7,17 +7,24 @@ A template, a style sheet and plain JavaScript, which lie here as files, are fil
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from abc_calib.errors import UsageError
+from matplotlib.figure import Figure
+
+from abc_calib.errors import UsageError, shortened
 from abc_calib.files import make_folder, write_text
-from abc_calib.reporting.page.charts import accuracy_chart, together
+from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.page.collect import collected
-from abc_calib.reporting.page.filling import filled, text_of
+from abc_calib.reporting.style import COLUMN_WIDTH, TEXT_WIDTH, as_svg, font
 from abc_calib.runs import Run
+from abc_calib.text import Table
+from abc_calib.version import __version__
+
+STATIC = files("abc_calib.reporting.page") / "static"
 
 MOST_BYTES = 3_000_000
 """Of the page; models are left out of a larger one, the last one first."""
@@ -106,3 +113,55 @@ def _tables(run: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
             (row["family"], row["length"], row["wrong"], row["n"]) for row in hard["rows"]
         ],
     }  # fmt: skip
+
+
+def accuracy_chart(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Exact match of some runs by length; empty where nothing is measured."""
+    series: dict[str, list[tuple[int, float, float, float]]] = {}
+    for run in runs:
+        for row in run["accuracy"]:
+            alone = len(runs) == 1
+            name = row["series"] if alone else f"{shortened(run['name'], 40)}, {row['series']}"
+            point = (row["length"], row["accuracy"], row["low"], row["high"])
+            series.setdefault(name, []).append(point)
+    if not series:
+        return ""
+    with font("sans"):
+        longest, unit = min(run["length"] for run in runs), runs[0]["unit"]
+        width = TEXT_WIDTH if len(runs) > 1 else COLUMN_WIDTH
+        return as_svg(
+            accuracy_curve(series, title="", train_length=longest, unit=unit, width=width)
+        )
+
+
+def together(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The charts of several runs, one for each unit of length."""
+    units = dict.fromkeys(run["unit"] for run in runs)
+    groups = ([run for run in runs if run["unit"] == unit] for unit in units)
+    return list(filter(None, map(accuracy_chart, groups)))
+
+
+# Templates
+
+
+def text_of(name: str) -> str:
+    """A file of the page: the template, the style sheet or a script."""
+    return (STATIC / name).read_text("utf-8")
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template with values, which are escaped, and the style sheet."""
+    from jinja2 import Environment, FunctionLoader
+
+    loader = FunctionLoader(text_of)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = environment.get_template(template)
+    return made.render(version=__version__, style=text_of("style.css"), **values)
+
+
+def tables_page(
+    title: str, tables: Sequence[Table], figures: Mapping[str, Figure], notes: Sequence[str]
+) -> str:
+    """One HTML file of tables, figures by name, and notes below."""
+    images = {name: as_svg(figure) for name, figure in figures.items()}
+    return filled("tables.html", title=title, tables=tables, figures=images, notes=notes)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from abc_calib.errors import UsageError
+from abc_calib.nn.base import Model
+from abc_calib.reporting.curves import history_curve
 from abc_calib.reporting.page import judged
-from abc_calib.reporting.page.charts import history_chart
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
-from abc_calib.reporting.page.weights import embedded
+from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
+
+RUNS = ("abc_transformer", "abc_decoder")
+"""The kinds of models that the page's JavaScript computes."""
+SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 
 def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
@@ -92,3 +98,36 @@ def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, 
         found.insert(1, ("Calibrated by", config.calibration.fit))
         found.append(("Lines", run.bias().summary))
     return found
+
+
+def history_chart(history: Sequence[Mapping[str, Any]]) -> str:
+    """Held-out accuracy by step; empty where there is nothing to draw."""
+    points = [entry for entry in history if entry["validation_accuracy"] is not None]
+    if len(points) < 2:
+        return ""
+    with font("sans"):
+        return as_svg(history_curve(points))
+
+
+def embedded(model: Model) -> dict[str, Any]:
+    """The model as plain data; ``UsageError`` says why the page cannot run it."""
+    config = model.hub_config()
+    if model.hub_names[0] not in RUNS:
+        raise UsageError("the page computes Transformers, and this model is none")
+    if config["scheme"] != "none" or config.get("own_schemes") or config.get("cyclic"):
+        raise UsageError(
+            f"the page computes models without positions, and this one has {config['scheme']}"
+        )
+    tokens = model.tokens
+    tensors = {
+        name: b64encode(weight.numpy(force=True).astype("<f4").tobytes()).decode("ascii")
+        for name, weight in model.state_dict().items()
+    }
+    lines = model.lines.to_dict() if model.lines is not None else None
+    return {
+        **{name: config.get(name, 0) for name in SHAPE},
+        "stream": model.stream,
+        **{"sos": tokens.sos, "eos": tokens.eos, "row": tokens.row},
+        **{"delimiters": list(tokens.delimiters)},
+        **{"lines": lines, "tensors": tensors},
+    }

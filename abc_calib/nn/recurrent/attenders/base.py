@@ -146,3 +146,19 @@ def linear(width_in: int, width_out: int, bias: bool = True) -> nn.Linear:
     layer = nn.Linear(width_in, width_out, bias=bias)
     xavier(layer)
     return layer
+
+
+def draw_closed(gru: nn.GRU | nn.GRUCell) -> None:
+    """Draw the weights of a GRU with closed reset gates, as the code of Dubois et al. (2020) does.
+
+    Gate by gate, Xavier-uniform maps of the input and orthogonal ones of the state; both biases
+    of the reset gate are -1, all others stay as PyTorch draws them.
+    """
+    for name, parameter in gru.named_parameters():
+        gates = parameter.chunk(3)
+        if "bias" in name:
+            nn.init.constant_(gates[0], -1.0)
+        else:
+            draw = nn.init.orthogonal_ if "hh" in name else nn.init.xavier_uniform_
+            for gate in gates:
+                draw(gate)

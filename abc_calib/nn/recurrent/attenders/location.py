@@ -12,8 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.init import xavier_uniform_
 
-from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory, linear
-from abc_calib.nn.recurrent.gru import draw_closed
+from abc_calib.nn.recurrent.attenders.base import (
+    Attender,
+    AttenderShape,
+    Carry,
+    Memory,
+    draw_closed,
+    linear,
+)
 
 NARROWEST = 0.27
 """Width of the Gaussian at its narrowest, in places of the source (DU, section 4)."""
