@@ -52,7 +52,6 @@ def calibrate(
     --no-retrain** · **abc calibrate --hf FOLDER --data pairs.jsonl --delimiters "+,="**
     """
     from abc_calib import stages
-    from abc_calib.evaluation.memory import dense_note
 
     made = stages.calibrate(
         adopted(run, foreign, seed=given.get("seed") or 0),
@@ -63,7 +62,6 @@ def calibrate(
         on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
         **given,
     )
-    say(dense_note(made))
     if no_retrain:
         next_step = f"{made}: calibrated; next: abc retrain"
         return Result({"run": str(made), "retrained": False}, remarks=[next_step])

@@ -36,7 +36,6 @@ def evaluate(
     """
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
-    from abc_calib.evaluation.memory import dense_note
     from abc_calib.reporting.tables import accuracy_table, plain_accuracy_table, token_table
 
     found = opened(run, force)
@@ -48,6 +47,6 @@ def evaluate(
     return Result(
         {"run": str(found), "task": found.config.task, "rows": [row.as_dict() for row in rows]},
         [token_table(words) if words else accuracy_table(by_set)],
-        [dense_note(found), f"written to {found.path / 'eval.csv'}"],
+        [f"written to {found.path / 'eval.csv'}"],
         plain_accuracy_table(by_set, caption, f"tab:{found.config.task}"),
     )

@@ -44,7 +44,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "stress": ((), {"--lengths": "3", "--samples": "2", "--search": "4"}),
     "predict": (("7",), {}),
     "heatmap": ((), {"--sites": "cross", "--format": "png", "--digits": "5"}),
-    "export": (("patterns", "bare"), {"--input": "7"}),
+    "export": (("certificate", "bare"), {}),
     "sweep": (("good.toml", "--check"), {}),
     "reproduce": (("table1", "--from-results"), {}),
     "inspect": (("recurrent",), {"--input": "7 8"}),
@@ -160,7 +160,7 @@ def of_argument(command: str, parameter: Any) -> Iterator[Case]:
             yield Case(command, "problem", ("--", value), digits)
         return
     for value in (*ODD_WORDS, *PATHS):
-        first = ("patterns",) if parameter.name == "run" and command == "export" else ()
+        first = ("certificate",) if parameter.name == "run" and command == "export" else ()
         rest = tuple(word for word in before if word.startswith("--")) if not first else ()
         yield Case(command, parameter.name, (*rest, *more, "--", *first, value), False, value)
 

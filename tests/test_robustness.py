@@ -68,14 +68,6 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 5
 
 
-def test_dense_heads_are_named(tiny, abc):
-    words = ("--lengths", "3", "--samples", 2)
-    assert "no head is restricted to lines: dense" in abc("eval", tiny.vanilla, *words).err
-    assert "dense attention" not in abc("eval", tiny.calibrated, *words).err
-    made = abc("calibrate", tiny.vanilla, "--empty", "transparent", "--fit", "mean", "--no-retrain")
-    assert "heads are transparent: dense attention" in made.err
-
-
 # abc certify
 
 

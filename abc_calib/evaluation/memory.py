@@ -12,7 +12,6 @@ from abc_calib.errors import AbcError, OptionError
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
 from abc_calib.nn.undrawn import undrawn
-from abc_calib.runs import Run
 
 BYTES_PER_DIGIT = 75
 """What drawing and laying out a test set takes at its peak, measured on all tasks."""
@@ -104,19 +103,3 @@ def step_memory(config: RunConfig, data: Data) -> int:
     weights = 16 * sum(weight.numel() for weight in network.parameters())
     drawn = 3 * BYTES_PER_DIGIT * train.batch * train.length
     return weights + network.memory_needed(train.batch, keys, steps, training=True) + drawn
-
-
-def dense_note(run: Run) -> str:
-    """Which heads attend to every key, at a cost that grows with length; empty if none does."""
-    model = run.fresh_model()
-    if model.no_lines:
-        return ""
-    if model.lines is None:
-        which = "no head is restricted to lines"
-    elif heads := model.lines.transparent():
-        which = f"{len(heads)} heads are transparent"
-    elif model.lines.off_line_bias is not None:
-        which = "keys off the lines are open"
-    else:
-        return ""
-    return f"{which}: dense attention, whose cost a digit grows with length"

@@ -15,8 +15,11 @@ from matplotlib.figure import Figure
 from abc_calib.calibration.fits.base import LineRow
 from abc_calib.config import FigureOptions, build, documented
 from abc_calib.errors import UsageError
+from abc_calib.evaluation.predict import Answer, answered
 from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES, Heads, LineBias, Site
+from abc_calib.nn.base import Attention, Model
+from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import (
     LAST,
@@ -31,11 +34,12 @@ from abc_calib.reporting.attention import (
     stored,
 )
 from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatmaps
-from abc_calib.reporting.hooks import watched, with_heads
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
 from abc_calib.text import names
 
+MOST = 1000
+"""Tokens of source and output whose attention is drawn."""
 PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
 
@@ -90,6 +94,24 @@ def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict
         for _, figure in found:
             figure.draw_without_rendering()  # names on axes are made now, in this font
     return dict(found)
+
+
+def with_heads(run: Run | Path | str | None) -> Run:
+    """The run, if its model has heads; ``UsageError`` otherwise."""
+    found = Run.open(run)
+    if reason := model_type(found.config.kind).no_lines:
+        raise UsageError(f"{found} has no heads to show ({reason}): abc inspect --input")
+    return found
+
+
+def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
+    """The attention while ``model`` answers ``source``; ``UsageError`` where it is too long."""
+    batch = run.data.lay_out(run.data.task.parse(source))
+    if batch.source.shape[1] + batch.target.shape[1] > MOST:
+        raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
+    found = answered(model, run.data, source)
+    with torch.inference_mode():
+        return found, found.attention(model)
 
 
 def views_of(run: Run, asked: FigureOptions) -> list[View]:
