@@ -113,13 +113,6 @@ def test_what_cannot_be_is_refused_and_makes_nothing(tiny, refused, line):
     assert message in said and (said.startswith(message) or not message.startswith("--"))
 
 
-def test_a_folder_in_use_is_not_taken_for_a_new_run(tiny, refused):
-    message = f"{tiny.vanilla} is not empty: name a new folder, or --resume it"
-    assert refused(2, "train", "successor", *QUICK, "--out", tiny.vanilla) == message
-    words = ("--threshold", 0.3, "--no-retrain", "--out", tiny.vanilla)
-    assert refused(2, "calibrate", *words) == message
-
-
 # Run folders that are missing or damaged
 
 

@@ -161,15 +161,6 @@ def test_calibrating_and_retraining_can_be_two_steps(tiny, abc):
     assert "is trained already" in abc("retrain").error(2)
 
 
-def test_retraining_does_without_the_first_run(tiny, abc):
-    """Its time is then compared with nothing."""
-    abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 3, "--batch", 5)
-    tiny.vanilla.rename(tiny.vanilla.with_name("away"))
-    said = abc("retrain")
-    assert said.code == 0
-    assert said.err.splitlines()[-1].startswith("it has not interpolated")
-
-
 def test_a_retrained_model_that_is_worse_than_the_first_is_told(tiny, abc):
     abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 1, "--batch", 5)
     said = abc("retrain")
@@ -247,13 +238,6 @@ def test_runs_are_listed_oldest_first_with_their_state(tiny, abc):
     assert [row["stage"] for row in rows] == ["vanilla", "calibrated", "calibrated"]
     assert [row["state"] for row in rows] == ["trained", "trained", "not finished"]
     assert rows[0]["task"] == "successor" and rows[0]["held_out"] >= 99.9
-
-
-def test_without_runs_the_list_says_how_to_begin(abc, runs_root):
-    said = abc("runs")
-    assert (said.code, said.out) == (0, "")
-    assert said.err == f"there is no run in {runs_root} yet: abc train successor\n"
-    assert abc("runs", "--json").json() == []
 
 
 def test_tasks_are_listed_with_a_sample(abc):

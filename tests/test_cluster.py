@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError
 from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
@@ -187,12 +187,6 @@ def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monk
     monkeypatch.setattr("abc_calib.sweeps.workers.CONNECT_SECONDS", 1)
     with pytest.raises(AbcError, match="no Dask scheduler answers within 1 seconds"):
         run_jobs([job()], tmp_path, scheduler=address)
-
-
-def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("abc_calib.sweeps.workers.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'abc-calib\[cluster\]'"):
-        run_jobs([job()], tmp_path, scheduler="tcp://127.0.0.1:1")
 
 
 # Job arrays

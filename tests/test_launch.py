@@ -11,20 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ENTRY = "from abc_calib.launch import main; main()"
-SWEEP = """
-[sweep]
-tasks = ["successor"]
-lengths = [2]
-samples = 2
-[options]
-steps = 2
-batch = 4
-width = 8
-heads = 2
-feedforward = 8
-decoder_layers = 1
-length = 2
-"""
 
 
 @pytest.fixture
@@ -59,12 +45,3 @@ def test_a_module_in_the_way_is_named_and_not_run(folder, name, kind, path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {file} hides the package {name} of abc-calib: rename")
     assert done.stderr.count("\n") == 1
-
-
-def test_the_workers_of_a_sweep_do_not_look_where_they_work(folder):
-    (folder / "tasks.py").write_text("print('it ran'); raise SystemExit(3)")
-    (folder / "few.toml").write_text(SWEEP)
-    done = started(folder, "-P", "-c", ENTRY, "sweep", "few.toml", "-q", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    (log,) = (folder / "runs" / "jobs").glob("*/log.txt")
-    assert "it ran" not in log.read_text()

@@ -135,24 +135,6 @@ def test_runs_are_opened_and_tokens_chosen_by_keyboard(chromium, page):
     assert chromium.complaints() == []
 
 
-@needs_browser
-def test_paper_has_every_run_with_its_name_problem_and_numbers(chromium, page, both):
-    chromium.open(page)
-    chromium.call("Emulation.setEmulatedMedia", media="print")
-    chromium.ask("dispatchEvent(new Event('beforeprint'))")
-    for run, held in zip(("#run-0", "#run-1"), both, strict=True):
-        said = chromium.ask(f"document.querySelector('{run}').innerText")
-        assert said.startswith("successor-")
-        assert "✓ Right" in said or "✗ Wrong" in said
-        for row in held["accuracy"]:
-            assert f"{row['accuracy']:.2f}" in said and "95" in said
-        assert chromium.ask(f"document.querySelectorAll('{run} .cell.written').length") > 1
-    beside = "[...document.querySelectorAll('#run-0 .two > *')].map((s) => s.offsetTop)"
-    assert len(set(chromium.ask(beside))) == 1
-    assert chromium.complaints() == []
-    chromium.call("Emulation.setEmulatedMedia", media="")
-
-
 def variant(run: dict[str, Any], data: Any, **more: Any) -> dict[str, Any]:
     """A run's data with another task, and no heads."""
     rule = data.task.rule()

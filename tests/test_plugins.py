@@ -342,12 +342,6 @@ def test_what_is_no_file_is_refused(abc):
         assert reason in abc("tasks", "--plugin", name).error(2)
 
 
-def test_what_a_file_prints_is_no_result(abc):
-    written("print('loud')" + TASK)
-    said = abc("tasks", "--json", "--plugin", "my_task.py")
-    assert "again" in {row["task"] for row in said.json()} and "loud" in said.err
-
-
 COUNTING = """
     count = 0
     def calls(self):

@@ -73,13 +73,6 @@ def test_results_without_numbers_are_refused(tmp_path, value):
     assert "cannot be read" in run_command(*words).error(1)
 
 
-@pytest.mark.parametrize("task", ["reverse_lookup", "multiplication2", "zigzag"])
-def test_what_cannot_be_certified_is_refused_before_it_trains(abc, runs_root, task):
-    line = abc("prove", task, "--seeds", 3).error(2)
-    assert line.startswith(f"no certificate can judge {task}: ")
-    assert not runs_root.exists()
-
-
 def test_a_device_is_not_replaced(tiny, tmp_path):
     """Whatever a file is written to, it stays what it is, unless it is a file."""
     os.mkfifo(tmp_path / "cross.npz")
