@@ -7,16 +7,15 @@ import torch
 from conftest import VANILLA
 
 from abc_calib import Run
+from abc_calib.nn import hub
 from abc_calib.reporting import views
 
 
 def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
-    from transformers import AutoModelForSeq2SeqLM
-
     words = ("heatmap", VANILLA, "--input", "12009", "--out", tmp_path, "--format", "svg", "-q")
     assert abc(*words).code == 0
     run = Run.open(tiny.vanilla)
-    face = AutoModelForSeq2SeqLM.from_pretrained(run.path / "model").eval()
+    face = hub.load(run.path / "model").eval()
     symbols = list(run.data.vocabulary.symbols)
     with np.load(tmp_path / "input-cross.npz") as file:
         seen = dict(file)
