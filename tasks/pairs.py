@@ -27,7 +27,6 @@ class FilePairs(Task):
     notation = "pairs"
     options = ("data", "sha256", "tokenizer", "delimiters", "eos", "joined", "rule", "fit", "check")
     laws = ("uniform",)
-    unit = "tokens"
 
     def __init__(
         self,
@@ -56,6 +55,11 @@ class FilePairs(Task):
     def known(self) -> dict[str, str]:
         """The target of every source."""
         return dict(zip(self.pairs.source, self.pairs.target, strict=True))
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """What lengths count."""
+        return "tokens" if self.follows is None else "digits"
 
     @property
     def train_length(self) -> int:  # type: ignore[override]

@@ -151,7 +151,7 @@ def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, t
         written = batch.target[row][batch.target[row] != known.pad].tolist()
         assert [*ids[row][mask[row]].tolist(), *written] == [*words(source + target).input_ids, 2]
         assert "".join(known.text(written, " ").split()) == "".join(target.split())
-    assert data.widths.tolist() == [1, 2, 3, 2, 4, 4]
+    assert data.widths.tolist() == [1, 2, 3, 2, 4, 4] and data.task.unit == "digits"
     assert known.coder.plain(int(batch.source[0, 1])) == pairs.source[0][0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -109,19 +108,19 @@ def _as_trained(config: RunConfig, found: folders.Found) -> tuple[RunConfig, For
     Any of several tokens may end them, and they may have been read behind their sources or alone.
     """
     task: Any = Run.draft(config).task
-    coder, joined = Coder(task.tokenizer), [0]
+    coder, joined = Coder(task.tokenizer), [dict[str, Any]()]
     if not found.network.config.is_encoder_decoder:
         with suppress(UsageError):
             texts = task.pairs.source, task.pairs.target
-            joined = [0] if coder.behind(*texts) == coder.ids(texts[1]) else [1, 0]
-    ways = [{"eos": end, "joined": one} for end in found.ends for one in joined]
-    best: tuple[float, Any] = (-math.inf, None)
-    for way in ways:
-        options = config.task_options | {name: value for name, value in way.items() if value}
-        taken = _taken(config.model_copy(update={"task_options": options}), found)
-        score = _likelihood(*taken) if len(ways) > 1 else 0.0
-        best = max(best, (score, taken), key=lambda one: one[0])
-    return best[1]
+            if coder.behind(*texts) != coder.ids(texts[1]):
+                joined.append({"joined": 1})
+    ways = [
+        config.model_copy(update={"task_options": config.task_options | {"eos": end} | one})
+        for end in found.ends
+        for one in joined
+    ]
+    taken = (_taken(way, found) for way in ways)
+    return max(taken, key=_likelihood) if len(ways) > 1 else next(taken)
 
 
 def _taken(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]:
@@ -143,10 +142,10 @@ def _taken(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]
 
 
 @torch.no_grad()
-def _likelihood(config: RunConfig, model: Foreign) -> float:
+def _likelihood(taken: tuple[RunConfig, Foreign]) -> float:
     """How likely a token of the pairs' targets is to a model, as the mean of logarithms."""
-    batch = Run.draft(config).data.training(0, SAMPLES)
-    return -float(model.loss(batch.source, batch.target))
+    batch = Run.draft(taken[0]).data.training(0, SAMPLES)
+    return -float(taken[1].loss(batch.source, batch.target))
 
 
 def described(
