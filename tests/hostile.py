@@ -44,7 +44,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "stress": ((), {"--lengths": "3", "--samples": "2", "--search": "4"}),
     "predict": (("7",), {}),
     "heatmap": ((), {"--sites": "cross", "--format": "png", "--digits": "5"}),
-    "export": (("certificate", "bare"), {}),
+    "export": (("certificate", "bare"), {"--out": "checked"}),
     "sweep": (("good.toml", "--check"), {}),
     "reproduce": (("table1", "--from-results"), {}),
     "inspect": (("recurrent",), {"--input": "7 8"}),
@@ -55,7 +55,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 NO_VALUE = {"--stress"}
 """Options that may stand without a value."""
 SLOW = {"calibrate", "heatmap"}
-LONG = {"demo", "retrain", "certify", "verify", "repair", "prove"}
+LONG = {"demo", "export", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
 LONG_WORK = {
     *("batch", "steps", "epochs", "max_len", "samples", "search", "seeds", "minutes", "budget"),
@@ -142,7 +142,8 @@ def of_parameter(command: str, parameter: Any, option: Named | None) -> Iterator
         yield Case(command, "no value", (*base(command, *spelled), flag), alone, flag)
     else:
         path = "Path" in str(kind)
-        for value in PATHS if path else ODD_WORDS:
+        odd = () if path and command in LONG else PATHS if path else ODD_WORDS
+        for value in odd:
             words = (*base(command, flag), f"{flag}={value}")
             # a path may be written to, where it is one, and 0 is a source of many tasks
             legal = path or (flag, value) == ("--input", "0")
