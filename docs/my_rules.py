@@ -29,8 +29,7 @@ class Spread(WordTask):
         return (here, cell), str(int(left) ^ int(cell))
 
     def end(self, state):
-        left, here = state
-        return (left,)
+        return state[:1]
 
     def step_below(self, state, above):
         return self.step(state, above)

@@ -40,6 +40,8 @@ class WordTask(TokenTask):
     train_length = 10
     unit = "words"
     splits: tuple[str, ...] = ()
+    #: of these a subclass has one or both
+    either: ClassVar[tuple[str, ...]] = ("step", "solve")
     #: the state before the first word, and that before the first one of a later row
     start: Any = 0
     start_below: Any = None
@@ -51,6 +53,11 @@ class WordTask(TokenTask):
     rereads: ClassVar[bool] = False
     #: so many columns late a word is written: it may depend on as many words ahead
     ahead: ClassVar[int] = 0
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.step_below is not WordTask.step_below:
+            cls.notation = "row words"
 
     def step(self, state: Any, word: str) -> tuple[Any, str | None] | None:
         """The next state, and the word that is written; None in place of it closes the output.
@@ -88,11 +95,6 @@ class WordTask(TokenTask):
     @property
     def in_rows(self) -> bool:
         return type(self).step_below is not WordTask.step_below
-
-    @property
-    def notation(self) -> str:  # type: ignore[override]
-        """How sources become tokens: see ``abc_calib.data.DATA``."""
-        return "row words" if self.in_rows else "tokens"
 
     @property
     def separators(self) -> tuple[str, ...]:  # type: ignore[override]

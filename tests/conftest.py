@@ -19,6 +19,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
+from abc_calib.calibration import pipeline
 from abc_calib.config import RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
@@ -28,6 +29,7 @@ from abc_calib.geometry.window import window_bias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs.records import Record, all_files, given_files, write_record
+from abc_calib.stages import making
 from cli import console
 from cli.main import app
 from tasks import get_task
@@ -51,6 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=turn)
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrates models that are not right, on whatever lines are found."""
+    monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
+    monkeypatch.setattr(making, "undecided", lambda *_, **__: (0, 1))
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from abc_calib import stages
-from abc_calib.calibration import pipeline, trial
+from abc_calib.calibration import trial
 from abc_calib.calibration.fits import FITS
 from abc_calib.config import MODEL_OPTIONS, PRESETS
 from abc_calib.data import DATA
@@ -120,10 +120,9 @@ def test_an_attender(abc: Callable[..., Any]):
     assert not weights[batch.source.eq(model.pad)[:, None].expand_as(weights)].any()
 
 
-def test_a_fit(abc: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+def test_a_fit(abc: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, untrained):
     added("A fit")
     monkeypatch.setattr(trial, "STEPS", 2)
-    monkeypatch.setattr(pipeline, "THROUGHOUT", 0.0)
     stages.train("successor", base=3, length=3)
     assert "unknown fit 'louder'" in abc("calibrate", "--fit", "louder").error(2)
     assert abc(*command("A fit"), "--samples", 128).code == 0

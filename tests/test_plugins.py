@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import abc_calib
 from abc_calib import plugins, stages
-from abc_calib.calibration import pipeline, trial
+from abc_calib.calibration import trial
 from abc_calib.config import PRESETS, Origin
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
@@ -78,7 +78,7 @@ def test_the_guide_shows_the_file_that_lies_beside_it():
     assert (DOCS / "my_task.py").read_text() == GUIDE
 
 
-def test_the_guide_does_what_it_says(abc, monkeypatch):
+def test_the_guide_does_what_it_says(abc, monkeypatch, untrained):
     """Its file, its commands and its Python, with models that train in a blink."""
     model, first, second = PRESETS["small"]
     shape = {k: v for k, v in TINY.items() if k in type(model).model_fields}
@@ -89,7 +89,6 @@ def test_the_guide_does_what_it_says(abc, monkeypatch):
         second.model_copy(update={"steps": 2, "batch": 4}),
     )
     monkeypatch.setitem(PRESETS, "small", made)
-    monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
     monkeypatch.setattr(trial, "STEPS", 1)
     written(GUIDE)
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -308,14 +307,14 @@ BAD = {
     "another's": ("from tasks import Addition", "has no task and no scheme"),
     "a taken name": (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
     "no class": ("import tasks\ntasks.TASKS['plus'] = 3", "plus is no subclass of Task"),
-    "an abstract class": (ABSTRACT, "the task half lacks solve: write it"),
+    "an abstract class": (ABSTRACT, "the task half lacks step or solve: write it"),
     "a class without a name": (TASK.replace('name = "again"', "pass"), "has no name of its own"),
     "a name for a path": (TASK.replace('"again"', '"../again"'), "'../again' is no name of a task"),
     "a taken scheme": (
         "from abc_calib.nn.positions import Scheme\nclass S(Scheme):\n    name = 'rope'",
         "there is a scheme rope already",
     ),
-    "one good, one bad": (TASK + ABSTRACT, "the task half lacks solve"),
+    "one good, one bad": (TASK + ABSTRACT, "the task half lacks step or solve"),
 }  # fmt: skip
 
 

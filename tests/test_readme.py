@@ -13,7 +13,6 @@ import pytest
 import torch
 from typer.main import get_command
 
-from abc_calib.calibration import pipeline
 from abc_calib.calibration import trial as check
 from abc_calib.config import PRESETS
 from abc_calib.nn.base import Decoded
@@ -144,7 +143,7 @@ class OneDigit(Addition):
         self.train_length = 1
 
 
-def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
+def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     """As printed, on a model so small that it learns little; its answer is put in its mouth."""
     (code,) = blocks("python")
     model, first, second = PRESETS["small"]
@@ -157,7 +156,6 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(PRESETS, "small", preset)
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
-    monkeypatch.setattr(pipeline, "THROUGHOUT", 0.0)
     answer = Decoded(torch.tensor([[7, 4, 13]]))
     monkeypatch.setattr(Transformer, "decode", lambda *_: answer)
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib import stages
-from abc_calib.calibration import pipeline, trial
+from abc_calib.calibration import trial
 from abc_calib.errors import UsageError
 from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn import hub
@@ -301,8 +301,7 @@ def test_hints_that_cannot_be_are_refused(format):
         stages.train("addition", format="hints", attention_window=1, **TINY)
 
 
-def test_hints_from_training_to_a_heatmap(abc, monkeypatch):
-    monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
+def test_hints_from_training_to_a_heatmap(abc, monkeypatch, untrained):
     monkeypatch.setattr(trial, "STEPS", 1)
     run = stages.train(
         "successor", base=2, length=2, format="hints:12", steps=300, batch=32,

@@ -85,7 +85,11 @@ def check(kind: Kind, name: Any, one: Any, where: str) -> None:
         )
     if not isinstance(one, type) or not issubclass(one, kind.base):
         raise UsageError(f"{where}: {name} is no subclass of {kind.base.__name__}: make it one")
-    if missing := sorted(getattr(one, "__abstractmethods__", ())):
+    missing = sorted(getattr(one, "__abstractmethods__", ()))
+    for base in (k for k in getattr(one, "__mro__", ()) if "either" in vars(k)):
+        if all(getattr(one, name) is getattr(base, name) for name in base.either):
+            missing.append(" or ".join(base.either))
+    if missing:
         raise UsageError(
             f"{where}: the {kind.word} {name} lacks {', '.join(missing)}: write "
             f"{'it' if len(missing) == 1 else 'them'}"

@@ -68,6 +68,10 @@ CAVEAT = """## What it rests on
 """
 
 
+MOST_SIZES = 12
+"""Of short sources that are listed one by one."""
+
+
 def page(c: dict[str, Any]) -> str:
     """A certificate, as the fields of ``Certificate``, in Markdown."""
     title = f"# {c['task'].replace('_', ' ').capitalize()}: {c['outcome']}"
@@ -169,8 +173,12 @@ def _compared(c: dict[str, Any]) -> str:
 
 
 def _outright(c: dict[str, Any]) -> str:
-    done = ", ".join(f"{r['sources']:,} of width {r['width']}" for r in c["outright"])
+    each = [f"{r['sources']:,} of width {r['width']}" for r in c["outright"]]
     wrong = sum(r["wrong"] for r in c["outright"])
+    done = ", ".join(each)
+    if len(each) > MOST_SIZES:
+        total = sum(r["sources"] for r in c["outright"])
+        done = f"{total:,} of {len(each)} sizes, {each[0]} to {each[-1]}"
     return f"Every short source was also run whole: {done}; {wrong} wrong."
 
 
