@@ -11,10 +11,9 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from itertools import permutations, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.base import TaskError, text_of
+from tasks.base import TaskError
 from tasks.words import WordTask
 
 COLUMNS = ("state", "symbol", "next", "output")
@@ -58,17 +57,9 @@ class Automaton(WordTask):
         return () if self.ends is None else self.ends.get(state)
 
 
-def table_text(table: str) -> str:
-    """The text of a CSV file, or the same where it is one already."""
-    try:
-        return table if "\n" in table else text_of(Path(table))
-    except (OSError, ValueError) as error:
-        raise TaskError(f"{table} cannot be read ({error}): give a CSV file") from None
-
-
 def from_table(table: str) -> Machine:
-    """The machine of a CSV file, or of its text; ``TaskError`` says which entry is wrong."""
-    lines = table_text(table).splitlines()
+    """The machine of the text of a CSV file; ``TaskError`` says which entry is wrong."""
+    lines = table.removeprefix("\ufeff").splitlines()
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
     if not rows or tuple(rows[0]) != COLUMNS:
         raise TaskError(f"a table begins with the line {','.join(COLUMNS)}")

@@ -137,7 +137,7 @@ def test_a_table_is_kept_by_its_run_and_read_from_a_file(tmp_path):
     run = abc.train("automaton", table=str(path), out=tmp_path / "run", steps=2, progress=False)
     path.unlink()
     assert abc.Run.open(run.path).task.solve("1 1 0") == "b a a"
-    with pytest.raises(TaskError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         abc.check_task("automaton", table=str(path))
 
 

@@ -16,7 +16,6 @@ from pydantic import (
 
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
-from tasks.automata import table_text
 
 LONGEST = 10**7
 MOST_SAMPLES = 10**7
@@ -49,6 +48,16 @@ def _by_rows(given: Any) -> Any:
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
 Sizes = tuple[Annotated[int, Field(ge=1, le=LONGEST), WrapValidator(_size)], ...]
 Words = tuple[Word, ...]
+
+
+def _text_of(table: str) -> str:
+    """The text of a file; of what is a text already, itself."""
+    if "\n" in table:
+        return table
+    try:
+        return Path(table).read_text()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{table} cannot be read ({error}): give a CSV file") from None
 
 
 class TaskOptions(Options):
@@ -84,7 +93,7 @@ class TaskOptions(Options):
     def of_the_task(self) -> dict[str, int | str | None]:
         """What goes to ``tasks.get_task``; a run keeps the text of a table."""
         data = None if self.data is None else str(Path(self.data).resolve())
-        table = table_text(self.table) if self.table else None
+        table = None if self.table is None else _text_of(self.table)
         named = {"table": table, "machine": self.machine, "rule": self.rule}
         return {"tables": self.tables, "seed": self.tables_seed, "data": data, **named}
 
