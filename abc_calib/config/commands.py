@@ -16,6 +16,7 @@ from pydantic import (
 
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
+from abc_calib.errors import UsageError
 
 LONGEST = 10**7
 MOST_SAMPLES = 10**7
