@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from tasks.rules import ROW, Transducer
 from tasks.tape import Tape
 
 BEAVER = "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"
+DOCS = Path(__file__).parent.parent / "docs"
 MANY = settings(max_examples=60)
 
 
@@ -288,3 +292,20 @@ def test_what_can_be_said_before_a_training():
 def test_training_says_at_once_that_no_lines_can_do_it(tmp_path):
     with pytest.warns(abc.errors.AbcWarning, match="no model on lines can be right"):
         abc.train(Hidden, out=tmp_path / "run", steps=2, progress=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["running_sum", "spread"])
+def test_the_guide_goes_from_nothing_to_a_certificate(name, tmp_path):
+    """And its page shows the file of which it tells, and what check-task says."""
+    page, file = (DOCS / "rules.md").read_text(), DOCS / "my_rules.py"
+    assert file.read_text() in page
+    abc.load_plugin(file)
+    found = abc.check_task(name)
+    if name == "running_sum":
+        assert "\n".join(found.text) in page
+    run, certificate = abc.certified(name, folder=tmp_path / "runs", progress=False)
+    assert certificate.outcome == "certified", certificate.reason
+    folder = abc.export(run, tmp_path / "exported")
+    told = subprocess.run([sys.executable, folder / "check.py"], capture_output=True, text=True)
+    assert told.stdout.startswith("certified"), told.stderr
