@@ -109,6 +109,8 @@ class WordTask(TokenTask):
 
     @cached_property
     def _rule(self) -> Rule:
+        if (self.counted or self.rereads) and not self.in_rows:
+            raise TaskError(f"{self.name} has one row: counted and rereads need a step_below")
         words = (*self.symbols, TICK) if self.counted else self.symbols
         operand = int(self.counted)
         forward = () if self.backward or self.in_rows else (operand,)

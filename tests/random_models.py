@@ -18,7 +18,7 @@ from abc_calib.nn.build import build_model
 from tasks import get_task
 from tasks.digits import from_integers
 
-TASKS = [
+TASKS: list[tuple[Any, int | None]] = [
     *[("successor", 2), ("successor", 3), ("parity", 2), ("addition", 2), ("addition", 3)],
     *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition3", 3)],
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],

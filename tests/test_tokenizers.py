@@ -184,11 +184,11 @@ def trained(folder: Path, joined: bool, end: int) -> Path:
         first, whole = words(source).input_ids, words(source + target).input_ids
         alone = first + words(target, add_special_tokens=False).input_ids
         rows.append((len(first), [*(whole if joined else alone), end]))
-    width = max(len(ids) for _, ids in rows)
-    ids = torch.tensor([ids + [0] * (width - len(ids)) for _, ids in rows])
-    labels = torch.tensor([[-100] * n + ids[n:] + [-100] * (width - len(ids)) for n, ids in rows])
+    width = max(len(row) for _, row in rows)
+    every = torch.tensor([row + [0] * (width - len(row)) for _, row in rows])
+    labels = torch.tensor([[-100] * n + row[n:] + [-100] * (width - len(row)) for n, row in rows])
     for _ in range(250):
-        loss = model(input_ids=ids, labels=labels).loss
+        loss = model(input_ids=every, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
