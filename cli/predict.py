@@ -61,8 +61,8 @@ def _attention(found: Prediction) -> Table:
         for keys in found.attended
     ]
     return Table(
-        ("step", "writes", "reads (a0: last digit of the first operand)"),
+        ("step", "writes", "reads (a0: the last token of the first operand)"),
         list(zip(count(1), found.output, read, strict=False)),
         2,
-        title="output, least significant digit first",
+        title="output, in the order of writing",
     )

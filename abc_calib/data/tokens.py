@@ -171,7 +171,6 @@ class RowWordData(TokenData):
 
     def __init__(self, task: Any, options: TrainOptions):
         super().__init__(task, options)
-        self.size = self.length, self.length
         self.coupling = "first" if task.counted else "own"
 
     def training_of_few_digits(self, n: int) -> Batch:

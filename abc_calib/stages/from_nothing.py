@@ -32,7 +32,7 @@ from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import calibrate, finished, made, planned
+from abc_calib.stages.making import calibrate, finished, hopeless, made, planned
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
 
@@ -70,6 +70,8 @@ def certified(
     if own and (sooner := _sooner(planned(task, **options))):
         options = {**sooner, **options}
     once = planned(task, **options)
+    if (why := hopeless(once)) is not None:
+        raise why
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, options), "steps" in options
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress)

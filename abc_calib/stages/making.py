@@ -96,20 +96,21 @@ def train(
     options |= {"base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, **options)
-    warn_of_hopeless(config)
+    if (why := hopeless(config)) is not None:
+        warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=2)
     return made(config, out, device, on_step, progress, on_start)
 
 
-def warn_of_hopeless(config: RunConfig) -> None:
-    """Of a task of one's own, or one's own table: say at once that no lines can do it."""
+def hopeless(config: RunConfig) -> Hopeless | None:
+    """Of a task of one's own, or one's own table: why no lines can do it, if none can."""
     task = Run.draft(config).task
     own = f"task {config.task}" in config.plugins or "table" in config.task_options
-    if not own or task.rule() is None:
-        return
     try:
-        look_ahead(task)
+        if own and task.rule() is not None:
+            look_ahead(task)
     except Hopeless as error:
-        warnings.warn(f"{error} (abc check-task)", AbcWarning, stacklevel=3)
+        return error
+    return None
 
 
 def planned(task: str | type[Task], **options: Any) -> RunConfig:

@@ -112,10 +112,13 @@ class Rows(Fit):
         batch = data.training_of_few_digits(PROBLEMS)
         windows, written = self._windows(batch, [(site, line) for _, site, line in heavy])
         if wrong := contradictions(windows, written):
+            longest = "x".join(
+                map(str, data.size if isinstance(data.size, tuple) else (data.size,))
+            )
             raise AbcError(
                 f"no lines were found that decide what is written: {wrong} times a window is "
                 "followed by another token than before. Train longer, on more rows and columns "
-                f"than {data.size[0]}x{data.size[1]}, or give a smaller --threshold; docs/rows.md "
+                f"than {longest}, or give a smaller --threshold; docs/rows.md "
                 "says which outputs local windows can decide"
             )
         kept = smallest(windows, written, range(len(heavy)), TRIES)
