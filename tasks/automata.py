@@ -60,7 +60,10 @@ class Automaton(WordTask):
 def from_table(table: str) -> Machine:
     """The machine of the text of a CSV file; ``TaskError`` says which entry is wrong."""
     lines = table.removeprefix("\ufeff").splitlines()
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
+    except csv.Error as error:
+        raise TaskError(f"the table is no CSV ({error})") from None
     if not rows or tuple(rows[0]) != COLUMNS:
         raise TaskError(f"a table begins with the line {','.join(COLUMNS)}")
     moves: Moves = {}

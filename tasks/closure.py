@@ -24,6 +24,13 @@ MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
 
 
+NO_NEXT = (
+    "a row above that its later rows take would be followed by one from which they cannot go on; "
+    "let them take only what can stand there (of words, None for what cannot)"
+)
+"""Of all rows above that are taken, also those that no source leads to."""
+
+
 class NotClosed(ValueError):
     """The rule does not map rows into rows, or has no run for some of them; the message says so."""
 
@@ -151,7 +158,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
     ended = np.array([_is_done(one, s) for s in range(one.states)])[state]
     # behind the close nothing is written, and every tape is over
     if not accepted.done[word[ended]].all():
-        raise NotClosed("it writes a row from which it cannot go on")
+        raise NotClosed(NO_NEXT)
 
 
 def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
@@ -186,7 +193,7 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
         ends = [s < f - 1 and _is_done(numbers, s) for s in range(f)]
         valid = _for_ever(numbered[:, radix - 1], np.array(ends))
     if (accepted.done[word] & valid[number] & ~runs[state]).any():
-        raise NotClosed("there is a row that it can write from which it has no next one")
+        raise NotClosed(NO_NEXT)
 
 
 def _with_dead(table: np.ndarray) -> np.ndarray:

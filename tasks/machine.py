@@ -24,6 +24,8 @@ End = Callable[[Any], Sequence[str] | None]
 ``END`` if none does, whatever the source asks for; None: no source ends there."""
 MOST_STATES, MOST_ENTRIES = 10_000, 5_000_000
 """Of a transducer: states, and states times columns of letters."""
+MOST_AHEAD = 8
+"""Columns that a word is written late."""
 MOST_SYMBOLS = 250
 """Letters are bytes; a few are the model's own."""
 
@@ -43,6 +45,13 @@ def machine(
     """
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
+    for word in symbols:
+        if not isinstance(word, str) or len(word.split()) != 1 or word in (ROW, END):
+            raise TaskError(
+                f"the symbol {word!r}: give words without spaces, and not {ROW} or {END}"
+            )
+    if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
+        raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
     codes: dict[Any, int] = {
@@ -78,6 +87,8 @@ def machine(
             )
     shape = (len(after), *(base + 1,) * k)
     rows, out = np.reshape(after, shape), np.reshape(written, shape)
+    if not ((out == base + 1) & (rows >= 0)).any():
+        raise TaskError("no source ends: step or end gives None everywhere")
     return reduced(Transducer(base, tuple(tapes), (0,), rows, out, words=True, lag=lag))
 
 
@@ -96,6 +107,8 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
         made = step(of, *column)
         if made is None:
             return None
+        if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], Hashable):
+            raise TaskError(f"a step gives {made!r}: give (next state, word), or None")
         following, word = made
         if late:
             return ("on", ended, more, following), NOTHING
@@ -111,6 +124,10 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
     left: Any = end(of) if what == "on" else of
     if left is None:
         return None
+    if not isinstance(left, tuple | list) or {*left[:-1]} & {ROW, END}:
+        raise TaskError(
+            f"an end gives {left!r}: give a tuple of words, {ROW} or {END} last, or None"
+        )
     return _written(("end", ended, 0, tuple(left[1:])), left[0] if left else None, ended)
 
 
@@ -130,7 +147,7 @@ def _some(symbols: Sequence[str]) -> str:
 def columns_seen(one: Transducer) -> int | None:
     """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
-    Together with the first token of a row and its symbol, which lines see from anywhere. Two
+    Together with a row's first tokens and its symbol, which lines see from anywhere. Two
     states are a pair if some column has them write differently, or lead to a pair and write the
     same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
@@ -153,15 +170,16 @@ def columns_seen(one: Transducer) -> int | None:
 def _pairs(one: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Of two states as a number ``q i + j``: do they write differently in some column, ``(q q,)``?
 
-    And which lead to which by columns in which both write the same. States of rows that do not
-    begin alike are not compared.
+    And which lead to which by columns in which both write the same. Only states of rows that were
+    alike for as long as one likes, and then differed, are compared.
     """
     q = one.states
     state, _, _, to = one.steps
-    begun = np.array(one.start)
-    for _ in range(1 + one.lag):
-        begun = np.unique(to[np.isin(state, begun)])
-    rows = np.eye(q, dtype=bool)[begun]
+    now, late = np.array(one.start), np.zeros(q, bool)
+    for column in range(2 * q):
+        now = np.unique(to[np.isin(state, now)])
+        late[now] |= column >= q
+    rows = np.eye(q, dtype=bool)[late]
     while True:
         more = rows.copy()
         np.logical_or.at(more.T, to, rows.T[state])

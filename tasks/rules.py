@@ -91,6 +91,8 @@ class Transducer:
     @cached_property
     def extra(self) -> int | None:
         """How many symbols a row has more than its tapes have letters; None if that varies."""
+        if self.lag > 1:
+            return None  # a row of fewer letters is written as late
         _, letters, _, after = self.steps
         inside, ended = (letters < self.base).all(0), (letters == self.base).all(0)
         if not (inside | ended).all():
@@ -254,7 +256,11 @@ class Rule:
     def extra(self) -> int | None:
         """How many symbols every row has more than there are columns; None if that varies."""
         every = {self.first.extra} | ({self.later.extra} if self.later is not None else set())
-        return every.pop() if len(every) == 1 else None
+        if len(every) > 1:
+            return None
+        extra = every.pop()
+        grows = self.later is not None and {*self.later.tapes} == {ABOVE} and extra != 0
+        return None if grows else extra
 
     def of(self, row: int) -> Transducer:
         """What writes that row."""

@@ -166,7 +166,7 @@ def read(rule: str) -> Cells | Turing:
     moves = {}
     for number, row in enumerate(rows):
         for symbol, move in enumerate(row):
-            write, way, state = "1RZ" if move == "---" else move
+            write, way, state = tuple(f"{min(1, len(row) - 1)}RZ" if move == "---" else move)
             moves[chr(65 + number), str(symbol)] = write, way, state
     used = {write for write, _, _ in moves.values()}
     if not used <= {str(symbol) for symbol in range(len(rows[0]))}:

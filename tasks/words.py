@@ -111,15 +111,20 @@ class WordTask(TokenTask):
     def _rule(self) -> Rule:
         if (self.counted or self.rereads) and not self.in_rows:
             raise TaskError(f"{self.name} has one row: counted and rereads need a step_below")
+        if own := {TICK, COLON} & {*self.symbols} if self.counted else set():
+            raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
         words = (*self.symbols, TICK) if self.counted else self.symbols
         operand = int(self.counted)
         forward = () if self.backward or self.in_rows else (operand,)
-        first = machine(words, _unticked(self.step), self.start, self.end, (operand,), self.ahead)
+        step = _unticked(self.step) if self.counted else self.step
+        first = machine(words, step, self.start, self.end, (operand,), self.ahead)
         if not self.in_rows:
+            if (first.written == first.base + 2).any():
+                raise TaskError(f"{self.name} closes with {ROW} and has no step_below")
             return Rule(first, forward=forward)
         start = self.start if self.start_below is None else self.start_below
         tapes = (ABOVE, operand) if self.rereads else (ABOVE,)
-        below = _unticked(self.step_below)
+        below = _unticked(self.step_below) if self.counted else self.step_below
         later = machine(words, below, start, self.end_below, tapes, self.ahead)
         if not self.counted:
             return Rule(first, later)

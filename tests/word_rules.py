@@ -60,6 +60,20 @@ class Ahead(WordTask):
         return " ".join([*same, "0"])
 
 
+class Behind(WordTask):
+    """The source without its first two words."""
+
+    name = "behind"
+    symbols = ("a", "b")
+    ahead = 2
+
+    def step(self, state: int, word: str) -> Any:
+        return state, word
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join(words[2:])
+
+
 class Twice(WordTask):
     """The source, and in a second row again."""
 
@@ -167,4 +181,4 @@ class Longer(WordTask):
         return f" {ROW} ".join(rows)
 
 
-WORD_RULES: list[type[Any]] = [Running, Backwards, Ahead, Twice, Cells, Shorter, Longer]
+WORD_RULES: list[type[Any]] = [Running, Backwards, Ahead, Behind, Twice, Cells, Shorter, Longer]

@@ -93,7 +93,7 @@ class Rule:
         inside, ended = (self.letters < self.base).all(0), (self.letters == self.base).all(0)
         states = {int(s) for s in self.next[:, inside].ravel()} - {-1}
         found, more = set[int | None](), -self.lag
-        if (self.next[:, ~(inside | ended)] >= 0).any():
+        if self.lag > 1 or (self.next[:, ~(inside | ended)] >= 0).any():
             return {None}
         while states and more < 99:
             ending = {s for s in states if self.next[s, -1] >= 0}
@@ -151,6 +151,8 @@ class Export:
         self.counted = self.listed or self.of_row is not None or not self.later
         extra = self.first.extra() | (self.later.extra() if self.later else set())
         self.extra = extra.pop() if len(extra) == 1 else None
+        if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
+            self.extra = None  # each row has more than the one above
         self.shift: int = within("shift", rule["shift"], 0, 9)
         self.base = self.first.base
         require(not (self.later and self.period > 1), "positions are not followed over rows")
@@ -473,9 +475,7 @@ def sizes(e: Export, far: int, tall: int) -> Any:
     for row, rows in ranks if e.later else [(0, 1)]:
         free = row > 0 and e.extra is None
         for wide in range(1, (2 + free) * far + 1):
-            for above in (
-                range(1, 3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]
-            ):
+            for above in range(3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]:
                 yield wide, row, rows, above
 
 

@@ -189,9 +189,9 @@ class Size:
         self.row: Any = place.get("row", 0)
         self.rows: Any = place.get("rows", 1)
         self.above = place.get("above")
-        if self.above is None and shape.rule.extra is not None:
+        if self.above is None and shape.rule.in_rows and shape.rule.extra is not None:
             self.above = self.wide + shape.rule.extra
-        self.there = self.wide >= 1 and (self.above is None or self.above >= 1)
+        self.there = self.wide >= 1 and (self.above is None or self.above >= 0)
         self.source = (Listed if shape.rule.listed else Parts)(self)
         self._known: dict[tuple[Any, ...], State] = {}
 

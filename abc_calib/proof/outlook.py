@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from abc_calib.config import TrainOptions
+from abc_calib.config import TrainOptions, build
 from abc_calib.data import Data, make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
@@ -30,7 +30,7 @@ MOST = 20_000_000
 
 
 class Hopeless(UsageError):
-    """No model on lines is right in every source of the task; the message says why."""
+    """No model on lines is right in every source of the task, or none can be proved to be."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def look_ahead(task: Task) -> Outlook:
     window tells what is written, where a row that it may write has no next one, or where there are
     too many windows.
     """
-    data = make_data(task, TrainOptions(length=task.train_length, sampling=task.sampling))
+    data = make_data(task, build(TrainOptions, length=task.train_length, sampling=task.sampling))
     asked: Any = task
     if (rule := task.rule()) is None:
         raise UsageError(
@@ -103,8 +103,8 @@ def _columns(rule: Rule) -> int:
     if None in found:
         raise Unbounded(
             "what it writes does not follow from what is read and written in any number of columns "
-            "before, or in the first one, so that no model on lines can be right: let it write its "
-            "state, or more of it"
+            "before, or in the first ones, so that no model on lines can be right: let it write "
+            "its state, or more of it"
         )
     return max(columns for columns in found if columns is not None)
 
