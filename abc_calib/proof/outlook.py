@@ -125,16 +125,20 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
 
 
 def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
-    """Lines of one layer: what is read in a column and so many before it, and was written there."""
-    read = []
+    """Lines of one layer: what is read in a column and so many before it, and was written there.
+
+    And what is read ahead, as far as the rule does.
+    """
+    read, ahead = [], rule.first.lag
     for part, tokens in enumerate(layout.parts, 1):
         stride = len(tokens.operands)
         if part - 1 == rule.of_row:
             read.append(Line("vert", part, 1))
         elif part - 1 in rule.forward:
-            read += [Line("diag", part, -k) for k in range(back + 1)]
+            read += [Line("diag", part, k) for k in range(-back, ahead + 1)]
         elif stride:
-            read += [Line("anti", part, x, stride=stride) for x in range(-back * stride, stride)]
+            offsets = range(-back * stride, (1 + ahead) * stride)
+            read += [Line("anti", part, x, stride=stride) for x in offsets]
     own = [Line("diag", 0, -k) for k in range(max(back, 1))]
     heads = tuple((line,) for line in read), tuple((line,) for line in own)
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
