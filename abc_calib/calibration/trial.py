@@ -23,7 +23,7 @@ from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
-from abc_calib.geometry import Line, LineBias, Site
+from abc_calib.geometry import ALONE, Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
@@ -223,7 +223,9 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     site, layer, line = place
     sink = sinks(len(data.layout_at(1).parts))[site]
     layers = list(bias.sites[site])
-    closing = () if bias.stream else (sink,)
+    closing: tuple[Line, ...] = (sink,)
+    if bias.stream:
+        closing = (ALONE,) if site == "encoder" else ()
     layers[layer] = tuple(
         tuple(x for x in head if x != line) or closing if line in head else head
         for head in layers[layer]
