@@ -261,11 +261,16 @@ class WordTask(TokenTask):
     def walked(
         self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
     ) -> Pairs:
-        """Sources of words uniform among those that the rule takes: see ``Transducer.walks``."""
+        """Sources of words uniform among those that the rule takes: see ``Transducer.walks``.
+
+        Where none has ``low`` to ``high`` words, the longest below.
+        """
         by = self._rule.first
-        possible = [k for k in range(low, high + 1) if by.ending(k)[-1][by.start[0]]]
+        ending = [bool(one[by.start[0]]) for one in by.ending(high)]
+        possible = [k for k in range(low, high + 1) if ending[k]]
+        possible = possible or [k for k in range(1, low) if ending[k]][-1:]
         if not possible:
-            raise TaskError(f"{self.name} has no source of {low} to {high} words: give others")
+            raise TaskError(f"{self.name} has no source of up to {high} words: give more")
         lengths = np.array(possible)[rng.integers(0, len(possible), n)]
         drawn = [(by.walks(rng, lengths, liked), lengths)]
         if self.counted:

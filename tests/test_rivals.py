@@ -212,7 +212,7 @@ def test_what_counts_columns_takes_no_other_order(name):
         ("fire:threshold=nan", "give a number"),
         ("fire:hidden=0", "from 1 to 4,096"),
         ("coupled:size=1", "2 or more"),
-        ("coupled:rows=three", "choose none, operands or second"),
+        ("coupled:rows=three", "choose none, operands, first, second or own"),
     ],
 )
 def test_options_that_cannot_be_are_refused(name, reason):
