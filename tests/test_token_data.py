@@ -22,6 +22,13 @@ def source_of(name: str, seed: int = 0, length: int | None = None, **more) -> To
     return TokenData(task, options)
 
 
+def laid_out(task, words: list[str]) -> list[str]:
+    """A source's tokens: where outputs have rows the count in unary, and words from the last on."""
+    if not getattr(task, "in_rows", False):
+        return words
+    return [*"#" * int(words[0]), ":", *words[:1:-1]] if task.counted else words[::-1]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_laid_out_reads_back(name):
     source = source_of(name)
@@ -31,7 +38,8 @@ def test_what_is_laid_out_reads_back(name):
         ids = [vocabulary.symbols[i] for i in batch.source[row].tolist()]
         words = task.write(batch.problems, row).split()
         closing = ["&", "&"] if task.closes_source else ["&"]
-        assert ids == ["$", *words, *closing] + ["@"] * (len(ids) - len(words) - 1 - len(closing))
+        laid = laid_out(task, words)
+        assert ids == ["$", *laid, *closing] + ["@"] * (len(ids) - len(laid) - 1 - len(closing))
         target = batch.target[row].tolist()
         end = target.index(vocabulary.eos)
         assert source.read([vocabulary.symbols[i] for i in target[:end]]) == task.solve(
