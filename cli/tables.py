@@ -37,8 +37,8 @@ class Fitted:
             title = self.table.title if not number else ""
             caption = self.table.caption if number == len(parts) - 1 else ""
             columns = [[row[i] for row in texts] for i in part]
-            fits = _width(least, part) <= options.max_width  # or words are folded
-            yield self._drawn(columns, [least[i] * fits for i in part], title, caption)
+            widths = fitted(columns, [least[i] for i in part], options.max_width)
+            yield self._drawn(columns, widths, title, caption)
 
     def _least(self, name: str, *cells: str) -> int:
         """The narrowest width of a column."""
@@ -58,7 +58,9 @@ class Fitted:
             part.append(number)
         yield [*keys, *part]
 
-    def _drawn(self, columns: Sequence[Sequence[str]], least: Sequence[int], *around: str) -> Drawn:
+    def _drawn(
+        self, columns: Sequence[Sequence[str]], widths: Sequence[int], *around: str
+    ) -> Drawn:
         """Columns, the name of each first."""
         title, caption = (Text(text) if text else None for text in around)
         drawn = Drawn(
@@ -66,12 +68,25 @@ class Fitted:
             padding=(0, 1), title=title, title_justify="left", caption=caption,
             caption_justify="left",
         )  # fmt: skip
-        for (name, *_), width in zip(columns, least, strict=True):
+        for (name, *_), width in zip(columns, widths, strict=True):
             side: Any = "right" if name in self.table.right else "left"
-            drawn.add_column(Text(name), justify=side, overflow="fold", min_width=width)
+            drawn.add_column(Text(name), justify=side, overflow="fold", width=width)
         for row in list(zip(*columns, strict=True))[1:]:
             drawn.add_row(*map(Text, row))
         return drawn
+
+
+def fitted(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
+    """The width of each column: what is left over goes to the narrowest that wants more."""
+    longest = [max(map(cell_len, "\n".join(column).split("\n"))) for column in columns]
+    found, room = list(least), width - _width(least, range(len(least)))
+    while room < 0 and max(found) > 1:  # even the narrowest do not fit: words are folded
+        found[found.index(max(found))] -= 1
+        room += 1
+    while room > 0 and (short := [i for i, most in enumerate(longest) if found[i] < most]):
+        found[min(short, key=found.__getitem__)] += 1
+        room -= 1
+    return found
 
 
 def _width(least: Sequence[int], part: Sequence[int]) -> int:
