@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from word_rules import WORD_RULES
 
 import abc_calib as abc
+from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.data import make_data
 from abc_calib.errors import UsageError
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.build import build_model
 from abc_calib.proof.outlook import Hopeless, look_ahead
+from abc_calib.proof.prove import prepare
+from abc_calib.proof.witness import Witnesses
 from tasks import TaskError, WordTask, get_task
 from tasks.automata import MACHINES, Automaton
 from tasks.closure import check_closed
@@ -204,6 +210,29 @@ def test_turing_machines_run_as_they_do(rule):
         assert task.text(problems.target.row(row)) == simulated(
             task.by.moves, int(count), cells.split()
         )
+
+
+def test_windows_of_a_machine_are_found_in_sources():
+    """Also where none of the sources that are drawn for a window is one."""
+    task = Tape(BEAVER)
+    data = make_data(task, TrainOptions(length=4, sampling="uniform"))
+    own = (Line("diag", 1, 0), Line("diag", 1, 1), Line("diag", 1, 2), Line("vert", 0, 1))
+    crossed = (*(Line("anti", 2, k, part_step=1) for k in (-1, 0, 1)), Line("vert", 1, 2, beta=1))
+    options = TransformerOptions(width=8, heads=4, feedforward=8, decoder_layers=1, scheme="none")
+    model: Any = build_model("transformer", options, data, 0)
+    sites: Any = {"self": (tuple((x,) for x in own),), "cross": (tuple((x,) for x in crossed),)}
+    model.set_lines(LineBias(sites))
+    proof = prepare(model.eval(), data)
+    witnesses, rng, found = Witnesses(task, proof.field), np.random.default_rng(0), 0
+    for node in [*proof.held][:14]:
+        codes = proof.held[node]
+        assert codes is not None
+        for code in codes[:: max(1, len(codes) // 2)].tolist():
+            for at, problems in witnesses.sources(node, code, 1, 6, rng):
+                right = code // proof.field.radix(node)
+                assert int(data.lay_out(problems).target[0, at]) == right
+                found += 1
+    assert found > 4
 
 
 def test_the_busy_beaver_of_four_states_halts_after_107_steps_with_13_ones():

@@ -146,6 +146,8 @@ class Witnesses(Sources):
             if spot.clashes:
                 continue
             for problems in spot.proposals(self.task, rng):
+                if not len(problems):  # of words, none of them is a source
+                    continue
                 at, shown = spot.shown(self.task, problems)
                 some = np.flatnonzero(shown)[: n - len(found)]
                 found += [(int(at[i]), problems.take(np.array([i]))) for i in some]
