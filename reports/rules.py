@@ -110,8 +110,8 @@ PAGE = """# Rules from nothing to a certificate
 
 Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`: each seed trains,
 calibrates, retrains and certifies a model by `abc prove` in a process of its own, with one thread,
-on a machine whose other core was busy as well. Seconds are of processor time, the certificate's
-second look, long sources and `check.py` left out of none but these last two.
+on a machine whose other core was busy as well. Seconds are of processor time, from nothing to the
+certificate and its second look; none where a run went on after an interruption.
 
 {table}
 
