@@ -153,10 +153,7 @@ class Transducer:
         return values, width, np.where(state == dead, NO, out[np.arange(n), width])
 
     def ending(self, length: int) -> list[np.ndarray]:
-        """Of one tape: the states ``(q,)`` from which the row can end after 0 to so many letters.
-
-        Nothing changes behind the first two that are alike.
-        """
+        """Of one tape: the states ``(q,)`` from which the row can end after 0 to so many letters."""
         while len(self._ending) <= length:
             state, (letter,), _, after = self.steps
             inside, now = letter < self.base, np.zeros(self.states, bool)
@@ -228,8 +225,8 @@ class Rule:
     ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
     is the symbol of row ``r``. ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there
     are as many rows as operands; else rows are as many as ``of_row`` has digits, or go on until one
-    closes as the last. ``forward``: the
-    operands that are read from their first letter on; others are from their last one.
+    closes as the last. ``forward``: the operands that are read from their first letter on; others
+    are read from their last one.
     """
 
     first: Transducer

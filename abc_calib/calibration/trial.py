@@ -123,25 +123,12 @@ def choose(
     those of least ``strength`` first, where it still does and there are many windows: all at once
     if that carries over, or else one by one.
 
-    ``undecided``: how many tokens of the output see with given lines what others see that are
-    another token, of how many. No model is right on such lines: they are not tried. ``AbcError``
-    if that holds for all candidates.
+    ``undecided``: with given lines, how many tokens of the output have to differ from others that
+    see the same, and of how many. No model is right on such lines: they are not tried. ``AbcError``
+    if all candidates are such.
     """
     size = size or lines_of
-    sets: list[tuple[float, LineBias]] = []
-    for one in candidates:
-        if all(one[1] != bias for _, bias in sets):
-            sets.append(one)
-    ruled_out = [undecided(bias) for _, bias in sets]
-    if all(count for count, _ in ruled_out):
-        count, rows = min(ruled_out)
-        raise AbcError(
-            f"no lines that were found decide what is written: with the best of them {count:,} of "
-            f"{rows:,} tokens see what others see that are another token, so that no model on "
-            "these lines is right. Does the task depend on more than a few places (abc "
-            "check-task)? Or train longer, or use --force"
-        )
-    sets = [one for one, (count, _) in zip(sets, ruled_out, strict=True) if not count]
+    sets = _possible(candidates, undecided)
     sizes = [size(bias) for _, bias in sets]
     checks: list[Check] = []
     tried: list[tuple[str, LineBias, Trial]] = []
@@ -175,6 +162,26 @@ def choose(
         return len(checks) < most and tries(threshold, less, windows, how).passed
 
     return chosen(lighter(best, sizes[number], size, strength(best), data, may_go)[0])
+
+
+def _possible(
+    candidates: Iterable[tuple[float, LineBias]], undecided: Undecided
+) -> list[tuple[float, LineBias]]:
+    """Each different candidate once, without those on which no model is right."""
+    sets: list[tuple[float, LineBias]] = []
+    for one in candidates:
+        if all(one[1] != bias for _, bias in sets):
+            sets.append(one)
+    ruled_out = [undecided(bias) for _, bias in sets]
+    if all(count for count, _ in ruled_out):
+        count, total = min(ruled_out)
+        raise AbcError(
+            "on none of the sets of lines that were found can any model be right: on the best of "
+            f"them {count:,} of {total:,} tokens have to differ from others that see the same. The "
+            "task may depend on more than a few places (abc check-task); or train longer, or use "
+            "--force"
+        )
+    return [one for one, (count, _) in zip(sets, ruled_out, strict=True) if not count]
 
 
 def ways(model: Model, optimizer: str) -> list[str]:

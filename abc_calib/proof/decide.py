@@ -35,8 +35,8 @@ from abc_calib.runs import Run
 from tasks.rows import ROW
 
 MOST_SOURCES = 20_000
-"""Short sources are all run through the model as far as there are so many of one width, and until
-so many were run."""
+"""Short sources are run through the model, all of one width after another, as long as a width has
+at most so many; no more widths once so many were run."""
 DECODED, SAMPLES = 100, 4
 """Short sources that are decoded one by one, and random and hard ones of each longer length."""
 FASTEST = 300_000

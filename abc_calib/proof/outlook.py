@@ -125,9 +125,9 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
 
 
 def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
-    """Lines of one layer: what is read in a column and so many before it, and was written there.
+    """Lines of one layer that see a column and ``back`` columns before it, read and written.
 
-    And what is read ahead, as far as the rule does.
+    And the columns ahead of it that the rule reads.
     """
     read, ahead = [], rule.first.lag
     for part, tokens in enumerate(layout.parts, 1):

@@ -45,10 +45,7 @@ class Sources:
         return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
 
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
-        """Every problem of each size from the smallest on, while there are at most so many.
-
-        Of one size, and until there are as many in all.
-        """
+        """Every problem of each size from the smallest on; ``most`` of a size, and about in all."""
         given = 0
         for total in itertools.count(1):
             some = False
