@@ -153,7 +153,7 @@ class Transducer:
         return values, width, np.where(state == dead, NO, out[np.arange(n), width])
 
     def ending(self, length: int) -> list[np.ndarray]:
-        """Of one tape: the states ``(q,)`` from which the row can end after 0 to so many letters."""
+        """Of one tape: from which states ``(q,)`` a row can end after 0 to so many letters."""
         while len(self._ending) <= length:
             state, (letter,), _, after = self.steps
             inside, now = letter < self.base, np.zeros(self.states, bool)
