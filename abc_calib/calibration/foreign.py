@@ -31,6 +31,8 @@ from abc_calib.nn.foreign.sites import check_model, find_sites
 from abc_calib.nn.lines import Lines
 
 Batch = Mapping[str, Tensor]
+NAMED = ("input_ids", "attention_mask", "labels")
+"""What is read of a batch."""
 
 
 def capture(
@@ -71,6 +73,7 @@ def _is_batch(given: Any) -> bool:
 
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
+    batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
     ids, labels = batch["input_ids"], batch["labels"]
     mask = batch.get("attention_mask", torch.ones_like(ids))
     found = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
@@ -94,8 +97,9 @@ def _counted(attention: Attention) -> Attention:
     """The same with zeros in rows that do not count; ``UsageError`` if others are no numbers."""
     found: dict[Site, tuple[Tensor, ...]] = {}
     for site, layers in attention.weights.items():
-        rows = attention.rows.get(site, torch.empty(0, 0))[:, None, :, None]
-        found[site] = tuple(torch.where(rows, layer, 0.0) for layer in layers)
+        found[site] = tuple(
+            torch.where(attention.rows[site][:, None, :, None], layer, 0.0) for layer in layers
+        )
         for number, layer in enumerate(found[site]):
             if not bool(layer.isfinite().all()):
                 raise UsageError(
@@ -114,7 +118,7 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
     views = {site: state.view(site, size, size, stream=True) for site in sites}
     output = views["self"].queries
     written = F.pad(labels[:, 1:].ge(0), (0, 1)) & output.column.ge(0)
-    before = (torch.arange(size) < output.marks)[:, None, None]
+    before = (torch.arange(size, device=labels.device) < output.marks)[:, None, None]
     crossed = tuple(layer * before for layer in layers)
     weights = {"encoder": (), "cross": crossed, "self": tuple(x * ~before for x in layers)}
     return Attention(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]

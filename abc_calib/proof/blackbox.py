@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -135,7 +136,8 @@ class BlackBox:
             values, right = place.split(codes[first : first + size])
             batch = self.batch(place, values, gaps)
             with torch.inference_mode():
-                logits = model(batch.source, batch.target)[:, row].double()
+                given = (one.to(model.device) for one in (batch.source, batch.target))
+                logits = model(*given)[:, row].double().cpu()
             found.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
         return torch.cat(found).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
@@ -225,7 +227,9 @@ class BlackBox:
 
     def _drawn(self, width: int) -> Batch:
         task = self.data.task
-        return self.data.lay_out(task.sample(self.rng, 2, width, "balanced", exact=True))
+        made = self.data.lay_out(task.sample(self.rng, 2, width, "balanced", exact=True))
+        device = self.model.device
+        return replace(made, source=made.source.to(device), target=made.target.to(device))
 
     # Tokens
 

@@ -86,6 +86,10 @@ class Evaluation:
                 every.setdefault(below, []).append(distinct(self._code(values, names)))
         return found
 
+    def _there(self, numbers: np.ndarray) -> Tensor:
+        """Numbers where the model is."""
+        return torch.from_numpy(numbers).to(self.blocks.model.device)
+
     def _values(self, node: int, codes: np.ndarray) -> list[np.ndarray]:
         """The value of each atom of a node, ``(n,)`` each."""
         found = []
@@ -115,7 +119,7 @@ class Evaluation:
         label = self.graph.nodes[node].label
         if label[0] == "token":
             _, site, symbol, phase = label
-            ids = torch.from_numpy(codes) if symbol is None else torch.tensor([symbol])
+            ids = self._there(codes if symbol is None else np.array([symbol]))
             return self.blocks.tokens[site][ids * self.blocks.period + phase]
         return self._row(node, codes)
 
@@ -125,7 +129,7 @@ class Evaluation:
         blocks, block = self.blocks, self.blocks.block(site, layer)
         values = self._values(node, codes)
         where = [
-            torch.from_numpy(np.searchsorted(self.codes[k], self._code(values, names)))
+            self._there(np.searchsorted(self.codes[k], self._code(values, names)))
             for k, names in below
         ]
         x = self.states[below[0][0]].index_select(0, where[0])
@@ -202,14 +206,14 @@ class Evaluation:
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
         blocks, found = self.blocks, []
-        where = torch.from_numpy(np.searchsorted(self.codes[node], codes))
-        wanted = torch.from_numpy(right.astype(np.int64))[:, None]
+        where = self._there(np.searchsorted(self.codes[node], codes))
+        wanted = self._there(right.astype(np.int64))[:, None]
         for at, token in zip(where.split(CHUNK), wanted.split(CHUNK), strict=True):
             x = self.states[node].index_select(0, at)
             logits = blocks.model.head(blocks.norm(blocks.model.norm, x))
             mine = logits.gather(1, token)
             others = logits.scatter(1, token, -math.inf).amax(1)
-            found.append((mine[:, 0] - others).nan_to_num(nan=-math.inf))
+            found.append((mine[:, 0] - others).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(found)
 
 

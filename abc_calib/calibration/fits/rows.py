@@ -72,7 +72,8 @@ class Rows(Fit):
         data, model = self.evidence.data, self.evidence.model
         for batch, part in zip(parts(self.evidence.correct), self.evidence.captured(), strict=True):
             column = part.views["cross"].queries.column
-            ends = (batch.target == model.tokens.row) | (batch.target == data.vocabulary.eos)
+            target = batch.target.to(column.device)
+            ends = (target == model.tokens.row) | (target == data.vocabulary.eos)
             first = (column == 0) & ~ends
             chosen = {"inside": ~ends & ~first, "first": first, "end": ends}[kind]
             rows = {site: part.rows[site] & chosen for site in self.lines}

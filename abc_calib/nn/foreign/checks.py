@@ -52,7 +52,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
         lined.network.load_state_dict(model.network.state_dict())
         lined.set_lines(trial_lines(lined))
-        check_lined(lined.double().eval(), source, target)
+        check_lined(lined.to(model.device).double().eval(), source, target)
     return found
 
 
@@ -156,7 +156,8 @@ def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
     As where experts take so many tokens at most: the middle half becomes one token, many times.
     """
     closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
-    widths, place = closes.diff(dim=1), torch.arange(source.shape[1])[None, None]
+    widths = closes.diff(dim=1)
+    place = torch.arange(source.shape[1], device=source.device)[None, None]
     begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
     middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
     other = torch.where(middle, source[:, 1:2].roll(1, 0), source)
