@@ -3,8 +3,8 @@
     python reports/gpu.py RUN [--out reports/gpu.md]
 
 RUN: a certified run of addition. Training steps, evaluation, decoding, the windows of its
-certificate and all commands from nothing, on the processor (all of its threads where a command uses
-them) and on the device, in one process and in well under five minutes; then float32, TF32 and
+certificate and all commands from nothing, on the processor (one thread; all of them where samples are
+evaluated) and on the device, in one process and in well under five minutes; then float32, TF32 and
 bfloat16 beside float64. Without a CUDA device it measures the processor alone.
 """
 
@@ -41,14 +41,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "decoder-only": ("addition", {"model": "decoder"}),
     "gru, location attender": ("copy", {"model": "gru", "attender": "mix_loc_s"}),
 }
+THREADS = torch.get_num_threads()
 WHICH = {"fp32": "highest", "TF32": "high"}
 
 
 def rate(work: Callable[[], Any], device: str) -> float:
     """How often a second ``work`` is done, after one that warms up."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    for _ in range(2):
-        work()
+    work()
     wait()
     started, count = time.perf_counter(), 0
     while time.perf_counter() - started < SECONDS:
@@ -62,7 +62,7 @@ def training(devices: list[str]) -> Iterator[list[str]]:
     for name, (task, how) in MODELS.items():
         config = plan_training(task, **how)
         data = abc.Run.draft(config).data
-        for size in (config.train.batch, 4096):
+        for size in (config.train.batch, 1024):
             batch, found = data.training(0, size), []
             for device in devices:
                 model = build_model(config.kind, config.model, data, 0).to(device).train()
@@ -84,10 +84,12 @@ def judging(run: abc.Run, devices: list[str]) -> Iterator[list[str]]:
         batch, found = run.data.test(digits, samples), []
         for device in devices:
             model: Any = run.load_model().to(device)
+            torch.set_num_threads(THREADS)
             assert match(model, batch).all(), (what, digits, device)
             started = time.perf_counter()
             match(model, batch)
             found.append(time.perf_counter() - started)
+        torch.set_num_threads(1)
         yield [f"{what} {samples:,} of {digits:,} digits", *(f"{one:.2f}" for one in found)]
     found, margins = [], []
     for device in devices:
@@ -192,7 +194,7 @@ def page(run: abc.Run) -> str:
     ]
     parts = [
         "# On a CUDA device\n\nMade by `python reports/gpu.py`: "
-        f"{card}, torch {torch.__version__}, {torch.get_num_threads()} threads of the processor. "
+        f"{card}, torch {torch.__version__}, {THREADS} threads of the processor. "
         f"The run: {run.config.task}, {run.config.stage}, seed {run.config.train.seed}.\n"
     ]
     for title, columns, rows, left in tables:
@@ -210,6 +212,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
     given = parser.parse_args()
+    torch.set_num_threads(1)
     given.out.write_text(page(abc.Run.open(given.run)))
 
 

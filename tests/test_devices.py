@@ -118,11 +118,11 @@ def test_every_verb_of_a_run(tiny: Runs, cuda: Any) -> None:
 
 @pytest.mark.parametrize("fit", ["nnls", "mean", "rows"])
 def test_every_fit_reads_its_attention(fit: str) -> None:
-    data = digit_data("sum" if fit == "rows" else "addition", length=3)
+    data = digit_data("sum" if fit == "rows" else "addition", length=2)
     options = MODEL_OPTIONS["transformer"](**{**SMALL, "heads": 4, "encoder_layers": 1})
     model = build_model("transformer", options, data, 0)
     own = settled(CalibrationOptions(fit=fit))
-    batch = data.training(0, 50, exact=True)
+    batch = data.training(0, 20, exact=True)
 
     def bias() -> LineBias:
         evidence = Evidence.of_run(model, data, batch, same_shape(batch, data.vocabulary.pad))
