@@ -3,9 +3,9 @@
     python reports/gpu.py RUN [--out reports/gpu.md]
 
 RUN: a certified run of addition. Training steps, evaluation, decoding, the windows of its
-certificate and all commands from nothing, on the processor (one thread; all of them where samples are
-evaluated) and on the device, in one process and in well under five minutes; then float32, TF32 and
-bfloat16 beside float64. Without a CUDA device it measures the processor alone.
+certificate and all commands from nothing, on the processor (one thread; all of them where samples
+are evaluated) and on the device, in one process and in well under five minutes; then float32, TF32
+and bfloat16 beside float64. Without a CUDA device it measures the processor alone.
 """
 
 from __future__ import annotations
