@@ -20,6 +20,8 @@ from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.basic import Addition, Parity, Successor
 from tasks.cfq import Cfq
 from tasks.digits import Digits
+from tasks.division import Division, Mod
+from tasks.gcd import Gcd
 from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
 from tasks.rows import RowTask
@@ -49,6 +51,9 @@ ROW_TASKS: dict[str, type[RowTask]] = {
 TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "automaton": Automaton,
     "tape": Tape,
+    "division": Division,
+    "mod": Mod,
+    "gcd": Gcd,
     "duplicate": copying.Duplicate,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,

@@ -53,10 +53,47 @@ def check_closed(rule: Rule) -> None:
         return
     if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
         raise NotClosed("its later rows read an operand that the first one does not")
-    accepted = _accepted(rule, later)
-    for one in (rule.first, later):
-        _check_closure(rule, one, accepted)
-    _check_totality(rule, later, accepted)
+    for opener in rule.closers or (None,):
+        below = _opened(later, opener)
+        accepted = _accepted(rule, below)
+        for one in (rule.first, later):
+            _check_closure(rule, one, accepted, opener)
+        _check_totality(rule, below, accepted)
+    if rule.closers and rule.of_row is not None:
+        for one in (rule.first, later):
+            _check_ends(one)
+
+
+def _opened(later: Transducer, opener: int | None) -> Transducer:
+    """The same with those first states alone that stand below a row with this closer."""
+    if opener is None:
+        return later
+    kept = [k for k, one in enumerate(later.openers) if one == opener]
+    if not kept:
+        raise NotClosed("a row may close with a symbol that no row may stand below")
+    return replace(later, start=tuple(later.start[k] for k in kept), symbols=(), openers=())
+
+
+def _check_ends(one: Transducer) -> None:
+    """Rows without a symbol of their own, the last ones, close without one, and others with one."""
+    state, _, out, after = one.steps
+    for last in (False, True):
+        now = np.zeros(one.states, bool)
+        now[
+            [
+                s
+                for s, symbol in zip(one.start, one.symbols, strict=True)
+                if (symbol == one.base) == last
+            ]
+        ] = True
+        while (more := after[now[state] & ~now[after]]).size:
+            now[more] = True
+        wrong = np.isin(out, one.closers) if last else out == one.base
+        if (now[state] & wrong).any():
+            raise NotClosed(
+                "rows with a word of their own have to close with one of its closers, and the "
+                "last row without one"
+            )
 
 
 def _kept(rule: Rule, one: Transducer) -> list[int]:
@@ -124,8 +161,11 @@ def _explore(start: np.ndarray, step: Callable[[np.ndarray], np.ndarray], size: 
     return np.flatnonzero(seen)
 
 
-def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
-    """Every row that it writes before another, read so many columns on as that does, is in L."""
+def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int | None) -> None:
+    """Every row that it writes before another, read so many columns on as that does, is in L.
+
+    With an ``opener`` every row that closes with it.
+    """
     letters, radix = _letters(one), one.base + 1
     kept = np.zeros(letters.shape[1], np.int64)
     for axis in _kept(rule, one):
@@ -135,7 +175,11 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
     buffered = (each + 1) ** late  # the kept letters of the last columns; ``each``: none yet
     table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
     d = len(accepted.next)
-    goes_on = (out != one.base + 3) & (rule.counted | (out != one.base))
+    ends = np.isin(out, one.closing)
+    goes_on = ~ends | (out == one.base + 2) | ((out == one.base) & rule.counted)
+    if opener is not None:
+        goes_on = ~ends | (out == opener)
+    over = ends | (out > one.base)
     _bound(one.states * d * buffered * letters.shape[1])
 
     def step(now: np.ndarray) -> np.ndarray:
@@ -143,7 +187,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted) -> None:
         state, word = (x[:, None] for x in np.divmod(now, d))
         buffer = buffer[:, None]
         after = table[state[:, 0]]
-        written = np.minimum(out[state[:, 0]], one.base)
+        written = np.where(over[state[:, 0]], one.base, out[state[:, 0]])
         oldest, newer = buffer // (buffered // (each + 1)) if late else kept[None], 0
         if late:
             newer = buffer % (buffered // (each + 1)) * (each + 1) + kept[None]

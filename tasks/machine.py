@@ -37,10 +37,14 @@ def machine(
     end: End = lambda state: (),
     tapes: Sequence[int] = (0,),
     lag: int = 0,
+    starts: Sequence[tuple[Hashable, str | None, str | None]] = (),
+    closers: Sequence[str] = (),
 ) -> Transducer:
     """The transducer that ``step`` describes, with the states that are reached from ``start``.
 
     ``lag``: what ``step`` writes is for so many columns before; in the first ones it is left out.
+    ``starts``: in place of ``start``, each with the row's symbol (None for a row without one) and
+    what closed the row above. ``closers``: the symbols that close a row before another one.
     ``TaskError`` for a word that is written and no symbol, and for states without end.
     """
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
@@ -62,16 +66,22 @@ def machine(
         **number,
     }
     columns = [*product((*symbols, None), repeat=k)]
-    found: dict[Any, int] = {("on", (False,) * k, 0, start): 0}
+    begun = [state for state, _, _ in starts] or [start]
+    found: dict[Any, int] = {}
+    for one in begun:
+        found.setdefault(("on", (False,) * k, 0, one), len(found))
+    begins = tuple(found["on", (False,) * k, 0, one] for one in begun)
     after: list[np.ndarray] = []
     written: list[np.ndarray] = []
     for state in (queue := [*found]):
         rows = np.full((2, len(columns)), NO)
         for at, column in enumerate(columns):
-            made = _made(state, column, step, end, lag)
+            made = None if {*closers} & {*column} else _made(state, column, step, end, lag)
             if made is None:
                 continue
             following, word = made
+            if word in closers:
+                following = ("done", tuple(letter is None for letter in column), 0, 0)
             if word not in codes:
                 raise TaskError(f"{word!r} is written and is no symbol: {_some(symbols)}")
             if following not in found:
@@ -89,7 +99,13 @@ def machine(
     rows, out = np.reshape(after, shape), np.reshape(written, shape)
     if not ((out == base + 1) & (rows >= 0)).any():
         raise TaskError("no source ends: step or end gives None everywhere")
-    return reduced(Transducer(base, tuple(tapes), (0,), rows, out, words=True, lag=lag))
+    named = [
+        tuple(number.get(x or "", base) for x in column) if any(column) else ()
+        for column in ([x for _, x, _ in starts], [x for _, _, x in starts])
+    ]
+    ends = tuple(number[word] for word in closers)
+    what: Any = {"symbols": named[0], "openers": named[1], "closers": ends}
+    return reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)

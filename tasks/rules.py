@@ -47,8 +47,10 @@ class Transducer:
     after a column, or ``NO``; and what is written there: a symbol, ``base`` where the row closes,
     ``base + 1`` for nothing, behind it, ``base + 2`` where it closes and another row follows, and
     ``base + 3`` where it closes as the last one, however many the source asks for. ``tapes``: the
-    operand of each axis, or ``ABOVE``. ``start``: the states before column 0, and ``symbols`` the
-    symbol that belongs to the whole row in each, where it has one. ``words``: every letter counts;
+    operand of each axis, or ``ABOVE``. ``start``: the states before column 0; in each, ``symbols``
+    has the symbol that belongs to the whole row, ``base`` being none, and ``openers`` what closed
+    the row above. ``closers``: symbols that close a row before another one, in place of a
+    delimiter. ``words``: every letter counts;
     else letters are digits of numbers, which may be written with more zeros. ``lag``: so many
     columns late a symbol is written, so that it may depend on letters ahead of its own column; in
     as many columns at first nothing is.
@@ -62,6 +64,8 @@ class Transducer:
     symbols: tuple[int, ...] = ()
     words: bool = False
     lag: int = 0
+    openers: tuple[int, ...] = ()
+    closers: tuple[int, ...] = ()
 
     @property
     def states(self) -> int:
@@ -78,15 +82,35 @@ class Transducer:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("words", "lag"):  # as it was before there were any
+        for name in ("words", "lag", "openers", "closers"):  # as it was before there were any
             if not fields[name]:
                 del fields[name]
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     @property
-    def closing(self) -> tuple[int, int, int]:
-        """What is written where a row closes: the output's last one or not, never, and always."""
-        return self.base, self.base + 2, self.base + 3
+    def closing(self) -> tuple[int, ...]:
+        """What is written where a row closes: the output's last one or not, never, and always.
+
+        Then the symbols that close rows, never the last one.
+        """
+        return self.base, self.base + 2, self.base + 3, *self.closers
+
+    def started(self, symbol: np.ndarray | None, opener: np.ndarray | None) -> np.ndarray:
+        """The states before column 0 of rows with these symbols and openers, one beyond for none.
+
+        Without a symbol that of the first start.
+        """
+        if symbol is None and opener is None:
+            return np.array(self.start[0])
+        pairs = itertools.zip_longest(self.start, self.symbols, self.openers, fillvalue=0)
+        of = np.full((self.base + 1, self.base + 1), self.states)
+        for state, *at in pairs:
+            of[tuple(at)] = state
+        zero = np.array(0)
+        return of[
+            symbol if self.symbols and symbol is not None else zero,
+            opener if self.openers and opener is not None else zero,
+        ]
 
     @cached_property
     def extra(self) -> int | None:
@@ -101,9 +125,10 @@ class Transducer:
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
         more = -self.lag
         while len(state := state[ending[state] >= 0]):
-            if np.isin(out[state], self.closing).any():
+            closed = np.isin(out[state], self.closing)
+            if closed.any():
                 found.add(more)
-            if (out[state] >= self.base).all():
+            if ((out[state] >= self.base) | closed).all():
                 return found.pop() if len(found) == 1 else None
             state, more = np.unique(ending[state]), more + 1
         return None
@@ -122,15 +147,18 @@ class Transducer:
         return values, width
 
     def run(
-        self, tapes: Sequence[Tape], symbol: np.ndarray | None = None
+        self,
+        tapes: Sequence[Tape],
+        symbol: np.ndarray | None = None,
+        opener: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Symbols and widths as ``row`` gives them, and what closes each: ``NO`` for no source."""
+        """Symbols and widths as ``row`` gives them, and what closes each: ``NO`` for no source.
+
+        ``opener (n,)``: what closed each row above. A symbol that closes a row is behind the
+        others.
+        """
         n, radix = len(tapes[0][1]), self.base + 1
-        state = np.full(n, self.start[0])
-        if symbol is not None:
-            of = np.zeros(radix, np.int64)
-            of[list(self.symbols)] = self.start
-            state = of[symbol]
+        state = np.broadcast_to(self.started(symbol, opener), n)
         wide = max(int(lengths.max(initial=0)) for _, lengths in tapes)
         letters = np.zeros((n, wide + 1), np.int64)
         place = np.arange(wide + 1)
@@ -171,15 +199,22 @@ class Transducer:
             done[more] = True
         return [done]
 
-    def walks(self, rng: np.random.Generator, lengths: np.ndarray, liked: np.ndarray) -> np.ndarray:
+    def walks(
+        self,
+        rng: np.random.Generator,
+        lengths: np.ndarray,
+        liked: np.ndarray,
+        symbol: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Letters ``(n, w)`` of one tape, uniform among those with which a row can still end.
 
-        Among ``liked (n, base)`` wherever one of these can stand.
+        Among ``liked (n, base)`` wherever one of these can stand. ``symbol (n,)``: of each row.
         """
         n, widest = len(lengths), int(lengths.max(initial=0))
         ending = np.stack(self.ending(widest))
         after = self.next[:, : self.base]
-        state, letters = np.full(n, self.start[0]), np.zeros((n, widest), np.uint8)
+        state = np.broadcast_to(self.started(symbol, None), n)
+        letters = np.zeros((n, widest), np.uint8)
         for column in range(widest):
             left = np.maximum(lengths - column - 1, 0)
             goes = (after[state] >= 0) & ending[left[:, None], after[state]]
@@ -223,10 +258,10 @@ class Rule:
     """What writes an output: ``first`` its first row, ``later`` each of the others, if any.
 
     ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
-    is the symbol of row ``r``. ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there
-    are as many rows as operands; else rows are as many as ``of_row`` has digits, or go on until one
-    closes as the last. ``forward``: the operands that are read from their first letter on; others
-    are read from their last one.
+    is the symbol of row ``r``; with ``past`` there is one row more, without a symbol. ``listed``:
+    row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands; else rows
+    are as many as ``of_row`` has digits, or go on until one closes as the last. ``forward``: the
+    operands that are read from their first letter on; others are read from their last one.
     """
 
     first: Transducer
@@ -235,6 +270,17 @@ class Rule:
     of_row: int | None = None
     listed: bool = False
     forward: tuple[int, ...] = ()
+    past: bool = False
+
+    @property
+    def closers(self) -> tuple[int, ...]:
+        """Symbols that close rows before others."""
+        return self.first.closers
+
+    @property
+    def ticks(self) -> bool:
+        """Are rows counted by symbols that are all alike?"""
+        return self.of_row is not None and self.first.words and len(self.first.symbols) == 1
 
     @property
     def base(self) -> int:
@@ -279,7 +325,8 @@ class Rule:
             "of_row": self.of_row,
             "listed": self.listed,
         }
-        return found | ({"forward": list(self.forward)} if self.forward else {})
+        more = {"forward": list(self.forward), "past": self.past}
+        return found | {name: value for name, value in more.items() if value}
 
     def rows(self, operands: Sequence[Tape]) -> list[Tape]:
         """Each row of the outputs; the width is -1 where a problem has no such row.
@@ -291,7 +338,7 @@ class Rule:
         if self.listed:
             count = np.sum([lengths > 0 for _, lengths in operands], axis=0)
         elif self.of_row is not None:
-            count = np.array(operands[self.of_row][1])
+            count = np.array(operands[self.of_row][1]) + self.past
         made: list[Tape] = []
         for row in itertools.count():
             there = np.flatnonzero(row < count)
@@ -306,11 +353,19 @@ class Rule:
                 source = made[-1] if tape == ABOVE else operands[row if self.listed else tape]
                 lengths = np.maximum(source[1][there] - skip, 0)
                 tapes.append((source[0][there, skip:], lengths))
-            symbol = None if self.of_row is None else operands[self.of_row][0][there, row]
-            values, widths, code = by.run(tapes, symbol)
+            symbol = opener = None
+            if self.of_row is not None:
+                symbol = np.full(len(there), self.base)
+                numbers, digits = operands[self.of_row]
+                has = digits[there] > row
+                symbol[has] = numbers[there[has], min(row, numbers.shape[1] - 1)]
+            if self.closers and row:
+                opener = made[-1][0][there, made[-1][1][there]]
+            values, widths, code = by.run(tapes, symbol, opener)
             if (code == NO).any():
                 raise ValueError(int(there[(code == NO).argmax()]))
-            count[there[code == self.base + 2]] += 1
+            if not self.counted:
+                count[there[(code == self.base + 2) | np.isin(code, self.closers)]] += 1
             count[there[code == self.base + 3]] = row + 1
             every = np.zeros((len(count), values.shape[1]), np.uint8)
             every[there] = values
@@ -393,10 +448,11 @@ def reduced(one: Transducer) -> Transducer:
     for new, old in enumerate(rows):
         place[number == number[old]] = new
     after = np.where(following[rows] >= 0, place[following[rows]], NO)
-    start = [(place[s], x) for s, x in itertools.zip_longest(one.start, one.symbols) if kept[s]]
-    symbols = tuple(x for _, x in start if x is not None)
-    begun = tuple(int(s) for s, _ in start)
-    return replace(one, start=begun, symbols=symbols, next=after, written=written[rows])
+    some = [k for k, s in enumerate(one.start) if kept[s]]
+    begun = tuple(int(place[one.start[k]]) for k in some)
+    symbols, openers = (tuple(x[k] for k in some if x) for x in (one.symbols, one.openers))
+    about: dict[str, Any] = {"start": begun, "symbols": symbols, "openers": openers}
+    return replace(one, next=after, written=written[rows], **about)
 
 
 def carrying(totals: np.ndarray, base: int, **more: Any) -> Transducer:

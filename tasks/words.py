@@ -49,20 +49,29 @@ class WordTask(TokenTask):
     backward: ClassVar[bool] = False
     #: do sources say how many rows an output has?
     counted: ClassVar[bool] = False
+    #: or are there words in front, one for each row, as in ``a b c : x y``?
+    row_words: tuple[str, ...] = ()
+    #: how many parts with words there are, besides those in front
+    operands: ClassVar[int] = 1
     #: do later rows read the source's words beside the row above?
     rereads: ClassVar[bool] = False
+    #: words that close a row before another one, in place of ``|``
+    closers: tuple[str, ...] = ()
     #: so many columns late a word is written: it may depend on as many words ahead
     ahead: ClassVar[int] = 0
+    #: the same of later rows, where it differs
+    ahead_below: ClassVar[int | None] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.step_below is not WordTask.step_below:
             cls.notation = "row words"
 
-    def step(self, state: Any, word: str) -> tuple[Any, str | None] | None:
+    def step(self, state: Any, word: Any) -> tuple[Any, str | None] | None:
         """The next state, and the word that is written; None in place of it closes the output.
 
-        None in place of both where no source goes on with this word.
+        From a word of the source, or of each of its ``operands``. None in place of both where no
+        source goes on with this word.
         """
         raise NotImplementedError
 
@@ -70,7 +79,7 @@ class WordTask(TokenTask):
         """The words that follow the last one; None where no source may end."""
         return ()
 
-    def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str | None] | None:
+    def step_below(self, state: Any, above: Any, *word: Any) -> tuple[Any, str | None] | None:
         """The same for later rows, from a word of the row above, and the source's if ``rereads``.
 
         Words are None behind the last one of the shorter of the two.
@@ -80,6 +89,15 @@ class WordTask(TokenTask):
     def end_below(self, state: Any) -> Sequence[str] | None:
         """The same as ``end`` for later rows."""
         return self.end(state)
+
+    def begin(self, word: str | None, closer: str | None) -> Any:
+        """The state before the first column of a row; None if there is no such row.
+
+        ``word``: of ``row_words`` the row's own, None in the last row, which has none. ``closer``:
+        what closed the row above, None in the first one.
+        """
+        below = self.closers and closer is not None
+        return self.start if not below or self.start_below is None else self.start_below
 
     # What follows from it
 
@@ -97,39 +115,63 @@ class WordTask(TokenTask):
         return type(self).step_below is not WordTask.step_below
 
     @property
+    def in_front(self) -> bool:
+        """Is the first part of a source about rows?"""
+        return self.counted or bool(self.row_words)
+
+    @property
     def separators(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (TICK, COLON) * self.counted + (ROW,) * self.in_rows
+        colon = (COLON,) * (self.in_front or self.operands > 1)
+        return (TICK,) * self.counted + colon + (ROW,) * (self.in_rows and not self.closers)
 
     @property
     def delimiters(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (COLON,) * self.counted
+        return (COLON,) * (self.in_front + self.operands - 1)
 
     def rule(self) -> Rule | None:
         return self._rule if type(self).step is not WordTask.step else None
 
     @cached_property
     def _rule(self) -> Rule:
-        if (self.counted or self.rereads) and not self.in_rows:
-            raise TaskError(f"{self.name} has one row: counted and rereads need a step_below")
-        if own := {TICK, COLON} & {*self.symbols} if self.counted else set():
+        if (self.in_front or self.rereads or self.closers) and not self.in_rows:
+            raise TaskError(f"{self.name} has one row: all that is about rows needs a step_below")
+        if own := {TICK, COLON} & {*self.symbols} if self.in_front else set():
             raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
+        if missing := {*self.row_words, *self.closers} - {*self.symbols}:
+            raise TaskError(f"{min(missing)!r} belongs to rows and is no symbol")
         words = (*self.symbols, TICK) if self.counted else self.symbols
-        operand = int(self.counted)
-        forward = () if self.backward or self.in_rows else (operand,)
+        tapes = tuple(range(self.in_front, self.in_front + self.operands))
         step = _unticked(self.step) if self.counted else self.step
-        first = machine(words, step, self.start, self.end, (operand,), self.ahead)
+        about: dict[str, Any] = {"lag": self.ahead, "closers": self.closers}
+        starts = self._starts((None,), self.row_words or (None,))
+        first = machine(words, step, self.start, self.end, tapes, starts=starts, **about)
         if not self.in_rows:
             if (first.written == first.base + 2).any():
                 raise TaskError(f"{self.name} closes with {ROW} and has no step_below")
+            forward = () if self.backward or self.operands > 1 else tapes
             return Rule(first, forward=forward)
         start = self.start if self.start_below is None else self.start_below
-        tapes = (ABOVE, operand) if self.rereads else (ABOVE,)
+        tapes = (ABOVE, *tapes) if self.rereads else (ABOVE,)
         below = _unticked(self.step_below) if self.counted else self.step_below
-        later = machine(words, below, start, self.end_below, tapes, self.ahead)
+        starts = self._starts(
+            self.closers or (None,), (*self.row_words, None) if self.row_words else (None,)
+        )
+        if self.ahead_below is not None:
+            about["lag"] = self.ahead_below
+        later = machine(words, below, start, self.end_below, tapes, starts=starts, **about)
+        if self.row_words:
+            return Rule(first, later, of_row=0, past=True)
         if not self.counted:
             return Rule(first, later)
         ticks = (len(self.symbols),)
         return Rule(replace(first, symbols=ticks), replace(later, symbols=ticks), of_row=0)
+
+    def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
+        """The first states of rows, with the word of each and what closed the row above."""
+        if not self.row_words and not self.closers:
+            return []
+        every = [(self.begin(word, closer), word, closer) for word in words for closer in closers]
+        return [one for one in every if one[0] is not None]
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -138,6 +180,13 @@ class WordTask(TokenTask):
             return self.symbols
         _, letters, _, _ = self._rule.first.steps
         return tuple(self.symbols[k] for k in np.unique(letters) if k < len(self.symbols))
+
+    @cached_property
+    def _fronts(self) -> np.ndarray:
+        """The letters that stand in front of a source, for rows."""
+        if self.counted:
+            return np.array([len(self.symbols)])
+        return np.array([self.symbols.index(word) for word in self.row_words])
 
     @property
     def usage(self) -> str:
@@ -148,8 +197,7 @@ class WordTask(TokenTask):
     # What a person writes
 
     def solve(self, source: str) -> str:
-        problems = self._read(source)
-        return self.text(problems.target.row(0))
+        return self.read(self.text(self._read(source).target.row(0)))
 
     def parse(self, source: str) -> Pairs:
         if self.rule() is None or not self.redrawn:
@@ -157,47 +205,75 @@ class WordTask(TokenTask):
         return self._read(source)
 
     def _read(self, source: str) -> Pairs:
-        words = source.split()
-        count = np.zeros(1, np.int64)
-        if self.counted:
-            number = words[0] if words[1:2] == [COLON] else ""
-            if not re.fullmatch(r"[1-9]\d{0,4}", number):
-                raise TaskError(f"{source!r} does not begin with a number of rows: {self.usage}")
-            count[0], words = int(number), words[2:]
-        read = self.tokens([self.words(" ".join(words))])
-        letters = read.reversed() if self.backward else read
-        tapes = [(letters.values, letters.lengths)]
-        if self.counted:
-            tapes.insert(0, self._ticks(count))
+        parts = self.parts(source)
+        tapes = [self.front(parts[0])] if self.in_front else []
+        for part in parts[len(tapes) :]:
+            read = self.tokens([self.words(part)])
+            read = read.reversed() if self.backward else read
+            tapes.append((read.values, read.lengths))
         problems = self.posed(tapes)
         if not len(problems):
             raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
         return problems
 
+    def parts(self, source: str) -> list[str]:
+        """The words of each part of a source."""
+        parts = f" {source} ".split(f" {COLON} ") if self.delimiters else [source]
+        if len(parts) != len(self.delimiters) + 1:
+            raise TaskError(f"{source!r} has {len(parts)} parts: {self.name} takes {self.usage}")
+        return parts
+
+    def front(self, text: str) -> Tape:
+        """What a source has in front, for its rows."""
+        if not self.counted:
+            if not (words := text.split()) or {*words} - {*self.row_words}:
+                known = ", ".join(self.row_words[:10])
+                raise TaskError(f"{text.strip()!r} has no word for each row: give some of {known}")
+            read = self.tokens([words])
+            return read.values, read.lengths
+        if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
+            raise TaskError(f"{text.strip()!r} is no number of rows: {self.usage}")
+        return self._ticks(np.array([int(text)]))
+
     def write(self, problems: Pairs, row: int) -> str:
-        if not self.in_rows:
+        if not self.delimiters and not self.in_rows:
             return super().write(problems, row)
-        source = problems.source.row(row)
-        ticks = int((source == len(self.symbols)).sum()) if self.counted else 0
-        words = source[ticks + self.counted :]
-        shown = self.text(words if self.backward else words[::-1])
-        return f"{ticks} {COLON} {shown}" if self.counted else shown
+        shown = []
+        for part, (values, lengths) in enumerate(self.letters(problems.take(np.array([row])))):
+            letters = values[0, : lengths[0]]
+            if part == 0 and self.in_front:
+                shown.append(str(len(letters)) if self.counted else self.text(letters))
+            else:
+                shown.append(self.text(letters[::-1] if self.backward else letters))
+        return f" {COLON} ".join(shown)
 
     # The rule on many sources at once
 
     @property
     def _flips(self) -> bool:
         """Do the words of a source as it is laid out run against the columns of the rule?"""
-        return self.backward or self.in_rows
+        return self.backward or self.in_rows or self.operands > 1
 
     def letters(self, problems: Pairs) -> list[Tape]:
         source = problems.source
-        if not self.counted:
+        if not self.delimiters:
             source = source.reversed() if self._flips else source
             return [(source.values, source.lengths)]
-        count = ((source.values == len(self.symbols)) & source.inside).sum(1)
-        read = source.reversed()
-        return [self._ticks(count), (read.values, source.lengths - count - 1)]
+        colons = (source.values == self._colon) & source.inside
+        ends = np.nonzero(colons)[1].reshape(len(source), len(self.delimiters))
+        ends = np.concatenate([ends, source.lengths[:, None]], 1)
+        found, begins = [], np.zeros(len(source), np.int64)
+        for end in ends.T:
+            lengths = end - begins
+            columns = end[:, None] - 1 - np.arange(int(lengths.max(initial=0)))
+            values = np.take_along_axis(source.values, np.maximum(columns, 0), 1)
+            found.append((values, lengths))
+            begins = end + 1
+        return found
+
+    @property
+    def _colon(self) -> int:
+        return len(self.symbols) + self.counted
 
     def _ticks(self, count: np.ndarray) -> Tape:
         values = np.full((len(count), int(count.max(initial=0))), len(self.symbols), np.int16)
@@ -206,21 +282,30 @@ class WordTask(TokenTask):
     def posed(self, letters: Sequence[Tape]) -> Pairs:
         """Problems with these letters, as far as they are sources whose outputs end."""
         rule = self._rule
-        _, _, code = rule.first.run([letters[-1]])
-        kept = np.flatnonzero(code != NO)
+        symbol = letters[0][0][:, 0] if self.row_words and len(letters[0][0]) else None
+        tapes = [letters[k] for k in rule.first.tapes]
+        _, _, code = rule.first.run(tapes, symbol)
+        fits = (code != NO) & (tapes[0][1] == tapes[-1][1])
+        if self.in_front:
+            values, lengths = letters[0]
+            behind = np.arange(values.shape[1]) >= lengths[:, None]
+            fits &= (np.isin(values, self._fronts) | behind).all(1) & (lengths > 0)
+        kept = np.flatnonzero(fits)
         while True:
             tapes = [(v[kept], np.asarray(n)[kept]) for v, n in letters]
             try:
-                target = joined(rule.rows(tapes), len(self.symbols) + 2 * self.counted)
+                closer = None if self.closers else self._colon + bool(self.delimiters)
+                target = joined(rule.rows(tapes), closer)
                 break
             except Endless as error:
                 kept = np.delete(kept, error.args[0])
-        read = Tokens(tapes[-1][0].astype(np.int16), tapes[-1][1])
-        source = read.reversed() if self._flips else read
-        if self.counted:
-            colon = column(np.full(len(kept), len(self.symbols) + 1))
-            source = join(Tokens(tapes[0][0].astype(np.int16), tapes[0][1]), colon, source)
-        return Pairs(source, target)
+        laid: list[Tokens] = []
+        for values, lengths in tapes:
+            read = Tokens(values.astype(np.int16), lengths)
+            if laid:
+                laid.append(column(np.full(len(kept), self._colon)))
+            laid.append(read.reversed() if self._flips else read)
+        return Pairs(join(*laid) if len(laid) > 1 else laid[0], target)
 
     # Data
 
@@ -265,17 +350,28 @@ class WordTask(TokenTask):
 
         Where none has ``low`` to ``high`` words, the longest below.
         """
-        by = self._rule.first
-        ending = [bool(one[by.start[0]]) for one in by.ending(high)]
+        by, front = self._rule.first, list[Tape]()
+        if self.in_front:
+            rows = rng.integers(low, high + 1, n)
+            front.append((self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows))
+        if self.operands > 1:
+            wide = [rng.integers(low, high + 1, n)] * self.operands
+            liked = liked & np.isin(
+                np.arange(by.base), [self.symbols.index(x) for x in self.inputs]
+            )
+            drawn = [
+                (np.where(liked[:, None], rng.random((n, high, by.base)), -1).argmax(2), lengths)
+                for lengths in wide
+            ]
+            return self.posed([*front, *drawn])
+        ending = [bool(np.any(one[[*by.start]])) for one in by.ending(high)]
         possible = [k for k in range(low, high + 1) if ending[k]]
         possible = possible or [k for k in range(1, low) if ending[k]][-1:]
         if not possible:
             raise TaskError(f"{self.name} has no source of up to {high} words: give more")
         lengths = np.array(possible)[rng.integers(0, len(possible), n)]
-        drawn = [(by.walks(rng, lengths, liked), lengths)]
-        if self.counted:
-            drawn.insert(0, self._ticks(rng.integers(low, high + 1, n)))
-        return self.posed(drawn)
+        symbol = front[0][0][:, 0] if self.row_words else None
+        return self.posed([*front, (by.walks(rng, lengths, liked, symbol), lengths)])
 
     def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
         """``n`` pairs without a source twice, or as many as a few draws give."""
@@ -345,8 +441,9 @@ class WordTask(TokenTask):
     def smallest(self) -> list[str]:
         if self.rule() is None:
             return super().smallest()
-        by = self._rule.first
-        least = next(k for k in range(1, by.states + 1) if by.ending(k)[-1][by.start[0]])
+        by, least = self._rule.first, 1
+        while self.operands == 1 and not by.ending(least)[-1][[*by.start]].any():
+            least += 1
         drawn = self.sample_between(np.random.default_rng(0), 16, least, least)
         return sorted({self.write(drawn, i) for i in range(len(drawn))})
 
@@ -373,12 +470,17 @@ def _unticked(step: Step) -> Step:
     return lambda state, *column: None if TICK in column else step(state, *column)
 
 
-def joined(rows: Sequence[Tape], closer: int) -> Tokens:
-    """Outputs from their rows, whose width is -1 where there is none, ``closer`` between them."""
+def joined(rows: Sequence[Tape], closer: int | None) -> Tokens:
+    """Outputs from their rows, whose width is -1 where there is none, ``closer`` between them.
+
+    Without a ``closer`` it is the symbol behind a row's others.
+    """
     parts: list[Tokens] = []
     for number, (values, widths) in enumerate(rows):
-        there = widths >= 0
-        if number:
+        there, wide = widths >= 0, np.maximum(widths, 0)
+        if number and closer is not None:
             parts.append(Tokens(np.full((len(widths), 1), closer, np.int16), there.astype(int)))
-        parts.append(Tokens(values.astype(np.int16), np.maximum(widths, 0)))
+        elif number + 1 < len(rows) and closer is None:
+            wide = wide + (rows[number + 1][1] >= 0)
+        parts.append(Tokens(values.astype(np.int16), wide))
     return join(*parts) if len(parts) > 1 else parts[0]

@@ -346,7 +346,7 @@ MISTAKES = {
     "ahead = -1": r"ahead = -1: give 0 to 8",
     "symbols = ('a', '|')": r"the symbol '\|': give words",
     "symbols = ('a', 'b c')": r"the symbol 'b c': give words",
-    "counted = True": "one row: counted and rereads need",
+    "counted = True": "one row: all that is about rows needs",
     "step = lambda self, state, word: None": "no source ends",
     "step = lambda self, state, word: word": r"a step gives 'a': give \(next state, word\)",
     "step = lambda self, state, word: ([], word)": r"a step gives \(\[\], 'a'\)",

@@ -171,7 +171,8 @@ class RowWordData(TokenData):
 
     def __init__(self, task: Any, options: TrainOptions):
         super().__init__(task, options)
-        self.coupling = "first" if task.counted else "own"
+        self.coupling = "first" if task.in_front else "own"
+        self.above = not task.rereads
 
     def training_of_few_digits(self, n: int) -> Batch:
         """Training problems in which tokens repeat, so that windows do."""
@@ -186,7 +187,7 @@ class RowWordData(TokenData):
         return self._layout(tuple(int(n[0]) for _, n in self.task.letters(problems)))
 
     def layout_at(self, length: int) -> Layout:
-        return self._layout((length,) * (1 + self.task.counted))
+        return self._layout((length,) * (1 + len(self.task.delimiters)))
 
     def _layout(self, widths: tuple[int, ...]) -> Layout:
         return Layout(widths, (SOS, *self.task.delimiters, EOS))

@@ -19,7 +19,7 @@ SOS, EOS, PAD = "$", "&", "@"
 class TokenIds:
     """What a model knows of a vocabulary: its size, and the ids that mean something to it.
 
-    ``delimiters`` open or close a part of the source: SOS, operators, EOS. ``row`` closes a row of
+    ``delimiters`` open or close a part of the source: SOS, operators, EOS. ``rows`` close a row of
     the output, in tasks that write several.
     """
 
@@ -28,7 +28,7 @@ class TokenIds:
     sos: int
     eos: int
     delimiters: tuple[int, ...] = ()
-    row: int | None = None
+    rows: tuple[int, ...] = ()
 
     @property
     def words(self) -> bool:
@@ -44,11 +44,12 @@ class Vocabulary:
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         self.sos, self.eos, self.pad = (self.ids[s] for s in (SOS, EOS, PAD))
         self.delimiters = (self.sos, *(self.ids[s] for s in task.delimiters), self.eos)
+        closers = getattr(task, "closers", ()) or ((ROW,) if ROW in self.ids else ())
+        self.rows = tuple(self.ids[s] for s in closers)
 
     @property
     def tokens(self) -> TokenIds:
-        row = self.ids.get(ROW)
-        return TokenIds(len(self), self.pad, self.sos, self.eos, self.delimiters, row)
+        return TokenIds(len(self), self.pad, self.sos, self.eos, self.delimiters, self.rows)
 
     def __len__(self) -> int:
         return len(self.symbols)

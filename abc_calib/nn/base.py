@@ -186,7 +186,9 @@ class Model(nn.Module):
         named = {name: config[key] for key, name in cls.hub_options.items()}
         pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         delimiters = tuple(config.get("delimiter_ids") or ())
-        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, config.get("row_id"))
+        row = config.get("row_id")
+        rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
+        ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
         return cls(cls.options_type(**named, **more), ids)
 
 

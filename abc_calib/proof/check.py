@@ -67,16 +67,20 @@ class Rule:
     """What writes a row: tables over states and columns of letters, ``base`` standing for the end.
 
     It writes ``base`` where the row closes, ``base + 2`` where it does and another one follows,
-    ``base + 3`` where none does, and ``base + 1`` behind it, in the state ``done``, and in its
-    first ``lag`` columns.
+    ``base + 3`` where none does, one of ``closers`` where one that belongs to it does, and
+    ``base + 1`` behind it, in the state ``done``, and in its first ``lag`` columns. First states
+    are those of rows with one of ``symbols`` (``base`` is none) below one of ``openers``.
     """
 
     def __init__(self, data: dict[str, Any]):
         self.base: int = within("base", data["base"], 1, 251)
         self.tapes, self.states = within("tapes", data["tapes"], -1, 9), len(data["next"])
         self.start = within("start", data["start"], 0, self.states)
-        self.symbols = within("symbols", data["symbols"], 0, self.base)
-        require(len(self.start) == max(1, len(self.symbols)), "not every symbol has a start")
+        self.symbols = within("symbols", data["symbols"], 0, self.base + 1)
+        self.openers = within("openers", data.get("openers", []), 0, self.base)
+        self.closers = within("closers", data.get("closers", []), 0, self.base)
+        told = {len(x) for x in (self.symbols, self.openers) if x} or {1}
+        require(told == {len(self.start)}, "not every symbol has a start")
         self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
         self.next, self.out = (
             np.array(within(name, data[name], low, high)).reshape(self.states, -1)
@@ -87,6 +91,8 @@ class Rule:
         self.done = int(over.argmax())
         self.lag: int = within("lag", data.get("lag", 0), 0, 9)
         self.words = bool(data.get("words"))
+        self.ends = np.zeros(self.base + 4, bool)
+        self.ends[[self.base, self.base + 2, self.base + 3, *self.closers]] = True
 
     def extra(self) -> set[int | None]:
         """How many symbols rows may have more than there are letters; None where it varies."""
@@ -97,7 +103,7 @@ class Rule:
             return {None}
         while states and more < 99:
             ending = {s for s in states if self.next[s, -1] >= 0}
-            closed = {s for s in ending if self.out[s, -1] - self.base in (0, 2, 3)}
+            closed = {s for s in ending if self.ends[self.out[s, -1]]}
             found |= {more} if closed else set()
             behind = {s for s in ending if self.out[s, -1] == self.base + 1}
             states = {int(self.next[s, -1]) for s in ending - closed - behind}
@@ -143,7 +149,9 @@ class Export:
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
         self.delimiters, self.aligned = source["delimiters"], source["aligned"]
         self.closer, self.first = source.get("row"), Rule(rule["first"])
-        ids = [self.sos, self.eos, *self.delimiters, *([self.closer] if rule["later"] else [])]
+        self.closers = self.first.closers
+        closing = [self.closer] if rule["later"] and not self.closers else []
+        ids = [self.sos, self.eos, *self.delimiters, *closing]
         within("tokens", ids, self.first.base, 10**6)
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.of_row, self.listed = rule["of_row"], rule["listed"]
@@ -154,17 +162,18 @@ class Export:
         if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
             self.extra = None  # each row has more than the one above
         self.shift: int = within("shift", rule["shift"], 0, 9)
-        self.base = self.first.base
+        self.base, self.past = self.first.base, bool(rule.get("past"))
+        require(not self.later or self.later.closers == self.closers, "rows close in other ways")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
 
 
 class Nodes:
     """What tokens are made of: a label and other nodes, each different one once, by number.
 
-    ("symbol", id), ("digit", operand, column), ("fixed",), ("written", rows above, column), ("any",
-    ...), ("atom", k) are tokens; ("place", site, phase) one at a phase of the positions; ("row",
-    site, layer, *read) a token's state: itself one layer before and what the heads of each
-    attention read, with biases.
+    ("symbol", id), ("digit", operand, column), ("fixed",), ("written", rows above, column),
+    ("opener", rows above), ("any", ...), ("atom", k) are tokens; ("place", site, phase) one at a
+    phase of the positions; ("row", site, layer, *read) a token's state: itself one layer before and
+    what the heads of each attention read, with biases.
     """
 
     def __init__(self) -> None:
@@ -202,8 +211,9 @@ class Size:
             [("digit", k, c) for c in order] for k, order in zip(tapes, orders, strict=True)
         ]
         if e.of_row is not None:
-            same = [("fixed",) if c == row else ("any", c - row) for c in range(rows)[::-1]]
-            if e.first.words:  # all alike
+            count = range(rows - e.past)[::-1]
+            same = [("fixed",) if c == row else ("any", c - row) for c in count]
+            if e.first.words and len(e.first.symbols) == 1:  # all alike
                 same = [("symbol", e.first.symbols[0])] * rows
             parts.insert(e.of_row, [("fixed",)] * wide if e.aligned else same)
         between = e.delimiters[1:]
@@ -267,7 +277,8 @@ class Size:
             place = ("place", site, (len(self.source) - 1 - at) % e.period)
             node = self.nodes(place, (self.nodes(self.source[at]),))
         else:
-            opening = ("symbol", e.sos if up >= self.row else e.closer)
+            opening = ("opener", up) if e.closers else ("symbol", e.closer)
+            opening = ("symbol", e.sos) if up >= self.row else opening
             token = self.nodes(("written", up, at - 1) if at else opening)
             node = self.nodes(("place", site, at % e.period), (token,))
         self.known[name] = node
@@ -317,7 +328,9 @@ class Walk:
         here = column + by.lag
         ends = [max(size.above - e.shift, 0) if t < 0 else size.wide for t in by.tapes]
         marks = [0, here, *ends]
-        self.fixed, self.free = list[int](), list[int]()
+        self.fixed, self.free, self.past = list[tuple](), list[tuple](), list[bool]()
+        if e.past:  # which first states: those of the last row, or of the others
+            self.past = [(x == by.base) == (size.row == size.rows - 1) for x in by.symbols]
         kept: dict[int, list[tuple[int, int]]] = {here: []}
         for k, token in enumerate(tokens):
             at = token[-1]
@@ -328,7 +341,9 @@ class Walk:
             elif token[:2] == ("written", 1) and -1 in by.tapes and at >= e.shift:
                 kept.setdefault(at - e.shift, []).append((by.tapes.index(-1), k))
             else:
-                (self.fixed if token == ("fixed",) else self.free).append(k)
+                told = {("fixed",): by.symbols, ("opener", 0): by.openers}
+                some = by.closers if token[0] == "opener" else range(by.base)
+                (self.fixed if token in told else self.free).append((k, told.get(token, some)))
         self.plan = list[Any]()
         for at in range(max([*ends, *kept]) + 1):
             gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
@@ -336,15 +351,18 @@ class Walk:
             step = over, tuple(kept.get(at, ())), at == here, many
             if not many or self.plan[-1:] != [step]:
                 self.plan.append(step)
-        self.name = *self.ending.values(), by is e.later, *self.plan, *self.fixed, -1, *self.free
+        self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)
+        self.name += *map(str, self.fixed), -1, *map(str, self.free)
 
     def windows(self, count: int, vocabulary: int) -> np.ndarray:
         """What can stand at the ``count`` tokens, and the right one: as digits of numbers."""
         by, base, right = self.by, self.by.base, self.by.base**count
         require(right * vocabulary * by.states < 2**62, "too many tokens count in one place")
         state, code = np.array(by.start), np.zeros(len(by.start), np.int64)
-        for k in self.fixed:
-            code += base**k * np.array(by.symbols)
+        for k, values in self.fixed:
+            code += base**k * np.array(values)
+        if self.past:
+            state, code = state[self.past], code[self.past]
         for over, keeping, here, many in self.plan:
             ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
             kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
@@ -365,8 +383,8 @@ class Walk:
         for _ in range(by.states):  # nothing but the end follows
             state = np.where(state < 0, -1, by.next[state, -1])
         code = distinct(code[state == by.done])
-        for k in self.free:
-            code = (code[:, None] + base**k * np.arange(base)).ravel()
+        for k, values in self.free:
+            code = (code[:, None] + base**k * np.array(values)).ravel()
         return distinct(code)
 
     def through(self, code: np.ndarray, state: np.ndarray, kept: Any, fits: Any) -> Any:
@@ -488,16 +506,21 @@ def rows_follow(e: Export) -> None:
         return
     radix, first = later.base + 1, e.first
     same = [tape for tape in later.tapes if tape >= 0 and not e.listed]
-    for by, begin in product((first, later), later.start):
+    closings = [*e.closers] or [None]
+    for by, begin, closing in product((first, later), range(len(later.start)), closings):
+        if closing is not None and later.openers[begin] != closing:
+            continue
         late = e.shift + by.lag  # by how many columns the next row is behind
         require(late < 4, "it reads too far on")
         kept = [by.letters[by.tapes.index(tape)] for tape in same]
-        seen: set[tuple] = {(s, begin, (), first.start[0]) for s in by.start}
+        seen: set[tuple] = {(s, later.start[begin], (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
-                if by.out[now, letter] - by.base in ((3,) if e.counted else (0, 3)):
-                    continue  # the last row
-                wrote = min(int(by.out[now, letter]), by.base)
+                wrote = int(by.out[now, letter])
+                on = wrote == by.base + 2 or (e.counted and not e.closers and wrote == by.base)
+                if by.ends[wrote] and not (on or wrote == closing):
+                    continue  # the last row, or one that closes in another way
+                wrote = by.base if by.ends[wrote] or wrote > by.base else wrote
                 fed = (*held, tuple(int(k[letter]) for k in kept))
                 for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
@@ -517,6 +540,21 @@ def rows_follow(e: Export) -> None:
                 for _ in range(later.states if then >= 0 else 0):
                     then = int(later.next[then, -1]) if then >= 0 else -1
                 require(then == later.done, "a row that it may write has no next row")
+
+
+def rows_end(e: Export) -> None:
+    """Of rows with closers, those with a symbol of their own end with one, the last one without."""
+    for by, last in product((e.first, e.later), (False, True)):
+        if by is None or not e.past:
+            continue
+        now = {s for s, x in zip(by.start, by.symbols, strict=True) if (x == by.base) == last}
+        for state in (queue := [*now]):
+            some = by.next[state] >= 0
+            wrote, more = by.out[state][some], {*by.next[state][some].tolist()} - now
+            wrong = np.isin(wrote, by.closers) if last else wrote == by.base
+            require(not wrong.any(), "a row closes as if it were the last one, or the last one not")
+            now |= more
+            queue += more
 
 
 def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
@@ -548,6 +586,7 @@ def check(folder: Path) -> str:
     sensible = all(type(x) is float and isfinite(x) for x in (rounding, margin))
     require(sensible and 0 <= rounding < margin, f"margin {margin} and rounding {rounding}")
     rows_follow(e)
+    rows_end(e)
     for name, (code, count) in kinds(e, nodes).items():
         values, right = code[:, None] // e.base ** np.arange(count) % e.base, code // e.base**count
         found = Model(e, nodes, values).margins(name, right)

@@ -60,7 +60,8 @@ Difference = tuple[int, str, str] | None
 
 def _of_words(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
     for row in range(len(problems)):
-        by, said = task.text(problems.target.row(row)), task.solve(task.write(problems, row))
+        by = task.read(task.text(problems.target.row(row)))
+        said = task.solve(task.write(problems, row))
         if not isinstance(said, str):
             raise Unbounded(f"its solve gives {said!r}: give the words of an answer as a text")
         if by != said:

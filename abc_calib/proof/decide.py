@@ -32,7 +32,6 @@ from abc_calib.proof.prove import (
 from abc_calib.proof.search import judge
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
-from tasks.rows import ROW
 
 MOST_SOURCES = 20_000
 """Short sources are run through the model, all of one width after another, as long as a width has
@@ -135,7 +134,7 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     certificate.source = {
         "delimiters": [shape.ids[name] for name in shape.layout.delimiters],
         "aligned": shape.layout.aligned,
-    } | ({"row": shape.ids[ROW]} if ROW in shape.ids else {})
+    } | ({"row": shape.row} if shape.row is not None else {})
     if proof.rule.first.words:
         certificate.source["words"] = proof.data.vocabulary.symbols[: proof.rule.base]
     certificate.lines = {

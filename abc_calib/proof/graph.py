@@ -54,8 +54,9 @@ class Graph:
 class Atom(NamedTuple):
     """A token that may be any: of an operand (``kind`` "digit"), the symbol of the row ("symbol").
 
-    Or one written in the row (``of`` 0) or ``of`` rows above it ("written"). "other": a digit that
-    may be any whatever the others are. ``column (Form)``: where; None of the row's symbol.
+    Or one written in the row (``of`` 0) or ``of`` rows above it ("written"), or what opens it
+    ("closer", of the row above that one). "other": a digit that may be any whatever the others are.
+    ``column (Form)``: where; None of the row's symbol and of closers.
     """
 
     kind: str
@@ -192,6 +193,8 @@ class Size:
         if self.above is None and shape.rule.in_rows and shape.rule.extra is not None:
             self.above = self.wide + shape.rule.extra
         self.there = self.wide >= 1 and (self.above is None or self.above >= 0)
+        if shape.rule.past:
+            self.there &= self.rows >= 2
         self.source = (Listed if shape.rule.listed else Parts)(self)
         self._known: dict[tuple[Any, ...], State] = {}
 
@@ -256,6 +259,8 @@ class Size:
             if column == 0:
                 opening = self.shape.sos
                 if self.shape.rule.in_rows and self.row - up > 0:
+                    if self.shape.rule.closers:
+                        return self._token("self", Atom("closer", up, None), phase)
                     assert self.shape.row is not None
                     opening = self.shape.row
                 return self._token("self", opening, phase)
@@ -386,7 +391,7 @@ class Parts:
         layout, rule = shape.layout, shape.rule
         widths: list[Any] = [size.wide] * len(layout.widths)
         if rule.of_row is not None:
-            widths[rule.of_row] = size.wide if layout.aligned else size.rows
+            widths[rule.of_row] = size.wide if layout.aligned else size.rows - rule.past
         self.size, self.rule = size, rule
         self.layout = Layout(tuple(widths), layout.delimiters, layout.aligned)
         self.anchors = self.layout.anchors
@@ -424,7 +429,7 @@ class Parts:
         operand = operands[which]
         if operand in self.rule.forward:
             column = size.wide - 1 - column
-        if operand == self.rule.of_row and self.rule.first.words:
+        if operand == self.rule.of_row and self.rule.ticks:
             return self.rule.first.symbols[0], phase
         if operand != self.rule.of_row:
             return Atom("digit", operand, column), phase

@@ -17,6 +17,8 @@ def atom_name(place: Place, atom: Atom) -> str:
     """
     row = "p" * atom.of or "y"
     name = row if atom.kind == "written" else digit_name(atom.of, "")
+    if atom.kind == "closer":
+        return f"{'p' * atom.of or 'y'}[open]"
     if atom.column is None:
         return name
     size = place.size

@@ -94,7 +94,7 @@ class Place:
     @property
     def closes(self) -> dict[int, int]:
         """The token that closes the row, by what the transducer writes there."""
-        shape, (asked, never, always) = self.size.shape, self.steps.by.closing
+        shape, (asked, never, always, *_) = self.size.shape, self.steps.by.closing
         closer = shape.eos if shape.row is None else shape.row
         last = shape.eos if self.size.last else closer
         return {asked: last, never: closer, always: shape.eos}
@@ -157,6 +157,11 @@ class Place:
             return by.tapes.index(atom.of)
         return None
 
+    def free(self, atom: Atom) -> bool:
+        """May it be any, whatever the others are?"""
+        told = atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0)
+        return not told and self.axis(atom) is None
+
     def on_tape(self, atom: Atom) -> Any:
         """The column of the row's tapes at which an atom is read, or written."""
         if atom.kind != "written":
@@ -188,13 +193,16 @@ class _Walk:
     def run(self) -> np.ndarray:
         place, by = self.place, self.steps.by
         state = np.array(by.start, np.int64)
-        code = np.zeros(len(state), np.int64)
+        code, kept = np.zeros(len(state), np.int64), np.ones(len(state), bool)
+        if place.size.shape.rule.past:
+            kept &= (np.array(by.symbols) == self.base) == place.size.last
         for number, atom in enumerate(place.atoms):
-            if atom.kind == "symbol":
-                symbol = np.array(by.symbols, np.int64)
-                code += self.weight[number] * symbol
+            if atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0):
+                value = np.array(by.symbols if atom.kind == "symbol" else by.openers, np.int64)
+                code += self.weight[number] * value
                 if number in self.pins:
-                    state, code = (x[symbol == self.pins[number]] for x in (state, code))
+                    kept &= value == self.pins[number]
+        state, code = state[kept], code[kept]
         plan = [*self._plan()]
         good = self._goods(plan)
         for (kind, what), ends in zip(plan, good, strict=True):
@@ -207,9 +215,10 @@ class _Walk:
             code, state = self._joined(code, state, before[there], kept[there], after[there])
         code = distinct(code)
         for number, atom in enumerate(place.atoms):
-            if atom.kind != "symbol" and place.axis(atom) is None:
+            if place.free(atom):
                 values = np.array([self.pins.get(number, -1)])
-                values = values if number in self.pins else np.arange(self.base)
+                closers = np.array(by.closers if atom.kind == "closer" else range(self.base))
+                values = values if number in self.pins else closers
                 self._check(len(code) * len(values))
                 code = (code[:, None] + self.weight[number] * values).ravel()
         return np.sort(code)

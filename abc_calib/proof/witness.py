@@ -74,7 +74,7 @@ class Sources:
         And whether it is exact, or at most that.
         """
         if self.rule.first.words and self.rule.of_row is None:
-            yield total, [(total, True)]
+            yield total, [(total, True)] * len(set(self.rule.first.tapes))
             return
         if not self.rule.in_rows:
             widths = self.task.widths(total)
@@ -91,18 +91,22 @@ class Sources:
     @property
     def _letters(self) -> int:
         """Different letters of an operand; what counts rows stands in none."""
-        return self.rule.base - (self.rule.first.words and self.rule.of_row is not None)
+        return self.rule.base - self.rule.ticks
 
     def _count(self, operand: int, width: int) -> int:
         """How many rows of letters of at most a width there are."""
-        alike = self.rule.first.words and operand == self.rule.of_row
-        return 1 if alike else self._letters**width
+        return len(self._known(operand)) ** width
+
+    def _known(self, operand: int) -> np.ndarray:
+        """The letters that may stand in an operand."""
+        if self.rule.first.words and operand == self.rule.of_row:
+            return np.array(self.rule.first.symbols)
+        return np.arange(self._letters)
 
     def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
         """All numbers of a width, or of at most that; of words, every row of them."""
-        base, words = self._letters, self.rule.first.words
-        if words and operand == self.rule.of_row:
-            return np.full((1, width), self.rule.first.symbols[0]), np.array([width])
+        known, words = self._known(operand), self.rule.first.words
+        base = len(known)
         least = base ** (width - 1) if exact and width > 1 and not words else 0
         rest, columns = np.arange(least, base**width), []
         for _ in range(width):
@@ -110,7 +114,7 @@ class Sources:
             columns.append(letters)
         values = np.stack(columns, 1)
         if words:
-            return values, np.full(len(values), width)
+            return known[values], np.full(len(values), width)
         zero = ~values.any(1)
         return values, np.where(zero, 1, width - (values[:, ::-1] != 0).argmax(1))
 
@@ -196,12 +200,16 @@ class Spot:
         #: by (operand, column), and by (rows above, column) of the output
         self.digits: dict[tuple[int, int], int] = {}
         self.written: dict[tuple[int, int], int] = {}
+        #: by rows above, what opens a row
+        self.opened: dict[int, int] = {}
         self.clashes = right >= rule.base and not self.closing
         self._know(self.written, (0, self.column), self.right)
         for atom, value in zip(place.atoms, values, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
             if atom.kind == "written":
                 self._know(self.written, (atom.of, column), value)
+            elif atom.kind == "closer":
+                self.opened[atom.of] = value
             else:
                 at = self.row if atom.kind == "symbol" else column
                 operand = self.row if rule.listed else atom.of
@@ -214,9 +222,14 @@ class Spot:
     def _check(self) -> None:
         """Is every symbol that is known where there is one?"""
         for operand, column in self.digits:
-            wide = self.rows if operand == self.rule.of_row else self.width
+            wide = self._front if operand == self.rule.of_row else self.width
             self.clashes |= not 0 <= column < wide
         self.clashes |= any(self.row < up or column < 0 for up, column in self.written)
+
+    @property
+    def _front(self) -> int:
+        """How many letters the operand has that belong to rows."""
+        return self.rows - self.rule.past
 
     # Sources that may have the window
 
@@ -273,6 +286,8 @@ class Spot:
         if self.rule.of_row is not None and (self.rule.of_row, self.row) in self.digits:
             known = self.digits[self.rule.of_row, self.row]
             starts = [k for k in starts if by.symbols[k] == known]
+        if by.openers and 0 in self.opened:
+            starts = [k for k in starts if by.openers[k] == self.opened[0]]
         if not starts:
             return None
         start = int(rng.choice(starts))
@@ -296,11 +311,11 @@ class Spot:
             above = [tapes[ABOVE], *zeros] if self.row else []
             return [_tape(x) for x in (*above, tapes[0], *others)]
         operands = dict(tapes)
-        if self.rule.of_row is not None and self.rule.first.words:
-            operands[self.rule.of_row] = np.full(self.rows, symbol)
-        elif self.rule.of_row is not None:
-            digits = rng.integers(0, base, self.rows)
-            if self.rows > 1:
+        if self.rule.of_row is not None:
+            words = self.rule.first.words
+            known = np.array(self.rule.first.symbols if words else range(base))
+            digits = rng.choice(known, self._front)
+            if self.rows > 1 and not words:
                 digits[-1] = max(digits[-1], 1)
             digits[0] = symbol
             for (operand, column), value in self.digits.items():
@@ -312,14 +327,18 @@ class Spot:
     def _walked(self, rng: np.random.Generator) -> list[Tape]:
         """Many sources of a rule on words, at random but for the words that are known."""
         first, lengths = self.rule.first, np.full(WALKED, self.width)
-        symbols = np.full((WALKED, self.rows), first.symbols[0] if first.symbols else 0)
-        drawn = first.walks(rng, lengths, rng.random((WALKED, first.base)) < 0.7)
-        for (of, column), value in self.digits.items():
-            if of != self.rule.of_row:
-                drawn[:, column] = value
-        tapes = {first.tapes[0]: (drawn, lengths)}
+        fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
+        symbols = rng.choice(fronts, (WALKED, max(self._front, 1)))
+        liked = rng.random((WALKED, first.base)) < 0.7
+        if len(first.tapes) == 1:
+            letters = [first.walks(rng, lengths, liked, symbols[:, 0])]
+        else:
+            letters = [rng.integers(0, first.base, (WALKED, self.width)) for _ in first.tapes]
+        tapes = {tape: (one, lengths) for tape, one in zip(first.tapes, letters, strict=True)}
         if self.rule.of_row is not None:
-            tapes[self.rule.of_row] = symbols, np.full(WALKED, self.rows)
+            tapes[self.rule.of_row] = symbols, np.full(WALKED, self._front)
+        for (of, column), value in self.digits.items():
+            tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
 
     def _random(self, rng: np.random.Generator) -> list[Tape]:
@@ -363,9 +382,14 @@ class Spot:
                 below = rows[self.row + 1][1] >= 0 if self.row + 1 < len(rows) else kept & False
                 kept &= (widths == column) & (below == self.goes_on)
             elif column < values.shape[1]:
-                kept &= (values[:, column] == value) & (column < widths)
+                inside = widths == column if value in self.rule.closers else column < widths
+                kept &= (values[:, column] == value) & inside
             else:
                 kept[:] = False
+        for up, value in self.opened.items():
+            values, widths = rows[self.row - up - 1]
+            at_end = np.clip(widths, 0, values.shape[1] - 1)
+            kept &= values[np.arange(len(values)), at_end] == value
         return at, kept
 
 

@@ -53,7 +53,13 @@ class Rows(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        found = candidates(evidence.parts, options, getattr(evidence.data, "coupling", ""))
+        data: Any = evidence.data
+        found = candidates(
+            evidence.parts,
+            options,
+            getattr(data, "coupling", ""),
+            getattr(data, "above", False),
+        )
         self.looked = self.lines = {site: found[site] for site in options.sites if found.get(site)}
         self.layers, self.heads = evidence.layers["self"], evidence.heads
 
@@ -72,8 +78,8 @@ class Rows(Fit):
         data, model = self.evidence.data, self.evidence.model
         for batch, part in zip(parts(self.evidence.correct), self.evidence.captured(), strict=True):
             column = part.views["cross"].queries.column
-            target = batch.target.to(column.device)
-            ends = (target == model.tokens.row) | (target == data.vocabulary.eos)
+            closers = torch.tensor([*model.tokens.rows, data.vocabulary.eos])
+            ends = torch.isin(batch.target, closers).to(column.device)
             first = (column == 0) & ~ends
             chosen = {"inside": ~ends & ~first, "first": first, "end": ends}[kind]
             rows = {site: part.rows[site] & chosen for site in self.lines}
@@ -167,24 +173,24 @@ OWN = Line("diag", 0, 0)
 
 
 def candidates(
-    parts: int, options: CalibrationOptions, coupling: str = ""
+    parts: int, options: CalibrationOptions, coupling: str = "", above: bool = False
 ) -> dict[Site, tuple[Line, ...]]:
     """The lines that are looked for; of those that name the same keys the first one counts.
 
-    ``parts``: of the source, as far as they are told apart: 1 where operands are alike. With the
-    ``coupling`` first or own the last part is what stands above the first row: in later rows its
-    lines rest on the end of the source.
+    ``parts``: of the source, as far as they are told apart: 1 where operands are alike. ``above``:
+    what stands in them, but in the first one if that is coupled with rows, is above the first row:
+    in later rows its lines rest on the end of the source.
     """
     near = range(-REACH, REACH + 1)
     own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
     own.append(Line("vert", 0, 1))
-    for above in range(1, ABOVE + 1):
-        own += [Line("diag", above, offset) for offset in (*near, REACH + 1)]
-        own.append(Line("vert", above, 0))
+    for up in range(1, ABOVE + 1):
+        own += [Line("diag", up, offset) for offset in (*near, REACH + 1)]
+        own.append(Line("vert", up, 0))
     crossed = []
     for part in range(1, parts + 1):
-        above = part == parts and coupling in ("first", "own")
-        crossed += [Line("anti", part, offset, part_step=int(above)) for offset in near]
+        step = (parts + 1 - part) * (above and part > (coupling == "first"))
+        crossed += [Line("anti", part, offset, part_step=step) for offset in near]
         crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
     moving = [Line("anti", 1, offset, part_step=1) for offset in near]
     moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)]

@@ -140,7 +140,7 @@ class AlongLines(Model):
         scheme = self.scheme_of("self")
         if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
             return None
-        return kept_rows(every, self.tokens.row is not None)
+        return kept_rows(every, bool(self.tokens.rows))
 
     @property
     def on_lines(self) -> bool:

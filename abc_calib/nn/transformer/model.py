@@ -97,8 +97,7 @@ class Transformer(AlongLines):
 
     def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
         """Where the tokens stand that the decoder reads ``after`` others."""
-        rows = () if self.tokens.row is None else (self.tokens.row,)
-        return coords(read, rows, output=True, after=after)
+        return coords(read, self.tokens.rows, output=True, after=after)
 
     def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
         """The same, with what positions schemes are told."""
@@ -263,7 +262,7 @@ class Transformer(AlongLines):
         return {
             **super().hub_config(),
             "delimiter_ids": list(tokens.delimiters),
-            **({} if tokens.row is None else {"row_id": tokens.row}),
+            **({"row_id": tokens.rows} if tokens.rows else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
             **own,

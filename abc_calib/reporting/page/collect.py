@@ -127,7 +127,7 @@ def embedded(model: Model) -> dict[str, Any]:
     return {
         **{name: config.get(name, 0) for name in SHAPE},
         "stream": model.stream,
-        **{"sos": tokens.sos, "eos": tokens.eos, "row": tokens.row},
+        **{"sos": tokens.sos, "eos": tokens.eos, "row": tokens.rows[0] if tokens.rows else None},
         **{"delimiters": list(tokens.delimiters)},
         **{"lines": lines, "tensors": tensors},
     }

@@ -1,0 +1,77 @@
+"""Whole numbers in rows: sources as a person writes them, ``13/3``, and answers as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tasks.base import TaskError
+from tasks.rules import ROW
+from tasks.words import COLON, WordTask
+
+DIGITS = "0123456789"
+
+
+class Whole(WordTask):
+    """A rule on whole numbers, read from the last digit on, with an ``operator`` between them.
+
+    A subclass says ``answer``, what the rows of an output mean.
+    """
+
+    operator: ClassVar[str]
+    #: how a source is written, for messages
+    example: ClassVar[str]
+    bases: ClassVar[tuple[int, ...]] = (2,)
+    options = ("base",)
+    backward = True
+
+    def __init__(self, base: int | None = None):
+        self.base = self.bases[0] if base is None else base
+        if self.base not in self.bases:
+            known = " or ".join(map(str, self.bases))
+            raise TaskError(f"{self.name} in base {base} is not possible: choose {known}")
+
+    @property
+    def digits(self) -> str:
+        return DIGITS[: self.base]
+
+    @property
+    def usage(self) -> str:
+        return f"whole numbers in base {self.base}, such as {self.example}"
+
+    def parts(self, source: str) -> list[str]:
+        number = f"[{self.digits}]+"
+        count = len(self.delimiters) + 1
+        form = rf"\s*{re.escape(self.operator)}\s*".join([f"({number})"] * count)
+        if not (found := re.fullmatch(rf"\s*{form}\s*", source)):
+            raise TaskError(f"{source!r} is not {self.usage}")
+        numbers = list(found.groups())
+        if not self.in_front:  # columns of all operands belong together
+            wide = max(map(len, numbers))
+            numbers = [one.zfill(wide) for one in numbers]
+        return [" ".join(one) for one in numbers]
+
+    def write(self, problems: Any, row: int) -> str:
+        return super().write(problems, row).replace(f" {COLON} ", self.operator).replace(" ", "")
+
+    def read(self, output: str) -> str:
+        rows, row = [], list[str]()
+        for word in output.split():
+            if word in (*self.closers, ROW):
+                rows.append((row, word))
+                row = []
+            else:
+                row.append(word)
+        try:
+            return self.answer([*rows, (row, "")])
+        except (ValueError, IndexError):
+            return output
+
+    def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
+        """What rows mean, each as its words and what closes it."""
+        raise NotImplementedError
+
+    def number(self, words: Sequence[str]) -> int:
+        """The number whose digits words begin with, the last digit first."""
+        return int("".join(word[0] for word in reversed(words)) or "0", self.base)
