@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +27,8 @@ from abc_calib.proof.prove import prepare
 from abc_calib.proof.witness import Witnesses
 from tasks import TaskError, WordTask, get_task
 from tasks.automata import MACHINES, Automaton
-from tasks.closure import check_closed
+from tasks.closure import NotClosed, check_closed
+from tasks.division import Division
 from tasks.machine import columns_seen, machine
 from tasks.rules import ROW, Transducer
 from tasks.tape import Tape
@@ -48,6 +51,40 @@ def test_a_rule_answers_as_it_is_meant(kind):
     assert (again.source.flat == problems.source.flat).all()
     assert (again.target.flat == problems.target.flat).all()
     check_closed(task.rule())
+
+
+@pytest.mark.parametrize("name", ["division", "mod", "gcd"])
+def test_whole_numbers_are_answered_as_python_does(name):
+    task, rng = get_task(name), random.Random(0)
+    answers: dict[str, Any] = {
+        "division": lambda a, b: f"{a // b:b} r {a % b:b}",
+        "mod": lambda a, b: f"{a % b:b}",
+        "gcd": lambda a, b: f"{math.gcd(a, b):b}",
+    }
+    small = list(itertools.product(range(1, 18), range(1, 10)))
+    large = [(rng.getrandbits(120) + 1, rng.getrandbits(50) + 1) for _ in range(20)]
+    for a, b in small + large:
+        assert task.solve(f"{a:b}{task.operator}{b:b}") == answers[name](a, b)
+    problems = task.sample(np.random.default_rng(0), 50, 6)
+    again = task.posed(task.letters(problems))
+    assert (again.source.flat == problems.source.flat).all()
+    assert (again.target.flat == problems.target.flat).all()
+    check_closed(task.rule())
+
+
+@pytest.mark.parametrize("source", ["5/1", "101/0", "1/", "/1", "-1/1", "1 1 : 1", ""])
+def test_what_cannot_be_divided_is_said_in_a_line(source):
+    with pytest.raises(TaskError, match=r"whole numbers in base 2, such as 1101/11"):
+        get_task("division").solve(source)
+
+
+def test_a_row_that_closes_as_if_it_were_the_last_proves_nothing():
+    class Ends(Division):
+        def end(self, state: Any) -> Any:
+            return () if super().end(state) is not None else None
+
+    with pytest.raises(NotClosed, match="have to close with one of its closers"):
+        check_closed(Ends().rule())
 
 
 # What decides what is written
