@@ -47,9 +47,10 @@ class Gcd(Whole):
     def step(self, state: Any, one: str | None, two: str | None) -> Any:  # type: ignore[override]
         if one not in ("0", "1") or two not in ("0", "1"):
             return None
-        _, _, order, odd = state
+        _, seen, order, odd = state
+        x, y = seen or "00"
         order, odd, made = self._next(order, odd, one + two)
-        return (None, made, order, odd), made
+        return (None, max(x, one) + max(y, two), order, odd), made
 
     def _next(self, order: str, odd: str | None, bits: str) -> tuple[str, str | None, str]:
         """How they compare now, which are odd, and what is written for two bits."""
@@ -60,8 +61,8 @@ class Gcd(Whole):
         return order, odd, bits + order + odd
 
     def end(self, state: Any) -> Any:
-        _, _, order, odd = state
-        if odd is None:
+        _, seen, order, odd = state
+        if odd is None or seen != "11":  # one of them is 0
             return None
         if order == "=":
             return (END,)
@@ -96,9 +97,9 @@ class Gcd(Whole):
             return None
         bits = self._becomes(does, held, "00")
         if bits == "00":  # a column less
-            return self.end((None, None, order, odd))
+            return self.end((None, "11", order, odd))
         order, odd, word = self._next(order, odd, bits)
-        closing = self.end((None, None, order, odd))
+        closing = self.end((None, "11", order, odd))
         return closing and (word, *closing)
 
     def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
