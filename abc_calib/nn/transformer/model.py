@@ -259,10 +259,11 @@ class Transformer(AlongLines):
     def hub_config(self) -> dict[str, Any]:
         options, tokens = self.options, self.tokens
         own = {} if self.stream else {"own_schemes": options.own_schemes or None}
+        rows = tokens.rows[0] if len(tokens.rows) == 1 else tokens.rows
         return {
             **super().hub_config(),
             "delimiter_ids": list(tokens.delimiters),
-            **({"row_id": tokens.rows} if tokens.rows else {}),
+            **({"row_id": rows} if rows else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
             **own,
