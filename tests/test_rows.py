@@ -260,7 +260,9 @@ def test_a_saved_model_generates_the_rows_that_it_decodes(kind, lined, tmp_path)
     data = data_of("long_multiplication", 3)
     model = model_of(data, product_lines(heads=4) if lined else None, seed=2, kind=kind)
     with torch.no_grad():
-        model.head.bias[model.tokens.rows[0]] += 0.5  # so that outputs have different numbers of rows
+        model.head.bias[model.tokens.rows[0]] += (
+            0.5  # so that outputs have different numbers of rows
+        )
     source = data.lay_out(data.task.sample(np.random.default_rng(0), 20, (5, 4))).source
     expected = model.decode(source, 30).ids
     assert len((expected == model.tokens.rows[0]).sum(1).unique()) > 3
