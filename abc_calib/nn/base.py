@@ -24,9 +24,6 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import View
 
-MORE_ON_A_GPU = 64
-"""Times as many tokens at once, where each operation takes long to begin."""
-
 
 @dataclass(frozen=True)
 class Decoded:
@@ -162,8 +159,7 @@ class Model(nn.Module):
 
     def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
         """``rows`` of this many tokens, in parts that are decoded together."""
-        most = self.tokens_at_once * (MORE_ON_A_GPU if self.device.type == "cuda" else 1)
-        yield from rows.split(max(1, most // tokens)) if len(rows) else ()
+        yield from rows.split(max(1, self.tokens_at_once // tokens)) if len(rows) else ()
 
     # Beside the weights
 
