@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 ROOT = Path(__file__).resolve().parents[1]
 """Where our packages lie, all three of them."""

@@ -22,6 +22,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
+from abc_calib.version import __version__
 from cli.calibrate import compared
 from cli.main import app
 from tasks import TASKS
@@ -286,7 +287,7 @@ print("loaded:", sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert lines[0] == "abc-calib 0.1.0"
+    assert lines[0] == f"abc-calib {__version__}"
     assert lines[-1] == "loaded: []"
 
 

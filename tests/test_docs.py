@@ -167,3 +167,18 @@ def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert scope["refuted"].outcome == "refuted" and scope["refuted"].counterexamples
     assert "certified " in capsys.readouterr().out
     assert list((tmp_path / "figures").glob("*.png"))
+
+
+# The site
+
+
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+    """mkdocs refuses links that lead nowhere; a page loads its own files alone."""
+    runpy.run_path(str(DOCS / "make_site.py"))["make"](tmp_path)
+    pages = [tmp_path / "index.html", *(tmp_path / "docs").glob("*.html")]
+    assert {page.stem for page in pages} >= {page.stem for page in DOCS.glob("*.md")}
+    for page in pages:
+        loaded = re.findall(r"<(?:script|img)[^>]*src=\"(.*?)\"", page.read_text())
+        loaded += re.findall(r"<link[^>]*stylesheet[^>]*href=\"(.*?)\"", page.read_text())
+        assert loaded and not [one for one in loaded if one.startswith(("http", "//"))]
+        assert all((page.parent / one.split("?")[0]).is_file() for one in loaded if one)
