@@ -19,6 +19,8 @@ WALKED = 2**11
 """The same of sources on words, whose outputs are longer to find."""
 SPOTS = 24
 """Sizes of problems that are tried for a window."""
+DIRECTED = 2
+"""Sizes for which sources on words with the known words of a window are drawn, too."""
 
 
 class Sources:
@@ -125,6 +127,16 @@ class Witnesses(Sources):
     def __init__(self, task: Any, field: Field):
         super().__init__(task, field.shape.rule)
         self.field = field
+        self._pools: dict[tuple[int, int], tuple[Any, Any]] = {}
+
+    def _pool(self, spot: Spot, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Problems of the spot's size in which any window may be, drawn once, and what they say."""
+        size = spot.width, spot.rows
+        if size not in self._pools:
+            problems = self.task.posed(spot.walked(rng, {}))
+            tapes = self.task.letters(problems)
+            self._pools[size] = problems, (tapes, self.rule.rows(tapes))
+        return self._pools[size]
 
     def sources(
         self,
@@ -141,15 +153,20 @@ class Witnesses(Sources):
         also stand where it is another node, nearer to an end than where it fails.
         """
         found: list[tuple[int, Any]] = []
+        tried = 0
         for place, gaps in self._spots(node, widest, rng, near):
             values, right = place.split(np.array([code]))
             spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
             if spot.clashes:
                 continue
-            for problems in spot.proposals(self.task, rng):
+            drawn = ((problems, None) for problems in spot.proposals(self.task, rng))
+            if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
+                drawn = itertools.chain([self._pool(spot, rng)], drawn if tried < DIRECTED else [])
+                tried += 1
+            for problems, said in drawn:
                 if not len(problems):  # of words, none of them is a source
                     continue
-                at, shown = spot.shown(self.task, problems)
+                at, shown = spot.shown(self.task, problems, said)
                 some = np.flatnonzero(shown)[: n - len(found)]
                 found += [(int(at[i]), problems.take(np.array([i]))) for i in some]
             if len(found) >= n:
@@ -236,7 +253,7 @@ class Spot:
     def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
         if self.row and self.rule.first.words:
-            yield task.posed(self._walked(rng))
+            yield task.posed(self.walked(rng, self.digits))
             return
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self.rows - 1)]
@@ -324,8 +341,8 @@ class Spot:
             operands[self.rule.of_row] = digits
         return [_tape(operands[k]) for k in sorted(operands)]
 
-    def _walked(self, rng: np.random.Generator) -> list[Tape]:
-        """Many sources of a rule on words, at random but for the words that are known."""
+    def walked(self, rng: np.random.Generator, known: dict[tuple[int, int], int]) -> list[Tape]:
+        """Many sources of a rule on words, at random but for the words that are ``known``."""
         first, lengths = self.rule.first, np.full(WALKED, self.width)
         fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
         symbols = rng.choice(fronts, (WALKED, max(self._front, 1)))
@@ -337,7 +354,7 @@ class Spot:
         tapes = {tape: (one, lengths) for tape, one in zip(first.tapes, letters, strict=True)}
         if self.rule.of_row is not None:
             tapes[self.rule.of_row] = symbols, np.full(WALKED, self._front)
-        for (of, column), value in self.digits.items():
+        for (of, column), value in known.items():
             tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
 
@@ -360,16 +377,21 @@ class Spot:
 
     # Read back
 
-    def shown(self, task: Any, problems: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Where in each output the query stands, and which problems have the window there."""
-        tapes, kept = task.letters(problems), np.ones(len(problems), bool)
+    def shown(self, task: Any, problems: Any, said: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Where in each output the query stands, and which problems have the window there.
+
+        ``said``: letters and rows of the problems, if they are known.
+        """
+        if said is None:
+            tapes = task.letters(problems)
+            said = tapes, self.rule.rows(tapes)
+        (tapes, rows), kept = said, np.ones(len(problems), bool)
         kept &= tapes[self.row if self.rule.listed else self.rule.first.tapes[0]][1] == self.width
         for (operand, column), value in self.digits.items():
             values, lengths = tapes[operand]
             if column >= values.shape[1]:
                 return kept, kept & False
             kept &= (values[:, column] == value) & (column < lengths)
-        rows = self.rule.rows(tapes)
         if len(rows) <= self.row:
             return kept, kept & False
         at = np.full(len(problems), self.column)
