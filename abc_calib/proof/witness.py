@@ -135,7 +135,8 @@ class Witnesses(Sources):
         if size not in self._pools:
             problems = self.task.posed(spot.walked(rng, {}))
             tapes = self.task.letters(problems)
-            self._pools[size] = problems, (tapes, self.rule.rows(tapes))
+            said = (tapes, self.rule.rows(tapes)) if len(problems) else None
+            self._pools[size] = problems, said
         return self._pools[size]
 
     def sources(
@@ -159,9 +160,11 @@ class Witnesses(Sources):
             spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
             if spot.clashes:
                 continue
+            drawn: Iterator[tuple[Any, Any]]
             drawn = ((problems, None) for problems in spot.proposals(self.task, rng))
             if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
-                drawn = itertools.chain([self._pool(spot, rng)], drawn if tried < DIRECTED else [])
+                more = drawn if tried < DIRECTED else ()
+                drawn = itertools.chain([self._pool(spot, rng)], more)
                 tried += 1
             for problems, said in drawn:
                 if not len(problems):  # of words, none of them is a source
