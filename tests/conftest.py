@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ settings.register_profile(
 settings.load_profile("abc")
 
 
-LONGEST = ("verify", "page", "cluster", "until", "rows", "foreign_runs", "damage", "kills")
+LONGEST = ("verify", "cluster", "foreign_runs", "rows", "page", "until", "damage", "kills")
 """Files that take longest, begun first."""
 
 
@@ -319,40 +319,37 @@ VANILLA, CALIBRATED = "successor-vanilla-seed0-1", "successor-calibrated-seed0-1
 
 @dataclass(frozen=True)
 class Trained:
-    """A small model of successors up to 5 digits, and what the commands that made it said."""
+    """The folder of a small model of successors up to 5 digits and its calibrated run."""
 
     root: Path
-    train: Said
-    calibrate: Said
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A run that interpolates and its calibrated run, exact at any length. Not to be changed.
+    """A run that interpolates and its calibrated run, exact at any length. Not to be changed."""
+    return Trained(made_once(tmp_path_factory, "trained", made_and_calibrated) / "runs")
 
-    The first process that needs them makes them for all.
-    """
-    base = tmp_path_factory.getbasetemp()
-    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root, said = folder / "trained" / "runs", folder / "trained" / "said.json"
-    said.parent.mkdir(exist_ok=True)
-    with (said.parent / "lock").open("w") as lock:
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that is made by the first process that needs it, for all of them."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not said.exists():
-            made = made_and_calibrated(root)
-            said.write_text(json.dumps([asdict(made.train), asdict(made.calibrate)]))
-    return Trained(root, *(Said(**one) for one in json.loads(said.read_text())))
+        if not (folder / "made").exists():
+            make(folder)
+            (folder / "made").touch()
+    return folder
 
 
-def made_and_calibrated(root: Path) -> Trained:
-    """Both runs, made in a folder."""
+def made_and_calibrated(folder: Path) -> None:
+    """Both runs, made by the commands."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABC_RUNS", str(root))
-        patch.delenv("FORCE_COLOR", raising=False)
-        train = run_command(*TRAIN)
-        calibrate = run_command("calibrate", "--steps", 400)
-    assert (train.code, calibrate.code) == (0, 0), (train, calibrate)
-    return Trained(root, train, calibrate)
+        patch.setenv("ABC_RUNS", str(folder / "runs"))
+        for words in (TRAIN, ("calibrate", "--steps", 400)):
+            said = run_command(*words)
+            assert said.code == 0, said
 
 
 @dataclass(frozen=True)

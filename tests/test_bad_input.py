@@ -101,6 +101,36 @@ abc train --resume successor-vanilla-seed0-1 => there is nothing to resume
 abc train --resume successor-calibrated-seed0-1 => there is nothing to resume
 abc retrain successor-vanilla-seed0-1 => is not calibrated: abc calibrate
 abc retrain => is trained already: calibrate again for another one
+abc reproduce tabel1 => did you mean table1?
+abc reproduce table1 --seeds 0 => --seeds 0: give a whole number from 1
+abc reproduce table1 --budget -1 => above 0
+abc reproduce table1 --preset big => choose one of small, quick, paper
+abc reproduce table1 --results . => --results .: give --from-results with it
+abc reproduce table1 --from-results --budget 3 => leave out --budget
+abc reproduce table1 --row xpe => no row 'xpe' here
+abc certify --minutes 0 => --minutes 0
+abc certify --verify => abc certify --verify is a command of its own: abc verify RUN
+abc certify successor-calibrated-seed0-1 --repair => abc repair RUN
+abc certify --export=x => abc export certificate RUN --out FOLDER
+abc certify --task addition --seeds 3 => abc prove TASK
+abc certify --hf x --verify => abc verify RUN
+abc certify --hf x --base 3 => no such option: --base
+abc certify --out x => --out x: it names the run that --hf makes
+abc train lookup --tables 1 => --tables 1: give a whole number from 2 to 1,000
+abc train lookup --model gru --attender two_step => unknown attender 'two_step'
+abc train lookup --model gru --backbone big => unknown backbone 'big': choose one of ray_chowdhury
+abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers
+abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
+abc train lookup --model gru --epochs 0 => --epochs 0: give a whole number from 1
+abc train lookup --model gru --preset big => unknown preset 'big'
+abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
+abc train lookup --epochs 3 => epochs are for recurrent models
+abc heatmap --layer 7 => --layer 7: self-attention has layers 0 to 1
+abc heatmap --head 99 => --head 99
+abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
+abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
+abc heatmap --width wide => give column, page, or inches
+abc heatmap --input x => x
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?
 """
 """What is typed, and how the line of the error begins or what is in it."""

@@ -115,7 +115,7 @@ def weights(root, one):
 
 def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(scheduler, tmp_path):
     """Two workers, one killed in the middle of a job: done again, to the same weights."""
-    jobs = [job(seed=seed, steps=250, validate_every=20) for seed in (1, 2)]
+    jobs = [job(seed=seed, steps=150, validate_every=10) for seed in (1, 2)]
     killed = []
 
     def kill(progress, _):
@@ -182,7 +182,7 @@ def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, mes
     assert not list(tmp_path.glob(".sweep*")) and not list(tmp_path.glob("successor*"))
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:9", "nonsense", "x" * 150])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
 def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monkeypatch):
     monkeypatch.setattr("abc_calib.sweeps.workers.CONNECT_SECONDS", 1)
     with pytest.raises(AbcError, match="no Dask scheduler answers within 1 seconds"):

@@ -122,20 +122,6 @@ def test_a_text_is_read_as_the_value_that_it_stands_for():
         options["steps"].read("many")
 
 
-def test_the_verbs_show_their_options_in_their_signature_and_documentation():
-    import inspect
-
-    from abc_calib import stages
-
-    names = inspect.signature(stages.train).parameters
-    assert {"task", "steps", "scheme", "attender", "tables_seed"} <= set(names)
-    assert "options" not in names and "threads" not in names
-    assert "Validations that good in a row" in (stages.train.__doc__ or "")
-    names = inspect.signature(stages.calibrate).parameters
-    assert {"run", "dirs", "steps"} <= set(names) and not {"length", "format"} & set(names)
-    assert "Seed of the test sets; by default 0." in (stages.evaluate.__doc__ or "")
-
-
 # The public face
 
 

@@ -53,25 +53,6 @@ def parsed(words: list[str]) -> dict:
     return COMMANDS[name].make_context(name, rest, resilient_parsing=False).params
 
 
-def test_readme_shows_the_users_three_commands_and_one_block_of_python():
-    chain = [
-        ["train", "successor"],
-        ["calibrate", "--dirs", "diag,anti,vert"],
-        ["eval", "--max-len", "50"],
-    ]
-    assert any(ABC_LINES[i : i + 3] == chain for i in range(len(ABC_LINES)))
-    assert len(blocks("python")) == 1
-    assert {words[0] for words in ABC_LINES} >= {"predict", "heatmap", "runs", "tasks"}
-
-
-def test_readme_is_short_and_begins_with_what_it_is():
-    """First screen: what it is, how to set it up, one picture."""
-    assert README.count("\n") < 190
-    first = README[: README.index("## ")]
-    assert shell_lines(first) == [["make", "demo"], ["make", "test"]]
-    assert re.findall(r"!\[.*?\]\((.*?)\)", first) == ["reports/figures/headline.png"]
-
-
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_every_command_line_parses(words):
     if not words[0].startswith("-"):
@@ -95,13 +76,6 @@ def test_options_named_in_the_text_exist(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"--[a-z][a-z-]*", prose))
     assert named <= known | {"--help", "--version", "--install-completion"}
-
-
-def test_the_make_targets_exist():
-    makefile = (ROOT / "Makefile").read_text()
-    for words in shell_lines():
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
 
 
 def anchors(page: Path) -> set[str]:

@@ -230,28 +230,6 @@ def test_finetuning_needs_the_same_model_and_symbols(trained, task, options, mes
         stages.train(task, finetune=trained, **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"model": "gru", "attender": "two_step"}, "unknown attender 'two_step'"),
-        (
-            {"model": "gru", "backbone": "big"},
-            "unknown backbone 'big': choose one of ray_chowdhury",
-        ),
-        ({"model": "gru", "width": 7}, "width 7 and d_head 128: choose even numbers"),
-        ({"model": "gru", "heads": 2}, "heads = 2: an option of transformer and decoder, not of"),
-        ({"model": "gru", "epochs": 0}, "epochs 0: give 1 or more"),
-        ({"model": "gru", "preset": "big"}, "unknown preset 'big'"),
-        ({"model": "lstm"}, "unknown model 'lstm': choose transformer or decoder or gru"),
-        ({"epochs": 3}, "epochs are for recurrent models"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_written(options, message, runs_root):
-    with pytest.raises(UsageError, match=message):
-        stages.train("lookup", **options)
-    assert not runs_root.exists()
-
-
 # Metrics
 
 

@@ -17,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 
 from abc_calib.config import RunConfig
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.files import write_atomically
 from abc_calib.geometry import Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
@@ -143,16 +143,6 @@ def report(fit: Any = None, notes: Any = (), transparent: Any = ()) -> Any:
         Block(far, *large, (), transparent, False, "bias"),
     ]
     return heatmaps(blocks, "report", 8)
-
-
-def test_a_report_has_three_rows_of_panels() -> None:
-    fit = np.zeros((2, 5, 7))
-    figure = report(fit, ["anti +0", "no line"], [False, True])
-    assert [image.get_array().shape for image in images(figure)] == [(5, 7)] * 4 + [(11, 13)] * 2
-    assert images(figure)[2].norm(0.0) == 0.0  # no weight is nothing,
-    assert images(figure)[4].norm(0.0) == 1.0  # no bias is open
-    assert {"attention", "lines", "bias"} <= set(texts(figure))
-    assert texts(figure).count("transparent") == 2
 
 
 # Labels
@@ -282,44 +272,6 @@ def test_a_run_without_a_bias_shows_its_attention(
         assert sorted(arrays) == ["attention", "key_labels", "row_labels"]
 
 
-def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
-        heatmap(calibrated, out, ("jpg",))
-    with pytest.raises(UsageError, match=r"unknown site 'crss'.*encoder, self, cross"):
-        heatmap(calibrated, out, sites=("crss",))
-    with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
-        heatmap(calibrated, out, sites=("encoder",))
-    for digits in (0, 501):
-        with pytest.raises(
-            UsageError, match=f"digits = {digits}: give a whole number from 1 to 500"
-        ):
-            heatmap(calibrated, out, extend_to=digits)
-    assert not out.exists()
-
-
-def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: Path) -> None:
-    arrays = {"attention.cross": heads((2, 5, 11))[None]}
-    write_bias(calibrated, BIAS, WEIGHTS[:-1], arrays)
-    with pytest.raises(AbcError, match="no weight for vert \\+0 segment 2 of cross head 1"):
-        heatmap(calibrated, tmp_path / "out", sites=("cross",))
-    write_bias(calibrated, BIAS, [("cross", "x", 0, "", 0, 0, "")], arrays)
-    with pytest.raises(AbcError, match=r"lines\.csv cannot be read"):
-        heatmap(calibrated, tmp_path / "out", sites=("cross",))
-    (calibrated.path / "lines.csv").unlink()
-    with pytest.raises(AbcError, match="no table of lines"):
-        heatmap(calibrated, tmp_path / "out", sites=("cross",))
-    write_bias(calibrated, BIAS, WEIGHTS, {"attention.cross": heads((2, 5, 13))[None]})
-    with pytest.raises(AbcError, match="13 source tokens, but addition of 4 digits has 11"):
-        heatmap(calibrated, tmp_path / "out", sites=("cross",))
-    write_bias(calibrated, BIAS, WEIGHTS, {})
-    with pytest.raises(AbcError, match="holds no averaged attention: calibrate again"):
-        heatmap(calibrated, tmp_path / "out")
-    (calibrated.path / "bias.safetensors").write_bytes(b"broken")
-    with pytest.raises(AbcError, match="is not a bias file"):
-        heatmap(calibrated, tmp_path / "out")
-
-
 # Curves
 
 
@@ -364,9 +316,6 @@ def test_a_curve_without_accuracies_is_refused() -> None:
         accuracy_curve({}, title="T", train_length=6)
 
 
-# Tables
-
-
 def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:
     whole = heatmap_figures(calibrated)
     assert set(whole) == {"bias-self-layer0", "bias-cross-layer0"}
@@ -376,13 +325,3 @@ def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:
     assert name == "bias-cross-layer0-head1-bias"
     (figure,) = heatmap_figures(calibrated, sites=("cross",), head=1, titled=False).values()
     assert "Cross" not in " ".join(texts(figure))
-    for options, said in (
-        ({"layer": 7}, "--layer 7: self-attention has layers 0 to 0"),
-        ({"head": 99}, "--head 99"),
-        ({"input": "12", "block": "bias"}, "--panel bias: one source has attention alone"),
-        ({"width": "wide"}, "give column, page, or inches"),
-        ({"width": "0.2"}, "give column, page, or inches"),
-        ({"sites": ("encoder",)}, "no encoder-attention"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            heatmap_figures(calibrated, **options)

