@@ -38,7 +38,7 @@ T5 = {
     **{"num_layers": LAYERS, "num_decoder_layers": LAYERS, "decoder_start_token_id": 0},
 }
 FULL = {"layer_types": ["full_attention"] * LAYERS}
-FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "Apertus": ("ApertusForCausalLM", GROUPED),
     "Arcee": ("ArceeForCausalLM", GROUPED),
     "BART": ("BartForConditionalGeneration", SEQ2SEQ),
@@ -135,7 +135,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def of_family(family: str) -> Any:
     """A model of a family with random weights, none of them zero, and its own sinusoids."""
-    kind, shape = FAMILIES[family]
+    kind, shape = SHAPES[family]
     made = getattr(tf, kind)
     torch.manual_seed(0)
     model = made(made.config_class(**(IDS | shape))).eval()

@@ -5,27 +5,34 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA
+from conftest import CALIBRATED, VANILLA, change_json, vouch
 from rich.console import Console
 from typer.main import get_command
 
-from abc_calib import progress, stages
-from abc_calib.errors import Interrupted
+from abc_calib import certified, progress, stages
+from abc_calib.calibration import trial as check
+from abc_calib.config import PRESETS, Origin
+from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.transformer.model import Transformer
+from abc_calib.reporting.page.commands import commands
+from abc_calib.reproduction import demo
+from abc_calib.reproduction.demo import worked_example
 from abc_calib.runs import Run
 from abc_calib.version import __version__
 from cli.calibrate import compared
 from cli.main import app
-from tasks import TASKS
+from tasks import TASKS, Successor
 
 QUICK = (
     "train", "successor", "--steps", 4, "--batch", 5, "--width", 8, "--heads", 2,
@@ -276,3 +283,144 @@ def test_an_interrupted_evaluation_keeps_its_rows(tiny):
     with pytest.raises(Interrupted, match=r"after 2 of 3 rows; they are kept in .*eval\.csv"):
         stages.evaluate(tiny.calibrated, [1, 2, 3], samples=3, on_row=stop)
     assert pd.read_csv(tiny.calibrated / "eval.csv").length.tolist() == [1, 2]
+
+
+# The demo
+
+
+class Short(Successor):
+    """Successors, trained on no more than three digits."""
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.train_length = 3
+
+
+@pytest.fixture
+def tiny_preset(monkeypatch) -> None:
+    """The default preset is small enough for a test, and the demo's task is short."""
+    model, first, second = PRESETS["small"]
+    small = {"decoder_layers": 1, "heads": 4, "width": 32, "feedforward": 64}
+    quick = {"batch": 32, "learning_rate": 0.01, "validate_every": 50}
+    preset = (
+        model.model_copy(update=small),
+        first.model_copy(update={**quick, "steps": 900}),
+        second.model_copy(update={**quick, "steps": 60}),
+    )
+    monkeypatch.setitem(PRESETS, "small", preset)
+    monkeypatch.setitem(TASKS, "successor", Short)
+    monkeypatch.setattr(check, "STEPS", 40)
+
+
+SERIES = ["vanilla, random", "vanilla, carry", "calibrated, random", "calibrated, carry"]
+
+
+def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_root):
+    words = ("successor", "--base", 3, "--lengths", "3,8", "--samples", 20)
+    said = abc("demo", *words)
+    assert said.code == 0
+    for text in (*SERIES, "right training samples", "20"):
+        assert text in " ".join(said.out.split())
+    *_, problem, answer, files, last = said.out.splitlines()
+    assert len(problem) == 40 and answer.startswith("= ")
+    folder = runs_root / "successor-calibrated-seed0-1" / "demo"
+    assert files == f"table, curve and heatmaps: {folder}"
+    assert last == f"the page, with the model in it: {folder / 'report.html'}"
+    for stage in ("1/4 training 50/900", "2/4 retraining 50/60", "3/4 evaluating", "4/4 fig"):
+        assert stage in said.err
+    assert "minutes in all" in said.err
+    figures = [f"bias-{site}-layer0" for site in ("self", "cross")]
+    drawn = [f"{name}.{kind}" for name in (*figures, "accuracy") for kind in ("pdf", "png")]
+    made = {path.name for path in folder.iterdir()}
+    assert made == {*drawn, "accuracy.csv", "accuracy.md", "report.html", "self.npz", "cross.npz"}
+    table = pd.read_csv(folder / "accuracy.csv")
+    assert table.series.drop_duplicates().tolist() == SERIES
+    assert table.groupby("series").length.apply(list).tolist() == [[3, 8]] * 4
+    assert (table.n == 20).all()
+    report = (folder / "accuracy.md").read_text()
+    assert report.startswith("Exact match (%) of successor, trained on at most 3 digits, seed 0.")
+    assert f"`{problem}` gives " in report
+
+
+def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):
+    """After minutes of work, the rest of the report must not be lost to it."""
+
+    def endless(*_, **__):
+        raise AbcError("the model wrote no end")
+
+    monkeypatch.setattr(demo.stages, "predict", endless)
+    problem, *rest = worked_example(Run(tiny.calibrated))
+    assert rest == ["no number", False] and len(problem) == 40
+
+
+# Where runs meet
+
+
+SMALL = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 16, "batch": 5}
+
+
+def test_a_run_of_another_configuration_is_not_gone_on_with(tmp_path):
+    with pytest.raises(AbcError, match="interpolated"):
+        certified("successor", folder=tmp_path, steps=20, **SMALL)
+    before = (tmp_path / "successor-seed0-vanilla" / "config.json").read_bytes()
+    for options, said in (
+        ({"steps": 3000}, "steps 20, not 3000"),
+        ({"scheme": "rope"}, "not rope"),
+    ):
+        with pytest.raises(UsageError, match=said) as refused:
+            certified("successor", folder=tmp_path, **{"steps": 20, **SMALL, **options})
+        assert "name another folder, or remove it" in str(refused.value)
+    assert (tmp_path / "successor-seed0-vanilla" / "config.json").read_bytes() == before
+
+
+def repaired(tiny) -> Run:
+    """A run as ``abc repair`` leaves it: calibrated, and made of a calibrated one."""
+    path = tiny.calibrated.with_name("repaired")
+    shutil.copytree(tiny.calibrated, path)
+    change_json(path / "config.json", parent=str(tiny.calibrated))
+    vouch(path)
+    run = Run.open(path)
+    run.make_latest()
+    return run
+
+
+def test_calibrating_after_a_repair_begins_with_the_first_run(tiny):
+    run = repaired(tiny)
+    with pytest.raises(UsageError, match=f"calibrated already: name .*{tiny.vanilla}"):
+        stages.calibrate(run, retrain=False, threshold=0.3)
+    made = stages.calibrate(retrain=False, threshold=0.3)
+    assert made.config.parent == str(tiny.vanilla)
+
+
+def test_the_commands_of_a_run_have_all_that_it_was_made_with(tiny):
+    first, *_ = commands(Run.open(tiny.vanilla))
+    assert commands(repaired(tiny)) == [*commands(Run.open(tiny.calibrated)), "abc repair"]
+    tuned = Run.open(tiny.vanilla)
+    plugins = {"scheme x": Origin(file="my x.py", sha256="0")}
+    config = tuned.config.model_copy(update={"parent": str(tiny.vanilla), "plugins": plugins})
+    tuned.__dict__["config"] = config
+    assert commands(tuned)[0] == first
+    assert f"--finetune {tiny.vanilla}" in commands(tuned)[1]
+    assert commands(tuned)[1].endswith(" --plugin 'my x.py'")
+
+
+def test_options_of_a_foreign_model_are_taken_or_refused(abc, monkeypatch):
+    """``--minutes`` reaches the proof; what means nothing with ``--hf`` is not dropped."""
+    minutes = []
+    monkeypatch.setattr(
+        stages,
+        "adopt",
+        lambda *_, **__: SimpleNamespace(summary="", task=SimpleNamespace(follows=None)),
+    )
+    monkeypatch.setattr(stages, "opened", lambda run: run)
+
+    def certify(_, options):
+        minutes.append(options.minutes)
+        raise AbcError("seen")
+
+    monkeypatch.setattr(stages, "certify", certify)
+    words = ("certify", "--hf", "f", "--data", "d", "--delimiters", "=", "-q")
+    assert abc(*words, "--minutes", 0.5).error(1) == "seen"
+    assert minutes == [0.5]
+    for option in ("--seeds", "--base", "--model", "--seed"):
+        assert f"no such option: {option}" in abc(*words, option, 3).error(2)

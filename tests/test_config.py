@@ -38,22 +38,15 @@ def test_options_are_frozen_and_know_their_names(kind):
     ("kind", "name", "value", "rule"),
     [
         (TransformerOptions, "heads", 0, "give a whole number from 1 to 256"),
-        (TransformerOptions, "decoder_layers", 0, "give a whole number from 1 to 64"),
-        (TransformerOptions, "encoder_layers", -1, "give a whole number from 0 to 64"),
         (TransformerOptions, "width", 1, "give a whole number from 2 to 16,384"),
         (TransformerOptions, "dropout", 1.0, "give a number from 0 to below 1"),
-        (TransformerOptions, "dropout", -0.1, "give a number from 0 to below 1"),
         (TransformerOptions, "feedforward", "wide", "give a whole number from 1 to 65,536"),
-        (TrainOptions, "steps", 0, "give a whole number from 1 to 1,000,000,000"),
         (TrainOptions, "batch", 2.5, "give a whole number from 1 to 1,000,000"),
         (TrainOptions, "learning_rate", 0, "give a number above 0 and at most 1,000"),
-        (TrainOptions, "validate_every", 0, "give a whole number from 1 to 1,0"),
-        (TrainOptions, "length", 0, "give a whole number from 1 to 1,000,000"),
         (TrainOptions, "seed", -1, "give a whole number from 0 to 9,223,372,036,854,775,807"),
         (CalibrationOptions, "off_line_bias", 0, "give a number from -100,000,000 to below 0"),
         (CalibrationOptions, "layer", "middle", "choose own, first or last"),
         (EvaluateOptions, "greedy", "often", "give true or false"),
-        (CalibrationOptions, "samples", 0, "give a whole number from 1 to 10,000,000"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_rule(kind, name, value, rule):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import CALIBRATED, VANILLA, change_json, vouch
 from damage import Stage, damage
+from killed import KINDS
 from warm import forked
 
 from abc_calib import stages
@@ -137,3 +138,22 @@ def test_a_damaged_name_of_the_latest_run_is_refused(damaged, tmp_path, how):
     shutil.copytree(damaged["finished"].root, tmp_path / "runs")
     damage(tmp_path / "runs" / "latest", how, random.Random(0))
     assert forked(["predict", "12"], tmp_path / "runs").word == "refused"
+
+
+# Killed at any moment
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("train", 1), pytest.param("sweep", 4, marks=pytest.mark.slow)]
+)
+def test_a_killed_command_ends_as_if_it_had_not_been(trained, tmp_path, name, number):
+    """At a random moment of its work: the first by SIGTERM, the others by SIGKILL."""
+    one = KINDS[name](trained.root, tmp_path).kill(number)
+    assert one.fine, one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_many_kills(trained, tmp_path, name):
+    kind = KINDS[name](trained.root, tmp_path)
+    assert [one for one in map(kind.kill, range(12)) if not one.fine] == []

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 import torch
-from conftest import TOKENS, additions, digit_data
+from conftest import TOKENS, additions, digit_data, view_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_transformer import CASES
 from torch import Tensor
 
 from abc_calib.config import TransformerOptions
-from abc_calib.geometry import Line, LineBias
+from abc_calib.data import Batch, DigitData
+from abc_calib.evaluation.exact import exact_matches
+from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.nn.lines import Lines
 from abc_calib.nn.transformer import decoding
-from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer import model as transformer
+from abc_calib.nn.transformer.cache import Cache, kept_rows
 from abc_calib.nn.transformer.decoding import Budget, in_passes, token_by_token
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
@@ -209,3 +215,137 @@ def test_only_models_with_a_bounded_field_decode_in_passes(make_model, passes):
             model.set_lines(None)
         model.decode(source, 50)
         assert not passes, change
+
+
+# The cache
+
+
+@pytest.fixture
+def data() -> DigitData:
+    return digit_data("addition")
+
+
+def short_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:
+    """Segment lines near the row's own, up to ``most`` a head."""
+    rng = random.Random(seed)
+
+    def own() -> Line:
+        if rng.random() < 0.7:
+            return Line("diag", 0, rng.choice([0, -1, -2]))
+        return Line("vert", 0, rng.choice([0, 1]))
+
+    def crossed() -> Line:
+        direction: Any = rng.choice(["anti", "vert", "diag"])
+        return Line(direction, rng.randint(0, 2), rng.randint(0, 1), rng.choice([0.0, -0.5]))
+
+    def layer(line):
+        return tuple(tuple(line() for _ in range(rng.randint(1, most))) for _ in range(heads))
+
+    own_lines, source_lines = (tuple(layer(line) for _ in range(layers)) for line in (own, crossed))
+    return LineBias({"self": own_lines, "cross": source_lines})
+
+
+def small(data: DigitData, seed: int, **options) -> Transformer:
+    """A small model without positions, unless told otherwise."""
+    shape = {"width": 16, "heads": 2, "feedforward": 20, "decoder_layers": 2, "scheme": "none"}
+    model = build_model("transformer", TransformerOptions(**{**shape, **options}), data, seed)
+    assert isinstance(model, Transformer)
+    return model.eval()
+
+
+@torch.inference_mode()
+def stepwise(model: Transformer, source: Tensor, steps: int) -> tuple[Tensor, Cache]:
+    """Logits of each greedy step with a cache, ``(b, t, v)``, and the cache."""
+    encoded, cache = model.encode(source), Cache(model.kept_rows)
+    read, logits = torch.full((len(source), 1), model.sos), []
+    for _ in range(steps):
+        logits.append(model.run(encoded, read, cache).logits)
+        read = logits[-1].argmax(-1)
+    return torch.cat(logits, 1), cache
+
+
+@torch.inference_mode()
+def in_one_pass(model: Transformer, source: Tensor, written: Tensor) -> Tensor:
+    """The logits of what was written, by dense attention."""
+    model.set_path("dense")
+    logits = model(source, written)
+    model.set_path("auto")
+    return logits
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_cached_steps_equal_one_pass(data, seed, most):
+    model = small(data, seed, heads=4, decoder_layers=3)
+    model.set_lines(short_lines(seed, 3, 4, most))
+    batch = data.test(9, 5)
+    steps = 90  # beyond the length from which lines are gathered
+    logits, cache = stepwise(model, batch.source, steps)
+    once = in_one_pass(model, batch.source, logits.argmax(-1))
+    torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
+    kept = model.kept_rows
+    assert kept is not None and kept.recent <= 2 and kept.pinned <= 2
+    assert len(cache.output) == 3
+    for keys, values in cache.output.values():
+        assert keys.shape[2] == values.shape[2] == kept.pinned + kept.recent
+    assert cache.seen == steps
+    assert cache.held.position[0].tolist() == [
+        *range(kept.pinned),
+        *range(steps - kept.recent, steps),
+    ]
+    model.set_path("dense")
+    assert model.kept_rows is None  # dense attention reads every row
+
+
+def test_heads_that_may_read_any_row_keep_them_all(data):
+    model = small(data, 0, decoder_layers=1)
+    lines = short_lines(0, 1, 2).sites
+    here = (Line("diag", 0, 0),)
+    for other in ((), (Line("diag", CORNER, 0),), (Line("anti", 0, 0),)):
+        model.set_lines(LineBias({**lines, "self": ((other, here),)}))
+        assert model.kept_rows is None
+    model.set_lines(LineBias({**lines, "self": ((here, here),)}, off_line_bias=-5.0))
+    assert model.kept_rows is None
+    model.set_lines(None)
+    assert model.kept_rows is None
+    _, cache = stepwise(model, data.test(3, 2).source, 7)
+    assert cache.kept is None and cache.held.size == 7
+    assert next(iter(cache.output.values()))[0].shape[2] == 7
+
+
+OWN = st.builds(Line, st.sampled_from(["diag", "vert"]), st.just(0), st.integers(-5, 5))
+
+
+@given(st.lists(OWN, min_size=1, max_size=3), st.lists(OWN, min_size=1, max_size=3))
+def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first, second):
+    """Against the keys themselves, row by row."""
+    rows, biases = 40, [Lines({"self": (tuple(head),)}) for head in (first, second)]
+    frame = view_of("self", torch.arange(rows), rows, torch.tensor([3]))
+    read = [
+        {int(key) for bias in biases for key in bias.positions(frame)[0][0, 0, row]}
+        for row in range(rows)
+    ]
+    kept = kept_rows(biases)
+    assert kept is not None
+    for row in range(rows):
+        for key in read[row] - {row}:
+            assert key < kept.pinned or key >= row - kept.recent, (row, key)
+    if kept.recent:
+        assert any(row - kept.recent in read[row] for row in range(kept.recent, rows))
+    if kept.pinned:
+        assert all(kept.pinned - 1 in read[row] for row in range(rows // 2, rows))
+
+
+def test_a_long_output_is_scored_in_parts(data, monkeypatch):
+    """With any size of the parts the same, for a right row and for one wrong near its end."""
+    model = small(data, 1)
+    model.set_lines(short_lines(1, 2, 2, 2))
+    batch = data.test(50, 6)
+    steps = batch.target.shape[1]
+    target = model.decode(batch.source, steps).ids.clone()
+    target[1, -2] = (target[1, -2] + 1) % 10
+    batch = Batch(batch.source, target, batch.problems)
+    expected = [True, False, True, True, True, True]
+    for size in (7, 20, steps - 1, steps):
+        monkeypatch.setattr(transformer, "ROWS_AT_ONCE", size)
+        assert exact_matches(model, batch).tolist() == expected, size

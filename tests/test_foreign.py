@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers as tf
-from others import FAMILIES, IDS, WORDS, tiny
+from families import SHAPES, of_family
+from others import FAMILIES, WORDS, tiny
 
 import abc_calib as abc
 from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
-from abc_calib.nn.foreign.checks import check_positions
+from abc_calib.nn.foreign.checks import try_out
 from abc_calib.nn.foreign.inject import detach, inject
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.foreign.places import Marks
-from abc_calib.nn.foreign.sites import find_sites
+from abc_calib.nn.saved import read_weights
 
 PLUS, EQUALS = 14, 15
 MARKS = Marks((PLUS, EQUALS))
@@ -234,15 +239,6 @@ def test_a_program_that_does_not_import_this_one_cannot_load_it(tmp_path):
         logits(found)
 
 
-def test_layers_that_see_a_window_alone_are_refused():
-    """Their cache counts keys from the window on, and has dropped what lines may name."""
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = tf.MistralConfig(**IDS, **shape, **heads, sliding_window=4)
-    with pytest.raises(UsageError, match="see the last tokens only, and its cache"):
-        find_sites(tf.MistralForCausalLM(config))
-
-
 def test_a_copy_has_its_own_lines(model):
     inject(model, lines_for(model), MARKS, neutral=True)
     before = logits(model)
@@ -330,24 +326,53 @@ def test_a_cache_that_does_not_hold_every_key_is_an_error():
             model(input_ids=SOURCES[:, :1], past_key_values=found.past_key_values, use_cache=True)
 
 
-def test_positions_that_count_elsewhere_are_found():
-    """Ministral3 scales its queries by position, beside its rotary embedding."""
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 4}
-    rope = {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.4}
-    rope |= {"original_max_position_embeddings": 64}
-    config = tf.Ministral3Config(
-        **IDS, **shape, intermediate_size=32, num_key_value_heads=2, rope_parameters=rope
-    )
-    torch.manual_seed(0)
-    options = ForeignOptions(
-        folder="",
-        architecture="Ministral3ForCausalLM",
-        config={**config.to_dict(), "sliding_window": None},
-        scheme="none",
-    )
-    tokens = TokenIds(len(WORDS) + 2, len(WORDS), len(WORDS) + 1, 2, (len(WORDS) + 1, 14, 15))
-    found = Foreign(options, tokens).eval()
-    found.set_lines(soft_lines_for(found.network))
-    source = torch.cat([torch.full_like(SOURCES[:, :1], len(WORDS) + 1), SOURCES], 1)
-    with pytest.raises(UsageError, match="counts positions somewhere else"):
-        check_positions(found, source, OUTPUTS)
+# Families
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "foreign-models.md").read_text()
+ROWS = re.findall(r"^\| (can be calibrated|refused: \"(.*)\") \| (.*) \|$", PAGE, re.MULTILINE)
+TOLD = {name: words for _, words, names in ROWS for name in names.split(", ")}
+SOS = len(WORDS) + 1
+TOKENS = TokenIds(len(WORDS) + 2, len(WORDS), SOS, 2, (SOS, PLUS, EQUALS))
+
+
+def test_the_table_names_the_families():
+    assert sorted(TOLD) == sorted(SHAPES)
+
+
+def taken(model: Any) -> Foreign:
+    """The model as a run holds it."""
+    config = json.loads(json.dumps(model.config.to_dict(), default=str))
+    options = ForeignOptions(folder="", architecture=type(model).__name__, config=config)
+    made = Foreign(options, TOKENS).eval()
+    made.network.load_state_dict(model.state_dict())
+    return made
+
+
+@pytest.mark.parametrize("name", ["Marian", "GPT-NeoX", "BART", "T5"])
+def test_weights_are_read_as_their_class_writes_them(name, tmp_path):
+    """Marian's files leave out its positions, GPT-NeoX' have other names."""
+    one, other = taken(of_family(name)), taken(of_family(name))
+    one.network.save_pretrained(tmp_path)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.fill_(0.5)
+    assert other.read_weights(read_weights(tmp_path / "model.safetensors"))
+    for (key, weight), read in zip(one.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(weight, read), key
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_family_is_calibrated_or_refused_as_the_table_says(name):
+    model = of_family(name)
+    rng = torch.Generator().manual_seed(0)
+    source, target = (torch.randint(4, 14, (16, n), generator=rng) for n in (9, 5))
+    source[:, [0, 4, 8]] = torch.tensor([SOS, PLUS, EQUALS])
+    target[:, -1] = TOKENS.eos
+
+    if not TOLD[name]:
+        try_out(taken(model), source, target)
+        return
+    with pytest.raises(UsageError, match=TOLD[name]) as found:
+        try_out(taken(model), source, target)
+    assert "\n" not in str(found.value)

@@ -5,22 +5,38 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, digit_data
+from conftest import CALIBRATED, VANILLA, digit_data, in_stream, view_of
 
+from abc_calib import stages
+from abc_calib.calibration import capture as module
 from abc_calib.calibration import pipeline
 from abc_calib.calibration import trial as check
+from abc_calib.calibration.capture import (
+    average_attention,
+    capture,
+    correct_samples,
+    same_shape,
+)
 from abc_calib.calibration.fits import base as evidence
+from abc_calib.calibration.fits import nnls
+from abc_calib.calibration.fits.base import sinks
+from abc_calib.calibration.fits.mean import outstanding, segment_means
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Check, Trial, carries_over, choose, every_place
-from abc_calib.config import CalibrationOptions
+from abc_calib.calibration.windows import undecided
+from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import Data, DigitData
-from abc_calib.errors import AbcError
-from abc_calib.evaluation.exact import exact_matches
-from abc_calib.geometry import DIRECTIONS, Line, LineBias
+from abc_calib.errors import AbcError, AbcWarning, UsageError
+from abc_calib.evaluation.exact import exact_matches, greedy_matches
+from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
+from abc_calib.nn.base import Attention
+from abc_calib.nn.build import build_model
+from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 
 
@@ -292,3 +308,317 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model)
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
     monkeypatch.setattr(check, "STEPS", 1)
     assert carries_over(found.bias, model, longer(vanilla.data, 1)) == Trial(1.0)
+
+
+# Captured attention
+
+
+@pytest.fixture
+def chunks_of_three(monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 3)
+
+
+@pytest.mark.parametrize("encoder_layers", [0, 2])
+def test_captured_attention_is_that_of_each_sample_alone(
+    model_for, chunks_of_three, encoder_layers
+):
+    source = digit_data("addition")
+    model = model_for(source, encoder_layers=encoder_layers, decoder_layers=2)
+    batch = source.training(0, 7)
+    parts = list(capture(model, batch))
+    assert [len(part.rows["cross"]) for part in parts] == [3, 3, 1]
+    pad = source.vocabulary.pad
+    for n in range(len(batch)):
+        part, at = parts[n // 3], n % 3
+        s, t = int((batch.source[n] != pad).sum()), int((batch.target[n] != pad).sum())
+        alone = model.attention(batch.source[n : n + 1, :s], batch.target[n : n + 1, :t])
+        expected = alone.weights
+        for site, size in {"encoder": (s, s), "self": (t, t), "cross": (t, s)}.items():
+            assert part.rows[site][at].sum() == size[0] or not expected[site]
+            assert len(part.weights[site]) == len(expected[site])
+            for seen, wanted in zip(part.weights[site], expected[site], strict=True):
+                small = seen[at, :, : size[0], : size[1]]
+                torch.testing.assert_close(small, wanted[0], rtol=1e-4, atol=1e-6)
+                assert not seen[at, :, : size[0], size[1] :].any()
+
+
+def test_correct_samples_are_those_that_greedy_decoding_gets_right(half_trained):
+    source, model = half_trained
+    batch = source.training(10**6, 200)
+    right, share = correct_samples(model, batch)
+    expected = greedy_matches(model, batch)
+    assert 0 < len(right) < 200
+    assert share == pytest.approx(len(right) / 200)
+    assert torch.equal(right.source, batch.source[expected])
+    assert torch.equal(right.target, batch.target[expected])
+    again = source.lay_out(right.problems)
+    s, t = again.source.shape[1], again.target.shape[1]
+    assert torch.equal(right.source[:, :s], again.source)
+    assert torch.equal(right.target[:, :t], again.target)
+
+
+def test_same_shape_keeps_the_most_common_shape_without_padding():
+    source = digit_data("addition")
+    batch = source.training(3, 300)
+    pad = source.vocabulary.pad
+    kept = same_shape(batch, pad)
+    assert not (kept.source == pad).any() and not (kept.target == pad).any()
+    shapes = [
+        (int((s != pad).sum()), int((t != pad).sum()))
+        for s, t in zip(batch.source, batch.target, strict=True)
+    ]
+    most = max(shapes.count(shape) for shape in set(shapes))
+    assert len(kept) == most
+    assert shapes.count((kept.source.shape[1], kept.target.shape[1])) == most
+    first = source.task.write(kept.problems, 0)
+    assert source.task.solve(first) == source.task.read(
+        source.vocabulary.text(kept.target[0].tolist())[::-1]
+    )
+
+
+def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
+    source = digit_data("successor")
+    model = model_for(source, encoder_layers=1, decoder_layers=2)
+    batch = same_shape(source.training(0, 40), source.vocabulary.pad)
+    average = average_attention(model, batch)
+    assert {site: len(layers) for site, layers in average.items()} == {
+        "encoder": 1,
+        "self": 2,
+        "cross": 2,
+    }
+    for site, layers in model.attention(batch.source, batch.target).weights.items():
+        expected = torch.stack([layer.mean(0) for layer in layers])
+        torch.testing.assert_close(torch.from_numpy(average[site]), expected)
+
+
+# What rows see
+
+
+SIZES: dict[str, Any] = {"width": 16, "feedforward": 32, "heads": 2, "decoder_layers": 2}
+
+
+def by_model(model: Any, batch: Any) -> tuple[int, int]:
+    """The same count: rows of equal logits, of which some have another right token."""
+    there = batch.target != model.pad
+    with torch.inference_mode():
+        logits = model.double()(batch.source, batch.target)[there].numpy()
+    _, group = np.unique(np.round(logits, 9), axis=0, return_inverse=True)
+    written = batch.target[there].numpy()
+    tokens = [set(written[group == g].tolist()) for g in range(group.max() + 1)]
+    return sum(len(tokens[g]) > 1 for g in group), len(written)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", ["transformer", "encoder", "decoder"])
+def test_rows_that_see_the_same_are_those_of_equal_logits(kind, seed, random_bias):
+    """In a model of random weights, which nothing but what it sees can tell apart.
+
+    Of heads with several lines some are not found: weights can be alike by another way.
+    """
+    data = digit_data("addition", base=2, length=4)
+    more = {"encoder_layers": 1} if kind == "encoder" else {}
+    name = "decoder" if kind == "decoder" else "transformer"
+    options: Any = MODEL_OPTIONS[name](scheme="none", **SIZES, **more)
+    model: Any = build_model(name, options, data, seed)
+    layers = {"encoder": len(more), "self": 2, "cross": 2}
+    lines = random_bias(layers, 2, seed, single=seed % 2 == 0)
+    lines = in_stream(lines, seed) if kind == "decoder" else lines
+    model.set_lines(lines)
+    with torch.no_grad():  # so that sums of few terms do not meet by chance
+        for weight in model.parameters():
+            weight.normal_(std=0.7)
+    batch = data.training(0, 200)
+    found, expected = undecided(lines, model.eval(), batch), by_model(model, batch)
+    assert found[1] == expected[1] and found[0] <= expected[0]
+    if seed % 2 == 0:  # one line a head
+        assert found[0] == expected[0] > 0
+
+
+def test_addition_needs_both_operands_and_what_was_written_last():
+    data = digit_data("addition", base=10, length=6)
+    model: Any = build_model("transformer", MODEL_OPTIONS["transformer"](scheme="none"), data, 0)
+    batch = data.training(0, 5000)
+
+    def left(*crossed: Line) -> int:
+        heads = (*((line,) for line in crossed), *((Line("vert", 2, 0),),) * 8)[:8]
+        own: Any = ((Line("diag", 0, 0),),) * 8
+        return undecided(LineBias({"self": (own,) * 3, "cross": (heads,) * 3}), model, batch)[0]
+
+    needed = [Line("anti", part, by) for part in (1, 2) for by in (0, -1)]
+    assert left(*needed) == 0
+    for without in range(4):
+        assert left(*needed[:without], *needed[without + 1 :]) > 0
+
+
+def test_a_calibration_warns_where_no_model_can_be_right(trained, tiny, abc, tmp_path):
+    how: Any = {"threshold": 0.3, "retrain": False, "samples": 64, "progress": False}
+    with pytest.warns(AbcWarning, match="rows of training problems see what others see"):
+        stages.calibrate(trained.root / VANILLA, dirs=("vert",), out=tmp_path / "made", **how)
+    words = ("--dirs", "vert", "--threshold", 0.3, "--no-retrain", "--samples", 64, "--quiet")
+    said = abc("calibrate", VANILLA, *words)
+    assert said.code == 0 and said.err.startswith("warning: on these lines ")
+    assert "UserWarning" not in said.err
+
+
+# Options
+
+
+@pytest.fixture(scope="module")
+def find(vanilla):
+    """``find(**options)``: the calibration of the trained model with these options."""
+    model = vanilla.load_model()
+
+    def made(**options):
+        quick = {"samples": 300, "threshold": 0.3 if options.get("fit") != "mean" else 1.5}
+        return calibrate(model, vanilla.data, CalibrationOptions(**{**quick, **options}))
+
+    return made
+
+
+FITS = pytest.mark.parametrize("fit", ["nnls", "mean"])
+
+
+def lines_of(bias: LineBias) -> list[Line]:
+    return [line for layers in bias.sites.values() for heads in layers for h in heads for line in h]
+
+
+def test_each_fit_has_its_own_defaults(find):
+    for fit, own in (
+        ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "sink"}),
+        ("mean", {"layer": "last", "anchors": "corner", "values": "soft", "empty": "transparent"}),
+    ):
+        assert find(fit=fit).bias == find(fit=fit, **own).bias
+
+
+@FITS
+def test_layer_says_whose_attention_is_read(find, fit):
+    own, first, last = (find(fit=fit, layer=layer).bias for layer in ("own", "first", "last"))
+    for site, layers in own.sites.items():
+        assert first.sites[site] == (layers[0],) * len(layers)
+        assert last.sites[site] == (layers[-1],) * len(layers)
+    assert own != first != last
+
+
+@FITS
+def test_only_the_asked_sites_are_biased(find, fit):
+    whole = find(fit=fit).bias
+    assert set(whole.sites) == {"self", "cross"}  # the model has no encoder layer
+    part = find(fit=fit, sites=("cross",)).bias
+    assert part.sites == {"cross": whole.sites["cross"]}
+
+
+@FITS
+@pytest.mark.parametrize("anchors", ["segment", "corner"])
+def test_lines_count_from_the_asked_anchors(find, fit, anchors):
+    found = find(fit=fit, anchors=anchors, empty="transparent", sites=("cross",), layer="own").bias
+    assert lines_of(found)
+    assert {line.anchor for line in lines_of(found)} == {anchors}
+
+
+def test_a_penalty_takes_the_place_of_minus_infinity(find):
+    hard, soft = find().bias, find(off_line_bias=-5.0).bias
+    assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
+    heads = soft.heads("cross", 0)
+    frame = view_of("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
+    layer = Lines({"cross": heads}, soft.off_line_bias)
+    assert not layer.restricted and not layer.single and not layer.may_mask_rows
+    plain = Lines({"cross": heads}).dense([frame])
+    matrix = layer.dense([frame])
+    assert torch.equal(matrix, torch.where(plain < -1e8, torch.tensor(-5.0), plain))
+
+
+@torch.no_grad()
+def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
+    model = make_model(decoder_layers=1, scheme="none")
+    source, outputs = torch.tensor([[12, 1, 2, 3, 13]]), torch.tensor([[4, 13]])
+    line = ((Line("vert", 1, 0),),) * 2
+    seen = []
+    for closed in (None, -50.0, -3.0):
+        model.set_lines(LineBias({"cross": (line,)}, closed))
+        seen.append(model.attention(source, outputs).weights["cross"][0])
+    assert torch.equal(seen[0][..., :-1], torch.zeros_like(seen[0][..., :-1]))
+    torch.testing.assert_close(seen[1], seen[0])
+    assert (seen[2][..., :-1] > 1e-3).all()
+
+
+@pytest.mark.parametrize("closed", [0.0, 3.0, -np.inf, np.nan])
+def test_a_penalty_that_closes_nothing_is_refused(closed):
+    with pytest.raises(UsageError, match="give a finite number below 0, or none"):
+        LineBias({}, closed)
+
+
+def test_soft_values_are_logarithms_of_weights(find):
+    found = find(values="soft", threshold=0.1)
+    assert any(line.value < 0 for line in lines_of(found.bias))
+    for site, layers in found.bias.sites.items():
+        for layer, heads in enumerate(layers):
+            for head, lines in enumerate(heads):
+                rows = [r for r in found.table if (r.site, r.layer, r.head) == (site, layer, head)]
+                if rows[0].note == "sink":
+                    continue
+                strongest = max(row.weight for row in rows)
+                for row, line in zip(rows, lines, strict=True):
+                    assert line.value == pytest.approx(np.log(row.weight / strongest), abs=2e-3)
+
+
+def test_hard_values_open_the_papers_lines_wide(find):
+    soft, hard = find(fit="mean").bias, find(fit="mean", values="hard").bias
+    assert {line.value for line in lines_of(hard)} == {0.0}
+    assert any(line.value < 0 for line in lines_of(soft))
+    for a, b in zip(lines_of(soft), lines_of(hard), strict=True):
+        assert (a.direction, a.segment, a.offset) == (b.direction, b.segment, b.offset)
+
+
+@FITS
+def test_heads_without_lines_are_open_or_closed_as_asked(find, fit):
+    above = 1.0 if fit == "nnls" else 9.0
+    open_ = find(fit=fit, empty="transparent", threshold=above)
+    closed = find(fit=fit, empty="sink", threshold=above)
+    assert not lines_of(open_.bias) and open_.bias.transparent()
+    assert {row.note for row in open_.table} == {"transparent"}
+    assert not closed.bias.transparent()
+    for site, layers in closed.bias.sites.items():
+        assert {head for heads in layers for head in heads} == {(sinks(1)[site],)}
+    assert "sink" in {row.note for row in closed.table} <= {"sink", ""}
+
+
+# What the options rest on
+
+
+def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
+    """Attention along one corner line, over samples of two lengths, gives back that line."""
+    wanted = nnls.candidates("cross", ("diag", "anti", "vert"), 1, 5, "corner")
+    assert {line.segment for line in wanted} == {CORNER}
+    line = Line("anti", CORNER, 1)
+    lengths = torch.tensor([7, 5])
+    places = torch.tensor([[0, 6], [0, 4]])
+    frame = view_of("cross", torch.arange(8), 7, lengths, places)
+    dense = Lines({"cross": ((line,),)}).dense([frame])
+    weights = (dense == 0).float()
+
+    rows = torch.arange(8) < lengths[:, None]
+    part = Attention({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
+    fitted = nnls.fit([part], {"cross": wanted})["cross"]
+    assert fitted.lines[int(fitted.weights[0, 0].argmax())] == line
+    assert fitted.weights[0, 0].max() == pytest.approx(1, abs=1e-3)
+
+
+def test_segment_means_are_means_over_the_rows_of_a_line():
+    rng = np.random.default_rng(0)
+    matrix = rng.random((1, 5, 7))
+    frame = view_of("cross", torch.arange(5), 7, torch.tensor([7]), torch.tensor([[0, 6]]))
+    lines = nnls.candidates("cross", ("anti", "vert"), 1, 5)
+    (means,) = segment_means(matrix, lines, frame)
+    heads = (outstanding(means, 1.0),)
+    for line in lines:
+        keys = [min(max(5 - i - line.offset, 0), 6) for i in range(5)]
+        if line.direction == "vert":
+            keys = [{0: 0, 1: 6 - line.offset}[line.segment]] * 5
+        expected = np.mean([matrix[0, i, key] for i, key in enumerate(keys)])
+        assert means[line] == pytest.approx(expected)
+    for direction in ("anti", "vert"):
+        values = {line: m for line, m in means.items() if line.direction == direction}
+        limit = np.mean(list(values.values())) + np.std(list(values.values()))
+        kept = {(x.direction, x.segment, x.offset) for x in heads[0] if x.direction == direction}
+        wanted = {(x.direction, x.segment, x.offset) for x, m in values.items() if m > limit}
+        assert kept == wanted

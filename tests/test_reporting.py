@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import digit_data
+from conftest import VANILLA, digit_data
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 
@@ -21,6 +21,8 @@ from abc_calib.errors import UsageError
 from abc_calib.files import write_atomically
 from abc_calib.geometry import Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
+from abc_calib.nn import hub
+from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import save_figures
@@ -325,3 +327,31 @@ def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:
     assert name == "bias-cross-layer0-head1-bias"
     (figure,) = heatmap_figures(calibrated, sites=("cross",), head=1, titled=False).values()
     assert "Cross" not in " ".join(texts(figure))
+
+
+# One source
+
+
+def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
+    words = ("heatmap", VANILLA, "--input", "12009", "--out", tmp_path, "--format", "svg", "-q")
+    assert abc(*words).code == 0
+    run = Run.open(tiny.vanilla)
+    face = hub.load(run.path / "model").eval()
+    symbols = list(run.data.vocabulary.symbols)
+    with np.load(tmp_path / "input-cross.npz") as file:
+        seen = dict(file)
+    source, written = (
+        torch.tensor([[symbols.index(token) for token in seen[name]]])
+        for name in ("key_labels", "row_labels")
+    )
+    found = face(source, labels=written, output_attentions=True)
+    for site, weights in (("self", found.decoder_attentions), ("cross", found.cross_attentions)):
+        with np.load(tmp_path / f"input-{site}.npz") as file:
+            drawn = torch.from_numpy(file["attention"]).float()
+        torch.testing.assert_close(drawn, torch.stack(weights)[:, 0])
+
+
+def test_a_source_that_is_too_long_is_refused(tiny, abc, monkeypatch):
+    monkeypatch.setattr(views, "MOST", 5)
+    words = ("heatmap", VANILLA, "--input", "77")
+    assert "give a shorter source" in abc(*words).error(2)

@@ -16,15 +16,11 @@ from conftest import change_json, vouch
 from safetensors.torch import load_file, save_file
 
 from abc_calib import files, stages
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError
 from abc_calib.files import write_atomically
-from abc_calib.runs import Run, checkpoint, rows
+from abc_calib.runs import Run, rows
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def no_space(*_, **__):
-    raise FULL
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -97,17 +93,6 @@ def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch, writer, existing
     assert len(os.listdir(tmp_path)) == existing
 
 
-def test_a_failed_checkpoint_leaves_the_last_one(make_config, monkeypatch):
-    run = Run.create(make_config())
-    run.save_checkpoint({"x": torch.ones(3)}, {"step": 1})
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", no_space)
-        with pytest.raises(AbcError, match=r"cannot write .*checkpoint.safetensors"):
-            run.save_checkpoint({"x": torch.zeros(3)}, {"step": 2})
-    tensors, state = run.load_checkpoint()
-    assert (tensors["x"].tolist(), state) == ([1.0] * 3, {"step": 1})
-
-
 # Making and finding runs
 
 
@@ -128,20 +113,6 @@ def test_a_run_outside_the_root_is_the_latest_too(make_config, tmp_path):
     assert Run.open().path.resolve() == run.path.resolve()
 
 
-def test_opening_says_what_is_missing(runs_root, make_config):
-    with pytest.raises(UsageError, match=r"there is no run in .*runs yet: abc train"):
-        Run.open()
-    with pytest.raises(UsageError, match="there is no run nothing: abc runs lists them"):
-        Run.open("nothing")
-    (runs_root / "half").mkdir(parents=True)
-    with pytest.raises(AbcError, match=r"half is not a run folder \(it has no config.json\)"):
-        Run.open("half")
-    run = Run.create(make_config())
-    run.path.rename(runs_root / "moved")
-    with pytest.raises(UsageError, match=r"there is no run .*vanilla-seed0-1: abc runs lists them"):
-        Run.open()
-
-
 # What is in a run
 
 
@@ -152,18 +123,6 @@ def test_a_run_without_a_model_says_how_to_get_one(make_config):
     run.save_checkpoint({"x": torch.ones(1)}, {})
     with pytest.raises(AbcError, match=r"has not finished training: continue with abc train --res"):
         run.load_model()
-
-
-def test_a_checkpoint_comes_back(make_config):
-    run = Run.create(make_config())
-    tensors = {"a": torch.arange(7), "b.c": torch.rand(2, 3)}
-    run.save_checkpoint(tensors, {"step": 3, "seconds": 0.5})
-    loaded, state = run.load_checkpoint()
-    assert state == {"step": 3, "seconds": 0.5}
-    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
-    run.drop_checkpoint()
-    run.drop_checkpoint()
-    assert run.load_checkpoint() is None
 
 
 # Vouching

@@ -330,9 +330,6 @@ def test_the_command_lists_its_jobs_and_refuses_what_cannot_be(abc, sweep_file, 
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.csv").mkdir()
     for option, value, code, message in (
-        ("--workers", 0, 2, "--workers 0: give a whole number from 1"),
-        ("--budget", 0, 2, "--budget 0: give a number above 0"),
-        ("--device", "tpu", 2, "--device tpu: choose auto"),
         ("--out", tmp_path / "x.txt", 2, "as '.txt': choose .csv"),
         ("--out", tmp_path / "folder.csv", 2, "is no file"),
         ("--out", tmp_path / "file" / "x.csv", 1, "cannot make the folder"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_calib.proof.page import page
 from abc_calib.text import Markup, Table, as_latex, as_markdown, visible
 from cli import console
 from cli.main import app
@@ -79,3 +83,92 @@ def test_a_device_is_not_replaced(tiny, tmp_path):
     words = ("heatmap", tiny.calibrated, "--sites", "cross", "--format", "svg")
     said = run_command(*words, "--out", tmp_path)
     assert said.code in (1, 2) and (tmp_path / "cross.npz").is_fifo()
+
+
+# Nobody else's code
+
+
+ROOT = Path(__file__).parents[1]
+ENTRY = "from abc_calib.launch import main; main()"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A working directory with a module that tells when it is run."""
+    made = tmp_path / "somewhere"
+    made.mkdir()
+    return made
+
+
+def started(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    asked = {"PYTHONPATH": f"{path}{ROOT}", "ABC_RUNS": str(folder / "runs")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [("tasks", "module", ""), ("cli", "package", "."), ("cli", "module", "")],
+)
+def test_a_module_in_the_way_is_named_and_not_run(folder, name, kind, path):
+    file = folder / (f"{name}.py" if kind == "module" else f"{name}/__init__.py")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("print('it ran')")
+    safe = ["-P"] if path else []
+    done = started(folder, *safe, "-c", ENTRY, "tasks", path=path and f"{path}{os.pathsep}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {file} hides the package {name} of abc-calib: rename")
+    assert done.stderr.count("\n") == 1
+
+
+# Tables in Markdown and LaTeX
+
+
+CERTIFICATES = Path(__file__).parents[1] / "reports" / "certificates"
+
+
+def test_markdown_escapes_and_aligns() -> None:
+    text = as_markdown(["task", "a|b", "%"], [["N*1_x", "two\nlines", 99.5], ["$ & `", None, 3]])
+    assert text.splitlines() == [
+        r"| task | a\|b | % |",
+        "| --- | --- | ---: |",
+        r"| N\*1\_x | two lines | 99.5 |",
+        r"| \$ & \` |  | 3 |",
+    ]
+
+
+def test_latex_escapes_and_aligns() -> None:
+    text = as_latex(["task", "%"], [[r"a_b & c\d ~^#${}", 1 / 3], ["[−1] ± 2", 100]])
+    assert text.splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"task & \% \\",
+        r"\midrule",
+        r"a\_b \& c\textbackslash{}d \textasciitilde{}\textasciicircum{}\#\$\{\} & 0.333333 \\",
+        r"{[}$-$1{]} $\pm$ 2 & 100 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 cells and the table 1 columns"):
+        as_markdown(["a"], [["b", "c"]])
+
+
+def test_markup_is_not_escaped_and_sides_may_be_given() -> None:
+    text = as_markdown(["a_b", "n"], [[Markup("`a_b`"), "1,000"]], "lr")
+    assert text.splitlines() == [r"| a\_b | n |", "| --- | ---: |", "| `a_b` | 1,000 |"]
+
+
+@pytest.mark.parametrize("path", sorted(CERTIFICATES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_committed_certificate_renders_to_its_page(path: Path) -> None:
+    found = json.loads(path.read_text())
+    if "kinds" not in found:
+        pytest.skip("written by an older program, whose page it has")
+    assert page(found) == path.with_suffix(".md").read_text()

@@ -9,7 +9,7 @@ import signal
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from abc_calib.config import TrainOptions
 from abc_calib.errors import AbcError, UsageError
@@ -245,18 +245,6 @@ def checkpoint(start, name: str = "a", **options):
     return run, run.path / "checkpoint.safetensors"
 
 
-@pytest.mark.parametrize("how", ["truncated", "empty", "text", "no state"])
-def test_a_damaged_checkpoint_is_named(start, how):
-    run, path = checkpoint(start)
-    if how == "no state":
-        save_file(load_file(path), path)
-    else:
-        data = {"truncated": path.read_bytes()[:-100], "empty": b"", "text": b"nothing " * 99}
-        path.write_bytes(data[how])
-    with pytest.raises(AbcError, match=r"checkpoint.safetensors is damaged \(.*\): train again"):
-        trainer(run).train()
-
-
 KEPT = ("model.head.weight", "random", "step", "good", ".exp_avg", ".step")
 
 
@@ -272,14 +260,6 @@ def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing, optimi
     assert len(left) < len(tensors) or missing in state
     run.save_checkpoint(left, {name: value for name, value in state.items() if name != missing})
     with pytest.raises(AbcError, match="checkpoint"):
-        trainer(run).train()
-
-
-def test_a_checkpoint_of_another_model_is_refused(start):
-    _, small = checkpoint(start, "a")
-    run, path = checkpoint(start, "b", model={"width": 16})
-    path.write_bytes(small.read_bytes())
-    with pytest.raises(AbcError, match=r"config\.json is not the file that checkpoint\.saf"):
         trainer(run).train()
 
 

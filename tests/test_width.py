@@ -26,17 +26,15 @@ COMMANDS = (
     ("runs",),
     ("runs", "--sort", "held-out", "--task", "successor"),
     ("tasks",),
-    ("eval", "--lengths", "5,9", "--samples", 20, "--stress", "carry", "-q"),
-    ("stress", "--lengths", "3,4", "--samples", 3, "--search", 0, "-q"),
+    ("eval", "--lengths", "5,9", "--samples", 5, "--stress", "carry", "-q"),
+    ("stress", "--lengths", 3, "--samples", 3, "--search", 0, "-q"),
     ("predict", "199", "--show"),
     ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
     ("inspect", "RECURRENT", "--input", "010 t3 t1 t2 t4 t5 .", "--out", "OUT"),
     ("diagnose", "RECURRENT"),
     ("certify",),
     ("reproduce", "figure1", "--from-results"),
-    ("reproduce", "location-table3", "--from-results"),
     ("reproduce", "attenders-table2", "--from-results"),
-    ("reproduce", "reviewers", "--from-results"),
 )
 
 
