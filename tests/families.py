@@ -38,69 +38,59 @@ T5 = {
     **{"num_layers": LAYERS, "num_decoder_layers": LAYERS, "decoder_start_token_id": 0},
 }
 FULL = {"layer_types": ["full_attention"] * LAYERS}
+CAUSAL, GIVING = "ForCausalLM", "ForConditionalGeneration"
+ALIKE: tuple[tuple[str, dict[str, Any], str], ...] = (
+    (
+        CAUSAL,
+        FLAT,
+        "BioGPT=BioGpt, BLOOM=Bloom, Falcon, GPT-BigCode=GPTBigCode, GPT-NeoX=GPTNeoX, MPT=Mpt, "
+        "Persimmon, Phi, RWKV=Rwkv, StarCoder 2=Starcoder2",
+    ),
+    (
+        CAUSAL,
+        GROUPED,
+        "Apertus, Arcee, Cohere, EXAONE 4=Exaone4, Granite, Llama, Mistral, OLMo 2=Olmo2, "
+        "OLMo 3=Olmo3, Phi-3=Phi3, Qwen2, SmolLM3, StableLM=StableLm",
+    ),
+    (
+        CAUSAL,
+        SMALL,
+        "Cohere 2=Cohere2, Ernie 4.5=Ernie4_5, Gemma, Gemma 2=Gemma2, Gemma 3=Gemma3, GLM-4=Glm4, "
+        "Helium, Ministral 3=Ministral3, Nemotron, Qwen3",
+    ),
+    (CAUSAL, GROUPED | EXPERTS, "Mixtral, OLMoE=Olmoe, Qwen2-MoE=Qwen2Moe"),
+    (CAUSAL, SMALL | EXPERTS, "GPT-OSS=GptOss, Qwen3-MoE=Qwen3Moe"),
+    (CAUSAL, FLAT | LATENT, "DeepSeek-V2=DeepseekV2, DeepSeek-V3=DeepseekV3"),
+    (CAUSAL, OLD | {"rotary_dim": 4}, "CodeGen, GPT-J=GPTJ"),
+    (GIVING, T5, "LongT5, mT5=MT5, T5, UMT5"),
+    (GIVING, SEQ2SEQ, "BART=Bart, Blenderbot, M2M100, mBART=MBart, Pegasus, PLBart"),
+)
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "Apertus": ("ApertusForCausalLM", GROUPED),
-    "Arcee": ("ArceeForCausalLM", GROUPED),
-    "BART": ("BartForConditionalGeneration", SEQ2SEQ),
-    "BioGPT": ("BioGptForCausalLM", FLAT),
-    "Blenderbot": ("BlenderbotForConditionalGeneration", SEQ2SEQ),
-    "BLOOM": ("BloomForCausalLM", {"hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS}),
-    "CodeGen": ("CodeGenForCausalLM", OLD | {"rotary_dim": 4}),
-    "Cohere": ("CohereForCausalLM", GROUPED),
-    "Cohere 2": ("Cohere2ForCausalLM", SMALL),
+    name: ((of or name) + end, shape)
+    for end, shape, names in ALIKE
+    for name, _, of in (one.partition("=") for one in names.split(", "))
+}
+SHAPES |= {
     "CTRL": ("CTRLLMHeadModel", OLD | {"dff": 32}),
-    "DeepSeek-V2": ("DeepseekV2ForCausalLM", FLAT | LATENT),
-    "DeepSeek-V3": ("DeepseekV3ForCausalLM", FLAT | LATENT),
-    "Ernie 4.5": ("Ernie4_5ForCausalLM", SMALL),
-    "EXAONE 4": ("Exaone4ForCausalLM", GROUPED),
-    "Falcon": ("FalconForCausalLM", FLAT),
-    "Gemma": ("GemmaForCausalLM", SMALL),
-    "Gemma 2": ("Gemma2ForCausalLM", SMALL),
-    "Gemma 3": ("Gemma3ForCausalLM", SMALL),
     "Gemma 3 (full attention)": ("Gemma3ForCausalLM", SMALL | FULL),
-    "GLM-4": ("Glm4ForCausalLM", SMALL),
     "GPT-2": ("GPT2LMHeadModel", OLD),
-    "GPT-BigCode": ("GPTBigCodeForCausalLM", OLD),
-    "GPT-J": ("GPTJForCausalLM", OLD | {"rotary_dim": 4}),
     "GPT-Neo": (
         "GPTNeoForCausalLM",
         FLAT | {"num_layers": LAYERS, "attention_types": [[["global"], LAYERS]]},
     ),
-    "GPT-NeoX": ("GPTNeoXForCausalLM", FLAT),
-    "GPT-OSS": ("GptOssForCausalLM", SMALL | EXPERTS),
-    "Granite": ("GraniteForCausalLM", GROUPED),
-    "Helium": ("HeliumForCausalLM", SMALL),
     "LED": ("LEDForConditionalGeneration", SEQ2SEQ | {"attention_window": 4}),
-    "Llama": ("LlamaForCausalLM", GROUPED),
     "Llama 4": ("Llama4ForCausalLM", SMALL | EXPERTS | {"intermediate_size_mlp": 32}),
-    "LongT5": ("LongT5ForConditionalGeneration", T5),
-    "M2M100": ("M2M100ForConditionalGeneration", SEQ2SEQ),
     "Mamba": ("MambaForCausalLM", FLAT | {"state_size": 4}),
     "Marian": ("MarianMTModel", SEQ2SEQ),
-    "mBART": ("MBartForConditionalGeneration", SEQ2SEQ),
-    "Ministral 3": ("Ministral3ForCausalLM", SMALL),
-    "Mistral": ("MistralForCausalLM", GROUPED),
     "Mistral (full attention)": ("MistralForCausalLM", GROUPED | {"sliding_window": None}),
-    "Mixtral": ("MixtralForCausalLM", GROUPED | EXPERTS),
-    "MPT": ("MptForCausalLM", {"d_model": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}),
-    "mT5": ("MT5ForConditionalGeneration", T5),
-    "Nemotron": ("NemotronForCausalLM", SMALL),
     "NLLB-MoE": (
         "NllbMoeForConditionalGeneration",
         SEQ2SEQ | {"num_experts": 2, "encoder_sparse_step": 1, "decoder_sparse_step": 1},
     ),
-    "OLMo 2": ("Olmo2ForCausalLM", GROUPED),
-    "OLMo 3": ("Olmo3ForCausalLM", GROUPED),
-    "OLMoE": ("OlmoeForCausalLM", GROUPED | EXPERTS),
     "OPT": (
         "OPTForCausalLM",
         FLAT | {"ffn_dim": 2 * WIDTH, "word_embed_proj_dim": WIDTH, "dropout": 0.0},
     ),
-    "Pegasus": ("PegasusForConditionalGeneration", SEQ2SEQ),
-    "Persimmon": ("PersimmonForCausalLM", FLAT),
-    "Phi": ("PhiForCausalLM", FLAT),
-    "Phi-3": ("Phi3ForCausalLM", GROUPED),
-    "PLBart": ("PLBartForConditionalGeneration", SEQ2SEQ),
     "ProphetNet": (
         "ProphetNetForConditionalGeneration",
         {
@@ -108,24 +98,14 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"num_encoder_attention_heads": HEADS, "num_decoder_attention_heads": HEADS},
         },
     ),
-    "Qwen2": ("Qwen2ForCausalLM", GROUPED),
     "Qwen2 (sliding window)": (
         "Qwen2ForCausalLM",
         GROUPED | {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0},
     ),
-    "Qwen2-MoE": ("Qwen2MoeForCausalLM", GROUPED | EXPERTS),
-    "Qwen3": ("Qwen3ForCausalLM", SMALL),
-    "Qwen3-MoE": ("Qwen3MoeForCausalLM", SMALL | EXPERTS),
-    "RWKV": ("RwkvForCausalLM", FLAT | {"attention_hidden_size": WIDTH}),
-    "SmolLM3": ("SmolLM3ForCausalLM", GROUPED),
-    "StableLM": ("StableLmForCausalLM", GROUPED),
-    "StarCoder 2": ("Starcoder2ForCausalLM", GROUPED),
     "Switch": (
         "SwitchTransformersForConditionalGeneration",
         T5 | {"num_experts": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
     ),
-    "T5": ("T5ForConditionalGeneration", T5),
-    "UMT5": ("UMT5ForConditionalGeneration", T5),
     "XGLM": (
         "XGLMForCausalLM",
         {**{"d_model": WIDTH, "num_layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 32}},

@@ -6,29 +6,108 @@ below are legal, and every other one must be refused. ``tests/warm.py`` runs the
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import typer
-from hostile_places import of_sweeps, of_terminals
-from hostile_values import (
-    BEYOND,
-    LISTS,
-    NO_NUMBERS,
-    ODD_WORDS,
-    PATHS,
-    PROBLEMS,
-    Case,
-    edges,
-    is_legal,
-    schema_of,
-)
+from pydantic import TypeAdapter
 
 from abc_calib.config import MODEL_OPTIONS, RecurrentOptions
 from abc_calib.config.signature import Named
 from cli.main import app
+
+
+@dataclass(frozen=True)
+class Case:
+    """One invocation: ``abc COMMAND WORDS``.
+
+    ``legal``: every value is one that the declarations allow, so that it may be accepted.
+    ``shown``: what a refusal must name. ``files``: written first. ``encoding``: of the terminal.
+    ``stdout``: where it goes, if not into a file.
+    """
+
+    command: str
+    kind: str
+    words: tuple[str, ...]
+    legal: bool = False
+    shown: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    stdout: str = ""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return (*filter(None, [self.command]), *self.words)
+
+
+BEYOND = tuple(str(n) for n in (10**30, -(10**30), 2**63, 2**64, -(2**63) - 1, 10**400, 10**19))
+NO_NUMBERS = (
+    *("", " ", "nan", "-nan", "inf", "-inf", "Infinity", "1e23", "1e400", "-1e23", "0x10", "0b1"),
+    *("1_000", "_1", "١٢", "１２", "²", "½", "1,5", "1.5", "--", "-", "+", ".", "e5", "1e", "True"),
+    *("None", "five", "-1", "0", "-0.5", "1/2", "10**3", "$((1))", "1 2", "\t7\n8", "7\x007"[:1]),
+)
+ODD_WORDS = (
+    *("", " ", "unknown", "x" * 100_000, "ab" * 60, "\udcff\udcfe", "caf\u00e9\udce9"),
+    *("\x1b[31mred\x1b[0m", "\x07bell", "a\nb", "a\r\x1b[2K", "[red]x", "[/]", "[bold", "\x9b31m"),
+    *("{0}", "%s", "\\n", "../..", "~", "*", "'", '"', "`id`", "$HOME", "\u202etxt", "\ufeff"),
+    *("a b", "a " * 50_000, "--", "-", "None", "0", "\ud7ff\U0010ffff", "e\u0301" * 9, "\x7f"),
+    *("\t", "a\0b"[:1]),
+)
+LISTS = ("", ",", ",,", "{0},", ",{0}", "{0},,{0}", "{0};{0}", "{0} {0}", "{0},zz", "[{0}]", " , ")
+PATHS = (
+    *("fifo", "zero", "full", "null", "loop", "a-file", "a-folder", "a-file/below", "x" * 300),
+    *("y/" * 3000, "\udcff", "\x1b[31mred", "[red]x", "a\nb", "", "missing/", ".", "sep\u2028l"),
+    *("/proc/self/mem", "new/folder\x07", "$x_{", "<b>&amp;", "-"),
+)
+PROBLEMS = (
+    *("", " ", "+", "1+", "-1", "--5", "1e5", "1.5", "0x1", "1_000", "１２", "١٢", "½", "７"),
+    *("x" * 10**5, "\udcff", "\x1b[31m7", "7\x07", "[red]7[/]", "7+7", "7*7", "NaN", "7;7", "$"),
+    *("&", "7$7"),
+    *("9" * 50 + "!", "\u200b7", "7\u0300", "{7}", "%7", "010 t3 t4 .", "7\\", "7\ud800", "\0"[:0]),
+)
+
+
+def schema_of(option: Named) -> dict[str, Any]:
+    """The JSON schema of its field, without None."""
+    annotation: Any = Annotated[option.field.annotation, option.field]
+    schema = TypeAdapter(annotation).json_schema()
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    return next((kind for kind in kinds if kind.get("type") == "array"), kinds[0])
+
+
+def edges(schema: dict[str, Any]) -> Iterator[str]:
+    """The bounds, what is just beyond them, and much beyond them."""
+    for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+        if name in schema:
+            bound = schema[name]
+            yield from (f"{bound:.0f}", f"{bound + 1:.0f}", f"{bound - 1:.0f}", f"{bound}.5")
+
+
+def is_legal(option: Named, text: str) -> bool:
+    """Is it a plain number, or several with commas between, within the declared bounds?"""
+    schema = schema_of(option)
+    parts = text.split(",") if "items" in schema else [text]
+    return all(_is_number(part.strip(" \t\n"), schema.get("items", schema)) for part in parts)
+
+
+def _is_number(text: str, schema: dict[str, Any]) -> bool:
+    whole = schema["type"] == "integer"
+    plain = r"[+-]?\d+" if whole else r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    if not re.fullmatch(plain, text, re.ASCII) or len(text) > 300:
+        return False
+    value = int(text) if whole else float(text)
+    return (
+        math.isfinite(value)
+        and schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        and not value <= schema.get("exclusiveMinimum", -math.inf)
+        and not value >= schema.get("exclusiveMaximum", math.inf)
+    )
+
 
 QUICK = {
     **{"--steps": "2", "--batch": "4", "--width": "8", "--heads": "2"},
@@ -202,3 +281,71 @@ def is_quick(option: Named, schema: dict[str, Any], text: str) -> bool:
     """Is it no more than the work of a moment, where it is taken?"""
     first = float(text.split(",")[0])
     return option.name not in LONG_WORK or first <= schema.get("minimum", 0) + 1
+
+
+# Sweep files and terminals that nobody would choose
+
+SWEEP = '[sweep]\ntasks = ["successor"]\nlengths = [3]\nsamples = 5\n'
+ODD_TOML = (
+    *("", "\ufeff", "[", "a = ", "[[[[", "x" * 100_000, "[sweep]\n" * 2, "[a.b.c]\n", "= 5"),
+    *("a = " + "[" * 5000 + "]" * 5000, "a." * 5000 + "b = 1", '["\x1b[31m"]\n', "\udcff = 1"),
+    *("seeds = 5", "[sweep]\n[grid]\n", "jobs = 5", "[jobs]\na = 1", "[[sweep]]\n", "[options]\n"),
+)
+ODD_TOML_VALUES = (
+    *("true", "false", '""', '"x"', "[]", "[[]]", "{}", "nan", "inf", "-inf", "-1", "0", "1.5"),
+    *("1e400", str(10**30), str(2**64), "1979-05-27", "07:32:00", '"1_000"', '"[red]"', "[true]"),
+    *('"\\u001b[31m"', '["a", 1]', '"' + "x" * 10**5 + '"', "[nan]", "{a = {b = {c = 1}}}", "0x10"),
+    "[" * 300 + "]" * 300,
+)
+MAY = {
+    "calibrate": ("true", "false"),
+    **dict.fromkeys(("seeds", "base", "samples"), ("0x10",)),
+    "tasks": (),
+}
+"""What of them a key of the section takes."""
+SECTION = ("tasks", "schemes", "seeds", "base", "preset", "lengths", "samples", "sets", "calibrate")
+
+
+def of_sweeps() -> Iterator[Case]:
+    """Sweep files: texts that are no TOML, values that no key takes, products without end."""
+
+    def case(kind: str, text: str, legal: bool = False) -> Case:
+        files = {"odd.toml": text}
+        return Case("sweep", kind, ("odd.toml", "--check"), legal, "odd.toml", files)
+
+    for text in ODD_TOML:
+        yield case("file", text)
+    for key in SECTION:
+        rest = "\n".join(line for line in SWEEP.splitlines() if not line.startswith(key))
+        for value in ODD_TOML_VALUES:
+            may = value in MAY[key] if key in MAY else False
+            yield case("[sweep]", f"{rest}\n{key} = {value}\n", may)
+    many = ", ".join(str(n) for n in range(1, 40))
+    grids = ["warmup", "cooldown", "patience", "halvings", "early_stop_after", "validate_every"]
+    yield case("product", SWEEP + "[grid]\n" + "\n".join(f"{g} = [{many}]" for g in grids))
+    for seeds in (10**6, 10**9, 2**62, 10**30):
+        yield case("product", f"{SWEEP}seeds = {seeds}\n")
+
+
+# Terminals
+
+
+def of_terminals() -> Iterator[Case]:
+    """Narrow, huge, ASCII and closed ones, for what is refused and for what is right."""
+    commands = [("tasks",), ("runs",), ("predict", "7"), ("predict", "7", "--show"), ("--help",)]
+    commands += [("certify", "--help"), ("eval", "--lengths", "3", "--samples", "5")]
+    refused = [("eval", "--samples", "\x1b[31m"), ("train", "é\udcff"), ("runz",)]
+    looks: list[dict[str, Any]] = [
+        *({"env": {"COLUMNS": n}} for n in ("0", "1", "7", "100000", "-5", "x", "9" * 30)),
+        *({"encoding": name} for name in ("ascii", "latin-1", "cp437")),
+        *({"env": env} for env in ({"TERM": "dumb"}, {"FORCE_COLOR": "1"}, {"NO_COLOR": "1"})),
+        *({"stdout": where} for where in ("closed pipe", "/dev/full", "closed")),
+        *({"env": {"ABC_RUNS": path}} for path in PATHS),
+    ]
+    for look in looks:
+        odd = {"ABC_RUNS"} & look.get("env", {}).keys() or look.get("stdout")
+        for command, *words in commands:
+            yield Case(command, "terminal", tuple(words), legal=True, **look)
+        for command, *words in refused if not odd else []:
+            shown = words[-1] if words else command
+            yield replace(Case(command, "terminal", tuple(words), shown=shown), **look)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import typer
 from conftest import VANILLA, Trained, run_command
-from hostile import cases, sampled
-from hostile_values import Case
+from hostile import Case, cases, sampled
 from warm import RIGHT, RUNS, judged, tried
 
 from cli.main import app

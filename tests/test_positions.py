@@ -375,4 +375,19 @@ def test_a_bad_scheme_is_refused(given, message):
         check_scheme(given, 8, 2)
 
 
-# Documentation
+@pytest.mark.parametrize("name", SCHEMES)
+def test_rows_decoded_later_are_embedded_as_in_one_pass(name):
+    """A row's positions are absolute: those of a cache's past are not started again."""
+    scheme = build_scheme(name, 8, 2)
+    x, queries = torch.randn(2, 11, 8), torch.randn(2, 2, 11, 4)
+    every, later = standing(torch.arange(11)), standing(torch.arange(4, 11))
+    whole = scheme.embed(x, every), scheme.rotate(queries, every)
+    torch.testing.assert_close(scheme.embed(x[:, 4:], later), whole[0][:, 4:])
+    torch.testing.assert_close(scheme.rotate(queries[:, :, 4:], later), whole[1][:, :, 4:])
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_schemes_hold_nothing_that_saving_could_lose(name):
+    """Buffers that are not persistent come back as garbage from ``from_pretrained``."""
+    scheme = build_scheme(name, 8, 2)
+    assert {n for n, _ in scheme.named_buffers()} <= set(scheme.state_dict())

@@ -17,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 
 from abc_calib.config import RunConfig
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.geometry import Line, LineBias
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
@@ -355,3 +355,25 @@ def test_a_source_that_is_too_long_is_refused(tiny, abc, monkeypatch):
     monkeypatch.setattr(views, "MOST", 5)
     words = ("heatmap", VANILLA, "--input", "77")
     assert "give a shorter source" in abc(*words).error(2)
+
+
+def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: Path) -> None:
+    arrays = {"attention.cross": heads((2, 5, 11))[None]}
+    write_bias(calibrated, BIAS, WEIGHTS[:-1], arrays)
+    with pytest.raises(AbcError, match="no weight for vert \\+0 segment 2 of cross head 1"):
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, [("cross", "x", 0, "", 0, 0, "")], arrays)
+    with pytest.raises(AbcError, match=r"lines\.csv cannot be read"):
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
+    (calibrated.path / "lines.csv").unlink()
+    with pytest.raises(AbcError, match="no table of lines"):
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, WEIGHTS, {"attention.cross": heads((2, 5, 13))[None]})
+    with pytest.raises(AbcError, match="13 source tokens, but addition of 4 digits has 11"):
+        heatmap(calibrated, tmp_path / "out", sites=("cross",))
+    write_bias(calibrated, BIAS, WEIGHTS, {})
+    with pytest.raises(AbcError, match="holds no averaged attention: calibrate again"):
+        heatmap(calibrated, tmp_path / "out")
+    (calibrated.path / "bias.safetensors").write_bytes(b"broken")
+    with pytest.raises(AbcError, match="is not a bias file"):
+        heatmap(calibrated, tmp_path / "out")

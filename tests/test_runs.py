@@ -16,9 +16,9 @@ from conftest import change_json, vouch
 from safetensors.torch import load_file, save_file
 
 from abc_calib import files, stages
-from abc_calib.errors import AbcError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
-from abc_calib.runs import Run, rows
+from abc_calib.runs import Run, checkpoint, rows
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -253,3 +253,32 @@ def test_a_process_that_holds_its_folder_is_left_alone(tmp_path):
         assert left.is_dir()
     files.tidy(tmp_path)
     assert not left.exists()
+
+
+def no_space(*_, **__):
+    raise FULL
+
+
+def test_a_failed_checkpoint_leaves_the_last_one(make_config, monkeypatch):
+    run = Run.create(make_config())
+    run.save_checkpoint({"x": torch.ones(3)}, {"step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", no_space)
+        with pytest.raises(AbcError, match=r"cannot write .*checkpoint.safetensors"):
+            run.save_checkpoint({"x": torch.zeros(3)}, {"step": 2})
+    tensors, state = run.load_checkpoint()
+    assert (tensors["x"].tolist(), state) == ([1.0] * 3, {"step": 1})
+
+
+def test_opening_says_what_is_missing(runs_root, make_config):
+    with pytest.raises(UsageError, match=r"there is no run in .*runs yet: abc train"):
+        Run.open()
+    with pytest.raises(UsageError, match="there is no run nothing: abc runs lists them"):
+        Run.open("nothing")
+    (runs_root / "half").mkdir(parents=True)
+    with pytest.raises(AbcError, match=r"half is not a run folder \(it has no config.json\)"):
+        Run.open("half")
+    run = Run.create(make_config())
+    run.path.rename(runs_root / "moved")
+    with pytest.raises(UsageError, match=r"there is no run .*vanilla-seed0-1: abc runs lists them"):
+        Run.open()

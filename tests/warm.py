@@ -21,8 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostile_places import SWEEP
-from hostile_values import Case
+from hostile import SWEEP, Case
 
 import abc_calib.evaluation.inspect
 import abc_calib.proof.second_look
