@@ -178,11 +178,6 @@ class RowWordData(TokenData):
         """Training problems in which tokens repeat, so that windows do."""
         return self.training(UNTRAINED, n)
 
-    def may_train(self, problems: Pairs) -> bool:
-        longest = max(int(lengths[0]) for _, lengths in self.task.letters(problems))
-        held_out = self.task.is_held_out(problems.source, self.length)
-        return longest <= self.length and not held_out[0]
-
     def layout(self, problems: Pairs) -> Layout:
         return self._layout(tuple(int(n[0]) for _, n in self.task.letters(problems)))
 

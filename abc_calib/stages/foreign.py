@@ -24,8 +24,9 @@ from abc_calib.nn.foreign.checks import Neutrality, check_cache, try_out
 from abc_calib.nn.foreign.inject import marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
-from abc_calib.runs.records import given_files, write_record
+from abc_calib.runs.records import vouch
 from abc_calib.stages.judging import ignore
+from abc_calib.stages.making import created
 from abc_calib.version import __version__
 from tasks import ARITHMETIC
 from tasks.pair_files import read_pairs
@@ -272,15 +273,13 @@ def _write_lines(lines: LineBias | None, right: float, made: Path) -> None:
     """What a run of a model with lines holds beside its configuration."""
     if lines is not None:
         lines.save(made / "bias.safetensors")
-        content = {"samples": 0, "accuracy": round(100 * right, 4)}
-        write_record(made / "calibration.json", content, given_files(made))
+        vouch(made, 0, right)
 
 
 def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
     """The run of a model that is trained already."""
     right = float(exact_matches(model, judged).float().mean())
-    made = config.model_copy(update={"data_hash": Run.draft(config).data.training(0, 256).hash()})
-    run = Run.create(made, out, partial(_write_lines, model.lines, right))
+    run = created(config, out, partial(_write_lines, model.lines, right))
     run.save_model(model)
     run.save_result(
         {

@@ -49,7 +49,7 @@ from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
-from abc_calib.runs.records import given_files, write_record
+from abc_calib.runs.records import vouch
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import UNREACHED_STEP, Callback, Progress, Trainer
@@ -130,7 +130,7 @@ def made(
     on_start: Callable[[Run], None] = ignore,
 ) -> Run:
     """A new run of a first training's configuration, trained to its end."""
-    run = _created(config, out)
+    run = created(config, out)
     on_start(run)
     return _trained(run, device, on_step, progress)
 
@@ -188,7 +188,7 @@ def calibrate(
         # a trial has no positions, and nothing that trains to its end goes on from it
         calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
-    calibrated = _created(config, out, partial(_write_lines, calibration))
+    calibrated = created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
     return _trained(calibrated, device, on_step, progress) if retrain else calibrated
 
@@ -281,7 +281,7 @@ def _going_on(options: TrainOptions) -> TrainOptions:
     return options.model_copy(update={"learning_rate": rate, "warmup": warmup})
 
 
-def _created(
+def created(
     config: RunConfig, out: Path | str | None, more: Callable[[Path], None] = lambda made: None
 ) -> Run:
     """The new run, its training data's fingerprint in its configuration."""
@@ -315,8 +315,7 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
         write_text(made / "check.csv", _as_csv(calibration.checks))
     if calibration.weights:
         save_file(calibration.weights, made / "trial.safetensors")
-    content = {"samples": calibration.samples, "accuracy": round(100 * calibration.accuracy, 4)}
-    write_record(made / "calibration.json", content, given_files(made))
+    vouch(made, calibration.samples, calibration.accuracy)
 
 
 def _vanilla(run: AnyRun) -> Run:
