@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
 from abc_calib.calibration import pipeline
-from abc_calib.config import RunConfig, TrainOptions, TransformerOptions
+from abc_calib.config import PRESETS, RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import ALONE, CORNER, DIRECTIONS, Line, LineBias
@@ -83,6 +83,15 @@ def digit_data(
     data = make_data(get_task(task, base=base), options)
     assert isinstance(data, DigitData)
     return data
+
+
+def quicker(
+    patch: pytest.MonkeyPatch, shape: Any, first: Any, second: Any, name: str = "small"
+) -> None:
+    """A preset with these values in its shape, its first training and its retraining."""
+    parts = zip(PRESETS[name], (shape, first, second), strict=True)
+    changed = tuple(part.model_copy(update=values) for part, values in parts)
+    patch.setitem(PRESETS, name, changed)
 
 
 @pytest.fixture

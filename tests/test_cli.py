@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, change_json, vouch
+from conftest import CALIBRATED, VANILLA, change_json, quicker, vouch
 from rich.console import Console
 from typer.main import get_command
 
 from abc_calib import certified, progress, stages
 from abc_calib.calibration import trial as check
-from abc_calib.config import PRESETS, Origin
+from abc_calib.config import Origin
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
@@ -299,15 +299,9 @@ class Short(Successor):
 @pytest.fixture
 def tiny_preset(monkeypatch) -> None:
     """The default preset is small enough for a test, and the demo's task is short."""
-    model, first, second = PRESETS["small"]
     small = {"decoder_layers": 1, "heads": 4, "width": 32, "feedforward": 64}
     quick = {"batch": 32, "learning_rate": 0.01, "validate_every": 50}
-    preset = (
-        model.model_copy(update=small),
-        first.model_copy(update={**quick, "steps": 900}),
-        second.model_copy(update={**quick, "steps": 60}),
-    )
-    monkeypatch.setitem(PRESETS, "small", preset)
+    quicker(monkeypatch, small, {**quick, "steps": 900}, {**quick, "steps": 60})
     monkeypatch.setitem(TASKS, "successor", Short)
     monkeypatch.setattr(check, "STEPS", 40)
 

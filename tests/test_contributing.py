@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import quicker
 
 from abc_calib import stages
 from abc_calib.calibration import trial
 from abc_calib.calibration.fits import FITS
-from abc_calib.config import MODEL_OPTIONS, PRESETS
+from abc_calib.config import MODEL_OPTIONS
 from abc_calib.data import DATA
 from abc_calib.errors import UsageError
 from abc_calib.nn.build import MODELS
@@ -46,14 +47,8 @@ QUICK = ["--steps", "3", "--batch", "8"]
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Registries as they were once the test is over; a preset that trains in a blink."""
     before = [dict(registry) for registry in REGISTRIES]
-    model, first, second = PRESETS["small"]
     quick = {"steps": 150, "batch": 32, "learning_rate": 0.01, "warmup": 0}
-    preset = (
-        model.model_copy(update=TINY),
-        first.model_copy(update=quick),
-        second.model_copy(update={"steps": 2}),
-    )
-    monkeypatch.setitem(PRESETS, "small", preset)
+    quicker(monkeypatch, TINY, quick, {"steps": 2})
     yield
     for registry, known in zip(REGISTRIES, before, strict=True):
         registry.clear()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TOKENS, digit_data, in_stream
+from test_transformer import step_by_step
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -93,17 +94,6 @@ def test_it_is_a_causal_transformer_on_source_and_output(build, scheme):
         expected = plain(model, stream)[len(source) :]
         there = target != 14
         torch.testing.assert_close(logits[row][there], expected[there], rtol=1e-6, atol=1e-6)
-
-
-@torch.no_grad()
-def step_by_step(model: DecoderOnly, source: Tensor, steps: int) -> Tensor:
-    """The argmax of a whole pass a step, and padding behind EOS."""
-    written, done = torch.full((len(source), 1), 12), torch.zeros(len(source), dtype=torch.bool)
-    for _ in range(steps):
-        best = model.run(model.encode(source), written).logits[:, -1].argmax(-1)
-        written = torch.cat([written, best.masked_fill(done, 14)[:, None]], 1)
-        done |= best == 13
-    return written[:, 1:]
 
 
 @pytest.mark.parametrize("biased", BIASED)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import quicker
 from hypothesis import given
 from hypothesis import strategies as st
 
 import abc_calib
 from abc_calib import stages
 from abc_calib.calibration import trial
-from abc_calib.config import PRESETS, Origin
+from abc_calib.config import Origin
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
@@ -79,15 +80,9 @@ def test_the_guide_shows_the_file_that_lies_beside_it():
 
 def test_the_guide_does_what_it_says(abc, monkeypatch, untrained):
     """Its file, its commands and its Python, with models that train in a blink."""
-    model, first, second = PRESETS["small"]
-    shape = {k: v for k, v in TINY.items() if k in type(model).model_fields}
+    shape = {k: v for k, v in TINY.items() if k not in ("steps", "batch")}
     learned = {"steps": 300, "batch": 32, "learning_rate": 0.01, "warmup": 0}
-    made = (
-        model.model_copy(update=shape),
-        first.model_copy(update=learned),
-        second.model_copy(update={"steps": 2, "batch": 4}),
-    )
-    monkeypatch.setitem(PRESETS, "small", made)
+    quicker(monkeypatch, shape, learned, {"steps": 2, "batch": 4})
     monkeypatch.setattr(trial, "STEPS", 1)
     written(GUIDE)
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

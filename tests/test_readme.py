@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import quicker
 from typer.main import get_command
 
 import abc_calib
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.fits.nnls import Nnls
-from abc_calib.config import PRESETS, Options
+from abc_calib.config import Options
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.transformer.model import Transformer
@@ -126,14 +127,8 @@ class OneDigit(Addition):
 def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     """As printed, on a model so small that it learns little; its answer is put in its mouth."""
     (code,) = blocks("python")
-    model, first, second = PRESETS["small"]
     small = {"decoder_layers": 1, "heads": 4, "width": 16, "feedforward": 16}
-    preset = (
-        model.model_copy(update=small),
-        first.model_copy(update={"steps": 60, "learning_rate": 0.01}),
-        second.model_copy(update={"steps": 2}),
-    )
-    monkeypatch.setitem(PRESETS, "small", preset)
+    quicker(monkeypatch, small, {"steps": 60, "learning_rate": 0.01}, {"steps": 2})
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
     answer = Decoded(torch.tensor([[7, 4, 13]]))

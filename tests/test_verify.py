@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CALIBRATED, TRAIN, VANILLA, change_json, digit_data, vouch
+from conftest import CALIBRATED, TRAIN, VANILLA, change_json, digit_data, quicker, vouch
 from random_models import drawn, sources
 
 from abc_calib import stages
@@ -614,9 +614,7 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     for stage, name in {"vanilla": VANILLA, "calibrated": CALIBRATED}.items():
         shutil.copytree(trained.root / name, tmp_path / f"successor-seed0-{stage}")
     assert "holds a run of another" in abc("prove", "successor", "--out", tmp_path).error(2)
-    shape, training, retraining = PRESETS["small"]
-    retraining = retraining.model_copy(update={"steps": 400})
-    monkeypatch.setitem(PRESETS, "small", (shape, training, retraining))
+    quicker(monkeypatch, {}, {}, {"steps": 400})
     words = [word.lstrip("-").replace("-", "_") for word in TRAIN[2::2]]
     options = dict(zip(words, TRAIN[3::2], strict=True))
     options["length"] = options.pop("digits")
@@ -627,10 +625,9 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
 
 
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):
-    shape, training, retraining = PRESETS["quick"]
-    shape = shape.model_copy(update={"width": 8, "heads": 2, "feedforward": 8})
-    training = training.model_copy(update={"steps": 20, "batch": 4, "validate_every": 10})
-    monkeypatch.setitem(PRESETS, "quick", (shape, training, retraining))
+    cooldown = PRESETS["quick"][1].cooldown
+    shape = {"width": 8, "heads": 2, "feedforward": 8}
+    quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {}, "quick")
     said = abc("prove", "successor", "--out", tmp_path / "a", "-q").error(1)
     assert "the model has not interpolated" in said
     runs = [
@@ -648,7 +645,7 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
         how = {"preset": "quick", "steps": 20, "progress": False}
         stages.certified("successor", folder=tmp_path / "c", **how)
     asked = Run.open(tmp_path / "c" / "successor-seed0-vanilla").config.train
-    assert (asked.early_stop_at, asked.cooldown) == (0.999, training.cooldown)
+    assert (asked.early_stop_at, asked.cooldown) == (0.999, cooldown)
 
 
 def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):
