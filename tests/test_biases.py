@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_calib import stages
+from abc_calib.config import RETRAIN
 from abc_calib.data import Data
 from abc_calib.geometry import CORNER, SITES, Line, LineBias
 from abc_calib.geometry.coords import View, coords
@@ -23,6 +24,7 @@ from abc_calib.nn.lines import Lines
 from abc_calib.nn.positions import build_scheme
 from abc_calib.nn.transformer.attention import Attention
 from abc_calib.runs import Run
+from abc_calib.training.plan import plan_training
 
 SEEDS = st.integers(0, 2**32)
 
@@ -357,3 +359,9 @@ def test_calibrated_lines_take_the_place_of_the_window(runs_root):
     made = stages.calibrate(run, force=True, samples=64, threshold=0.5, steps=2, batch=5)
     assert made.config.model.attention_window is None and made.config.model.cyclic is None
     assert made.load_model().lines == made.bias()
+
+
+def test_a_windowed_training_runs_to_its_end_as_a_retraining_does():
+    planned = plan_training("successor", attention_window=1, seed=3)
+    assert planned.train == RETRAIN.model_copy(update={"length": 6, "seed": 3, "steps": 4000})
+    assert plan_training("successor", seed=3).train.stop_early

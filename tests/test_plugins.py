@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shlex
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abc_calib
-from abc_calib import stages
+from abc_calib import plugins, stages
 from abc_calib.calibration import trial
 from abc_calib.config import Origin
 from abc_calib.errors import AbcError, UsageError
@@ -378,3 +379,15 @@ def test_no_bytes_are_a_traceback(content):
     with pytest.raises(UsageError):
         files.load_content(Path("x.py"), content)
     assert before == TASKS
+
+
+def test_the_rule_of_the_guide_is_a_register():
+    stages.load_plugin(written(GUIDE))
+    task: Any = plugins.make_task("minus", base=3)
+    for a, b in itertools.product(range(27), repeat=2):
+        wide = 3 ** max(len(str_base3(a)), len(str_base3(b)))
+        assert int(task.solve(f"{str_base3(a)}-{str_base3(b)}"), 3) == (a - b) % wide
+
+
+def str_base3(number: int) -> str:
+    return "".join(str(number // 3**k % 3) for k in reversed(range(3))).lstrip("0") or "0"

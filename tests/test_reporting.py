@@ -377,3 +377,29 @@ def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: P
     (calibrated.path / "bias.safetensors").write_bytes(b"broken")
     with pytest.raises(AbcError, match="is not a bias file"):
         heatmap(calibrated, tmp_path / "out")
+
+
+def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
+        heatmap(calibrated, out, ("jpg",))
+    with pytest.raises(UsageError, match=r"unknown site 'crss'.*encoder, self, cross"):
+        heatmap(calibrated, out, sites=("crss",))
+    with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
+        heatmap(calibrated, out, sites=("encoder",))
+    for digits in (0, 501):
+        with pytest.raises(
+            UsageError, match=f"digits = {digits}: give a whole number from 1 to 500"
+        ):
+            heatmap(calibrated, out, extend_to=digits)
+    assert not out.exists()
+
+
+def test_a_report_has_three_rows_of_panels() -> None:
+    fit = np.zeros((2, 5, 7))
+    figure = report(fit, ["anti +0", "no line"], [False, True])
+    assert [image.get_array().shape for image in images(figure)] == [(5, 7)] * 4 + [(11, 13)] * 2
+    assert images(figure)[2].norm(0.0) == 0.0  # no weight is nothing,
+    assert images(figure)[4].norm(0.0) == 1.0  # no bias is open
+    assert {"attention", "lines", "bias"} <= set(texts(figure))
+    assert texts(figure).count("transparent") == 2

@@ -282,3 +282,15 @@ def test_opening_says_what_is_missing(runs_root, make_config):
     run.path.rename(runs_root / "moved")
     with pytest.raises(UsageError, match=r"there is no run .*vanilla-seed0-1: abc runs lists them"):
         Run.open()
+
+
+def test_a_checkpoint_comes_back(make_config):
+    run = Run.create(make_config())
+    tensors = {"a": torch.arange(7), "b.c": torch.rand(2, 3)}
+    run.save_checkpoint(tensors, {"step": 3, "seconds": 0.5})
+    loaded, state = run.load_checkpoint()
+    assert state == {"step": 3, "seconds": 0.5}
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+    run.drop_checkpoint()
+    run.drop_checkpoint()
+    assert run.load_checkpoint() is None

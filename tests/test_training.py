@@ -418,3 +418,11 @@ def test_a_missing_cuda_device_is_named(monkeypatch):
     with pytest.raises(UsageError, match="this torch sees no CUDA device; choose auto or cpu"):
         resolve_device("cuda")
     assert resolve_device("auto") == torch.device("cpu")
+
+
+def test_a_checkpoint_of_another_model_is_refused(start):
+    _, small = checkpoint(start, "a")
+    run, path = checkpoint(start, "b", model={"width": 16})
+    path.write_bytes(small.read_bytes())
+    with pytest.raises(AbcError, match=r"config\.json is not the file that checkpoint\.saf"):
+        trainer(run).train()
