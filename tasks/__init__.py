@@ -26,6 +26,7 @@ from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
 from tasks.rows import RowTask
 from tasks.scan import Scan
+from tasks.sorting import Sort
 from tasks.subtraction import Subtraction
 from tasks.sums import Sum
 from tasks.tape import Tape
@@ -54,6 +55,7 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "division": Division,
     "mod": Mod,
     "gcd": Gcd,
+    "sort": Sort,
     "duplicate": copying.Duplicate,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,

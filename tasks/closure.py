@@ -55,7 +55,7 @@ def check_closed(rule: Rule) -> None:
         raise NotClosed("its later rows read an operand that the first one does not")
     for opener in rule.closers or (None,):
         below = _opened(later, opener)
-        accepted = _accepted(rule, below)
+        accepted = _accepted(rule, _not_last(below) if rule.past else below)
         for one in (rule.first, later):
             _check_closure(rule, one, accepted, opener)
         _check_totality(rule, below, accepted)
@@ -71,7 +71,18 @@ def _opened(later: Transducer, opener: int | None) -> Transducer:
     kept = [k for k, one in enumerate(later.openers) if one == opener]
     if not kept:
         raise NotClosed("a row may close with a symbol that no row may stand below")
-    return replace(later, start=tuple(later.start[k] for k in kept), symbols=(), openers=())
+    return _starting(later, kept)
+
+
+def _not_last(later: Transducer) -> Transducer:
+    """The same without the first states of the last row, below which none stands."""
+    return _starting(later, [k for k, x in enumerate(later.symbols) if x != later.base])
+
+
+def _starting(later: Transducer, kept: list[int]) -> Transducer:
+    symbols, openers = (tuple(x[k] for k in kept if x) for x in (later.symbols, later.openers))
+    start = tuple(later.start[k] for k in kept)
+    return replace(later, start=start, symbols=symbols, openers=openers)
 
 
 def _check_ends(one: Transducer) -> None:
@@ -103,16 +114,11 @@ def _kept(rule: Rule, one: Transducer) -> list[int]:
     return [one.tapes.index(tape) for tape in same]
 
 
-def _letters(one: Transducer) -> np.ndarray:
-    """Every column of letters, ``(k, m)``, in the order of the flattened table."""
-    return np.indices(one.next.shape[1:]).reshape(one.next.ndim - 1, -1)
-
-
 def _accepted(rule: Rule, later: Transducer) -> Accepted:
     """L by subsets of the states of ``later``, all that tells them apart but what they write."""
     silent = np.where(later.written == later.base + 1, later.base + 1, 0)
-    plain = reduced(replace(later, written=silent, symbols=()))
-    letters, radix = _letters(plain), plain.base + 1
+    plain = reduced(replace(later, written=silent, symbols=(), openers=()))
+    letters, radix = plain.columns, plain.base + 1
     named = np.zeros(letters.shape[1], np.int64)
     for axis in [*_kept(rule, plain), plain.tapes.index(ABOVE)]:
         named = named * radix + letters[axis]
@@ -166,7 +172,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int 
 
     With an ``opener`` every row that closes with it.
     """
-    letters, radix = _letters(one), one.base + 1
+    letters, radix = one.columns, one.base + 1
     kept = np.zeros(letters.shape[1], np.int64)
     for axis in _kept(rule, one):
         kept = kept * radix + letters[axis]
@@ -207,7 +213,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int 
 
 def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     """Of every word of L it has a run, whatever the row's symbol and own number are."""
-    letters, radix = _letters(later), later.base + 1
+    letters, radix = later.columns, later.base + 1
     named, own = np.zeros((2, letters.shape[1]), np.int64)
     for axis in [*_kept(rule, later), later.tapes.index(ABOVE)]:
         named = named * radix + letters[axis]

@@ -115,6 +115,8 @@ CLOSED, NOTHING = ("closed",), ("nothing",)
 def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag: int) -> Any:
     """The state after a column, and the word that is written there; None where there is none."""
     what, over, count, of = state
+    if what == "over":
+        return state, NOTHING
     ended = tuple(letter is None for letter in column)
     if any(before and not now for before, now in zip(over, ended, strict=True)):
         return None  # nothing follows the end of a tape
@@ -128,12 +130,14 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
         following, word = made
         if late:
             return ("on", ended, more, following), NOTHING
+        if word == END:  # whatever else is read
+            return ("over", ended, 0, 0), END
         return _written(("on", ended, more, following), word, ended)
     if not all(ended):
         return None
     if what == "done":
         return ("done", ended, 0, 0), NOTHING
-    if what == "on" and not count:
+    if what == "on" and not count and column:
         return None  # nothing was read
     if what == "on" and late:
         return ("on", ended, more, of), NOTHING

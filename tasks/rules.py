@@ -88,6 +88,12 @@ class Transducer:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields.items()}
 
     @property
+    def columns(self) -> np.ndarray:
+        """Every column of letters, ``(k, m)``, in the order of the flattened tables."""
+        k = self.next.ndim - 1
+        return np.indices(self.next.shape[1:]).reshape(k, -1) if k else np.zeros((0, 1), int)
+
+    @property
     def closing(self) -> tuple[int, ...]:
         """What is written where a row closes: the output's last one or not, never, and always.
 
@@ -157,9 +163,10 @@ class Transducer:
         ``opener (n,)``: what closed each row above. A symbol that closes a row is behind the
         others.
         """
-        n, radix = len(tapes[0][1]), self.base + 1
+        n = len(tapes[0][1]) if tapes else 0 if symbol is None else len(symbol)
+        radix = self.base + 1
         state = np.broadcast_to(self.started(symbol, opener), n)
-        wide = max(int(lengths.max(initial=0)) for _, lengths in tapes)
+        wide = max([int(lengths.max(initial=0)) for _, lengths in tapes], default=0)
         letters = np.zeros((n, wide + 1), np.int64)
         place = np.arange(wide + 1)
         for values, lengths in tapes:

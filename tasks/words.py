@@ -51,7 +51,7 @@ class WordTask(TokenTask):
     counted: ClassVar[bool] = False
     #: or are there words in front, one for each row, as in ``a b c : x y``?
     row_words: tuple[str, ...] = ()
-    #: how many parts with words there are, besides those in front
+    #: how many parts with words there are, besides those in front; then there may be none
     operands: ClassVar[int] = 1
     #: do later rows read the source's words beside the row above?
     rereads: ClassVar[bool] = False
@@ -121,7 +121,7 @@ class WordTask(TokenTask):
 
     @property
     def separators(self) -> tuple[str, ...]:  # type: ignore[override]
-        colon = (COLON,) * (self.in_front or self.operands > 1)
+        colon = (COLON,) * bool(self.delimiters)
         return (TICK,) * self.counted + colon + (ROW,) * (self.in_rows and not self.closers)
 
     @property
@@ -285,7 +285,9 @@ class WordTask(TokenTask):
         symbol = letters[0][0][:, 0] if self.row_words and len(letters[0][0]) else None
         tapes = [letters[k] for k in rule.first.tapes]
         _, _, code = rule.first.run(tapes, symbol)
-        fits = (code != NO) & (tapes[0][1] == tapes[-1][1])
+        fits = code != NO
+        if len(tapes) > 1:
+            fits &= tapes[0][1] == tapes[-1][1]
         if self.in_front:
             values, lengths = letters[0]
             behind = np.arange(values.shape[1]) >= lengths[:, None]
@@ -354,7 +356,7 @@ class WordTask(TokenTask):
         if self.in_front:
             rows = rng.integers(low, high + 1, n)
             front.append((self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows))
-        if self.operands > 1:
+        if self.operands != 1:
             wide = [rng.integers(low, high + 1, n)] * self.operands
             liked = liked & np.isin(
                 np.arange(by.base), [self.symbols.index(x) for x in self.inputs]

@@ -68,7 +68,7 @@ class Rule:
 
     It writes ``base`` where the row closes, ``base + 2`` where it does and another one follows,
     ``base + 3`` where none does, one of ``closers`` where one that belongs to it does, and
-    ``base + 1`` behind it, in the state ``done``, and in its first ``lag`` columns. First states
+    ``base + 1`` behind it, in the states ``done``, and in its first ``lag`` columns. First states
     are those of rows with one of ``symbols`` (``base`` is none) below one of ``openers``.
     """
 
@@ -81,14 +81,15 @@ class Rule:
         self.closers = within("closers", data.get("closers", []), 0, self.base)
         told = {len(x) for x in (self.symbols, self.openers) if x} or {1}
         require(told == {len(self.start)}, "not every symbol has a start")
-        self.letters = np.indices((self.base + 1,) * len(self.tapes)).reshape(len(self.tapes), -1)
+        every = [*product(range(self.base + 1), repeat=len(self.tapes))]
+        self.letters = np.array(every, int).reshape(len(every), len(self.tapes)).T
         self.next, self.out = (
             np.array(within(name, data[name], low, high)).reshape(self.states, -1)
             for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 4))
         )
         require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
-        over = (self.next[:, -1] == np.arange(self.states)) & (self.out[:, -1] > self.base)
-        self.done = int(over.argmax())
+        behind = self.next[:, -1] == np.arange(self.states)
+        self.done = behind & (self.out[:, -1] == self.base + 1)
         self.lag: int = within("lag", data.get("lag", 0), 0, 9)
         self.words = bool(data.get("words"))
         self.ends = np.zeros(self.base + 4, bool)
@@ -382,7 +383,7 @@ class Walk:
                 code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
         for _ in range(by.states):  # nothing but the end follows
             state = np.where(state < 0, -1, by.next[state, -1])
-        code = distinct(code[state == by.done])
+        code = distinct(code[(state >= 0) & by.done[state]])
         for k, values in self.free:
             code = (code[:, None] + base**k * np.array(values)).ravel()
         return distinct(code)
@@ -492,7 +493,7 @@ def sizes(e: Export, far: int, tall: int) -> Any:
     ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
     for row, rows in ranks if e.later else [(0, 1)]:
         free = row > 0 and e.extra is None
-        for wide in range(1, (2 + free) * far + 1):
+        for wide in range(1, (2 + free) * far + 1 if max(e.first.tapes, default=-1) >= 0 else 2):
             for above in range(3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]:
                 yield wide, row, rows, above
 
@@ -536,10 +537,10 @@ def rows_follow(e: Export) -> None:
                         queue.append(one)
         for now, then, held, own in seen:
             over = all(x == by.base for column in held for x in column)
-            if now == by.done and over and (not e.listed or own == first.done):
+            if by.done[now] and over and (not e.listed or first.done[own]):
                 for _ in range(later.states if then >= 0 else 0):
                     then = int(later.next[then, -1]) if then >= 0 else -1
-                require(then == later.done, "a row that it may write has no next row")
+                require(then >= 0 and later.done[then], "a row that it may write has no next row")
 
 
 def rows_end(e: Export) -> None:

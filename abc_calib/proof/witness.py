@@ -82,10 +82,12 @@ class Sources:
             widths = self.task.widths(total)
             yield total, [(w, k == self.rule.of_row) for k, w in enumerate(widths)]
             return
-        for digits in range(1, total + 1):
+        for digits in range(1, total + 1 if self.rule.first.tapes else 2):
             rows = total // digits if self.rule.listed else total + 1 - digits
             if self.rule.listed and total % digits == 0:
                 yield f"{digits}x{rows}", [(digits, True)] * rows
+            elif not self.rule.first.tapes:
+                yield str(rows), [(rows, True)]
             elif not self.rule.listed:
                 every = [(digits, True), (rows, True)]
                 yield f"{digits}x{rows}", every[::-1] if self.rule.of_row == 0 else every
@@ -277,7 +279,7 @@ class Spot:
         state, letters, out, after = by.steps
         above = (self.above or 0) - self.rule.shift
         lengths = [above if tape == ABOVE else self.width for tape in by.tapes]
-        if min(lengths) < 0:
+        if min(lengths, default=0) < 0:
             return None
         lag = self.lag
         end = max([*lengths, self.column + 1, *(c + 1 for _, c in self.written)]) + 3 + lag
@@ -389,7 +391,8 @@ class Spot:
             tapes = task.letters(problems)
             said = tapes, self.rule.rows(tapes)
         (tapes, rows), kept = said, np.ones(len(problems), bool)
-        kept &= tapes[self.row if self.rule.listed else self.rule.first.tapes[0]][1] == self.width
+        if tape := self.rule.first.tapes:
+            kept &= tapes[self.row if self.rule.listed else tape[0]][1] == self.width
         for (operand, column), value in self.digits.items():
             values, lengths = tapes[operand]
             if column >= values.shape[1]:

@@ -1,0 +1,52 @@
+"""Sorting by insertion, as rows: each is the row above with one symbol more in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.base import TaskError
+from tasks.rules import END, ROW
+from tasks.words import WordTask
+
+
+class Sort(WordTask):
+    """Symbols of an ordered alphabet in their order, as ``3 1 2 -> 1 2 3``.
+
+    The output ends with an empty row, which belongs to no symbol. A column of a row follows from
+    the two columns of the row above that are nearest and from the row's own symbol.
+    """
+
+    name = "sort"
+    options = ("base",)
+    operands = 0
+    unit = "symbols"
+    train_length = 8
+
+    def __init__(self, base: int | None = None):
+        self.base = 10 if base is None else base
+        if not 2 <= self.base <= 36:
+            raise TaskError(f"an alphabet of {base} symbols is not possible: choose 2 to 36")
+        self.symbols = self.row_words = tuple("0123456789abcdefghijklmnopqrstuvwxyz"[: self.base])
+
+    def begin(self, word: str | None, closer: str | None) -> Any:
+        """The state: the row's symbol, and the symbol before in the row above."""
+        return word, None
+
+    def step(self, state: Any, word: Any) -> Any:
+        raise NotImplementedError  # the first row reads nothing
+
+    def end(self, state: Any) -> Any:
+        word, before = state
+        return (word if before is None else max(word, before),)
+
+    def step_below(self, state: Any, above: str, *word: str) -> Any:
+        new, before = state
+        if new is None:
+            return state, END
+        if before is not None and above < before:
+            return None
+        return (new, above), max(before or "", min(new, above))
+
+    def read(self, output: str) -> str:
+        rows = output.split(ROW)
+        return " ".join(rows[-2].split()) if len(rows) > 1 else output
