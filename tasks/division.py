@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.whole import Whole
+from tasks.whole import BOTH, CARRIED, Whole, ways
 
 PLUS, MINUS = "+", "-"
-CARRIED = "'"
 
 
 class Division(Whole):
@@ -32,35 +31,42 @@ class Division(Whole):
     train_length = 8
 
     def begin(self, word: str | None, closer: str | None) -> Any:
-        """The state: is the rest above negative, is this the last row; then, of a column, the bit
-        of the rest above that is shifted into it, what is carried, the same of the rest compared
-        with the divisor, and is the divisor 0 so far?"""
-        negative = closer == MINUS
-        return negative, word is None, int(word or 0), 0, 0, True
+        """The state: is the rest above negative, is this the last row, and is the divisor 0 so far?
+
+        Then, of a column, the bit of the rest above that is shifted into it, what is carried, and
+        the same of the rest compared with the divisor; and how the row above may have been written,
+        with what is carried in it.
+        """
+        return closer == MINUS, word is None, True, int(word or 0), 0, 0, BOTH, 0
 
     def step(self, state: Any, word: Any) -> Any:
-        return self.step_below(state, "0", word)
+        return self._column(state, 0, word)
 
     def step_below(self, state: Any, above: str | None, *word: str) -> Any:
         if above is None or word[0] not in self.row_words:
             return None
-        negative, last, shifted, carry, compared, zero = state
-        rest, b = int(above[0]), int(word[0])
-        compared = (rest + b + compared) // 2 if negative else (rest - b - compared) < 0
+        *now, known, before = state
+        if not (known := ways(known, above, int(word[0]), before)):
+            return None
+        return self._column((*now, known, int(CARRIED in above)), int(above[0]), word[0])
+
+    def _column(self, state: Any, rest: int, word: str) -> Any:
+        if word not in self.row_words:
+            return None
+        negative, last, zero, shifted, carry, compared, *above = state
+        b = int(word)
+        compared = (rest + b + compared) // 2 if negative else int(rest - b - compared < 0)
         x = rest if last else shifted
         if last and not negative:
-            total, carry = x, 0
-        elif negative:
-            carry, total = divmod(x + b + carry, 2)
+            bit, carry = x, 0
         else:
-            borrow, total = divmod(x - b - carry, 2)
-            carry = -borrow
-        state = negative, last, rest, carry, int(compared), zero and not b
-        return state, f"{total}{CARRIED * carry}"
+            carry, bit = divmod(x + b + carry if negative else x - b - carry, 2)
+        state = negative, last, zero and not b, rest, abs(carry), compared, *above
+        return state, f"{bit}{CARRIED * abs(carry)}"
 
     def end(self, state: Any) -> Any:
         """The sign; a rest is at least ``-b`` and below ``b``."""
-        negative, last, shifted, carry, compared, zero = state
+        negative, last, zero, shifted, carry, compared, *_ = state
         if zero or not compared:
             return None
         if last:

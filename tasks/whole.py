@@ -75,3 +75,20 @@ class Whole(WordTask):
     def number(self, words: Sequence[str]) -> int:
         """The number whose digits words begin with, the last digit first."""
         return int("".join(word[0] for word in reversed(words)) or "0", self.base)
+
+
+CARRIED = "'"
+"""Behind a bit: something is carried, or borrowed, from its column."""
+BOTH = (True, False)
+
+
+def ways(known: tuple[bool, ...], bit: str, taken: int, before: int) -> tuple[bool, ...]:
+    """Of the ways that a column may have been written, those in which it has its carry.
+
+    Was ``taken`` added to something (True) or subtracted from it (False), with ``before`` carried
+    into the column? ``bit`` says what is written, ``known`` which ways are possible so far.
+    """
+    total = int(bit[0])
+    rest, carried = (total + taken + before) % 2, CARRIED in bit
+    carries = {True: rest + taken + before > 1, False: rest < taken + before}
+    return tuple(way for way in known if carries[way] == carried)
