@@ -42,6 +42,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "duplicate": ("duplicate", {}),
     "tape, Rule 110": ("tape", {"rule": "110"}),
     "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
+    **{name: (name, {}) for name in ("division", "mod", "gcd", "square_root", "compare", "sort")},
     "copy, decoder-only": ("copy", {"model": "decoder"}),
     "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
     "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),

@@ -19,11 +19,13 @@ from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.basic import Addition, Parity, Successor
 from tasks.cfq import Cfq
+from tasks.compare import Compare
 from tasks.digits import Digits
 from tasks.division import Division, Mod
 from tasks.gcd import Gcd
 from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
+from tasks.roots import SquareRoot
 from tasks.rows import RowTask
 from tasks.scan import Scan
 from tasks.sorting import Sort
@@ -55,6 +57,8 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "division": Division,
     "mod": Mod,
     "gcd": Gcd,
+    "square_root": SquareRoot,
+    "compare": Compare,
     "sort": Sort,
     "duplicate": copying.Duplicate,
     "copy": copying.Copy,

@@ -24,7 +24,7 @@ TASKS: list[tuple[Any, int | None]] = [
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],
-    ("division", None),
+    *[("division", None), ("sort", 3), ("compare", 3)],
 ]
 
 
@@ -90,7 +90,7 @@ def drawn(seed: int) -> tuple[Any, Any]:
     name, base = rng.choice(TASKS)
     task: Any = name() if isinstance(name, type) else get_task(name, base=base)
     rule = task.rule()
-    several = not rule.in_rows and len(rule.first.tapes) > 1
+    several = not (rule.in_rows or rule.first.words) and len(rule.first.tapes) > 1
     aligned = several and rng.random() < 0.2
     how = TrainOptions(
         format="aligned" if aligned else "free", seed=seed, length=3, sampling=task.sampling

@@ -141,17 +141,27 @@ class TokenData(Data):
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
     def layout(self, problems: Pairs) -> Layout:
-        return self.layout_at(int(problems.source.lengths[0]))
+        between = len(self.task.delimiters)
+        return self.layout_at((int(problems.source.lengths[0]) - between) // (1 + between))
 
     def layout_at(self, length: int) -> Layout:
-        return Layout((length,), (SOS, EOS), words=True)
+        parts = (length,) * (1 + len(self.task.delimiters))
+        return Layout(parts, (SOS, *self.task.delimiters, EOS), words=len(parts) == 1)
 
     def output_steps(self, length: int) -> int:
+        if self.task.delimiters:
+            return self._longest(length)
         longest = self.training(0, 64, exact=True)
         return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
-    def spelling(self) -> dict[str, Any]:
+    def _longest(self, length: int) -> int:
+        drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
+        return 2 + int(drawn.target.lengths.max())
+
+    def spelling(self) -> dict[str, Any] | None:
         """The words, and how many ends close a source."""
+        if self.task.delimiters:
+            return None
         return {
             "notation": self.task.notation,
             "words": self.task.symbols,
@@ -194,5 +204,4 @@ class RowWordData(TokenData):
         return None
 
     def output_steps(self, length: int) -> int:
-        drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
-        return 2 + int(drawn.target.lengths.max())
+        return self._longest(length)
