@@ -54,23 +54,42 @@ def test_a_rule_answers_as_it_is_meant(kind):
     check_closed(task.rule())
 
 
-@pytest.mark.parametrize("name", ["division", "mod", "gcd"])
+ANSWERS: dict[str, Any] = {
+    "division": lambda a, b: f"{a // b:b} r {a % b:b}",
+    "mod": lambda a, b: f"{a % b:b}",
+    "gcd": lambda a, b: f"{math.gcd(a, b):b}",
+    "square_root": lambda a: f"{math.isqrt(a):b} r {a - math.isqrt(a) ** 2:b}",
+    "compare": lambda a, b: "<" if a < b else "=" if a == b else ">",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
 def test_whole_numbers_are_answered_as_python_does(name):
-    task, rng = get_task(name), random.Random(0)
-    answers: dict[str, Any] = {
-        "division": lambda a, b: f"{a // b:b} r {a % b:b}",
-        "mod": lambda a, b: f"{a % b:b}",
-        "gcd": lambda a, b: f"{math.gcd(a, b):b}",
-    }
-    small = list(itertools.product(range(1, 18), range(1, 10)))
-    large = [(rng.getrandbits(120) + 1, rng.getrandbits(50) + 1) for _ in range(20)]
-    for a, b in small + large:
-        assert task.solve(f"{a:b}{task.operator}{b:b}") == answers[name](a, b)
+    task, rng = get_task(name, base=2), random.Random(0)
+    count = 1 if name == "square_root" else 2
+    small = itertools.product(range(1, 18), repeat=count)
+    for numbers in [*small, *((rng.getrandbits(60) + 1,) * count for _ in range(3))]:
+        numbers = (numbers[0], *(rng.choice([x, x // 3 + 1]) for x in numbers[1:]))
+        source = task.operator.join(f"{x:b}" for x in numbers)
+        assert task.solve(source) == ANSWERS[name](*numbers)
+    same_again(task)
+
+
+def same_again(task: Any) -> None:
     problems = task.sample(np.random.default_rng(0), 50, 6)
     again = task.posed(task.letters(problems))
     assert (again.source.flat == problems.source.flat).all()
     assert (again.target.flat == problems.target.flat).all()
     check_closed(task.rule())
+
+
+@pytest.mark.parametrize("base", [2, 10])
+def test_symbols_are_sorted(base):
+    task, rng = get_task("sort", base=base), random.Random(0)
+    for count in range(1, 25):
+        words = [rng.choice(task.symbols) for _ in range(count)]
+        assert task.solve(" ".join(words)) == " ".join(sorted(words))
+    same_again(task)
 
 
 @pytest.mark.parametrize("source", ["5/1", "101/0", "1/", "/1", "-1/1", "1 1 : 1", ""])

@@ -200,7 +200,7 @@ class RowWordData(TokenData):
     def digits_of(self, length: int) -> int:
         return self.output_steps(length)
 
-    def spelling(self) -> None:  # type: ignore[override]
+    def spelling(self) -> None:
         return None
 
     def output_steps(self, length: int) -> int:
