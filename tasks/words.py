@@ -348,10 +348,21 @@ class WordTask(TokenTask):
     def walked(
         self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
     ) -> Pairs:
-        """Sources of words uniform among those that the rule takes: see ``Transducer.walks``.
+        """``n`` sources of words uniform among those that the rule takes: see ``Transducer.walks``.
 
         Where none has ``low`` to ``high`` words, the longest below.
         """
+        found = self._walked(rng, n, low, high, liked)
+        for _ in range(MOST_TRIES):
+            if len(found) >= n:
+                break
+            found = found.joined(self._walked(rng, n, low, high, liked))
+        return found.take(np.arange(min(n, len(found))))
+
+    def _walked(
+        self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
+    ) -> Pairs:
+        """At most ``n`` of them: those that are drawn and are no sources are left out."""
         by, front = self._rule.first, list[Tape]()
         if self.in_front:
             rows = rng.integers(low, high + 1, n)
@@ -450,6 +461,8 @@ class WordTask(TokenTask):
         return sorted({self.write(drawn, i) for i in range(len(drawn))})
 
 
+MOST_TRIES = 20
+"""Draws of a number of sources, where many that are drawn are none."""
 FEW_SYMBOLS = 4
 """Symbols of the sampling law ``few``."""
 FEW = 3

@@ -22,6 +22,7 @@ from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from tasks import ARITHMETIC, TOKEN_TASKS, Digits, TaskError, get_task
 from tasks.pairs import FilePairs
+from tasks.whole import Whole
 
 
 def texts(ids: torch.Tensor, vocabulary: Vocabulary) -> list[str]:
@@ -325,6 +326,11 @@ def test_what_is_laid_out_reads_back(name):
         words = task.write(batch.problems, row).split()
         closing = ["&", "&"] if task.closes_source else ["&"]
         laid = read_as(task, words)
+        if isinstance(task, Whole):  # as a person writes numbers
+            laid = task.text(batch.problems.source.row(row)).split()
+            assert (
+                task.parse(words[0]).source.flat.tolist() == batch.problems.source.row(row).tolist()
+            )
         assert ids == ["$", *laid, *closing] + ["@"] * (len(ids) - len(laid) - 1 - len(closing))
         target = batch.target[row].tolist()
         end = target.index(vocabulary.eos)

@@ -163,7 +163,7 @@ def problems(
     """The problem that was averaged over, and the one that the bias is drawn for."""
     steps, keys = attention["cross"].shape[-2:]
     shape = run.data.layout_at
-    if run.data.vocabulary.rows:
+    if run.data.vocabulary.tokens.rows:
         size = run.data.size
         return in_rows(run.data, size, steps, run), in_rows(run.data, extend_to)
     near = shape(run.data.length)
@@ -188,7 +188,7 @@ def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = N
         raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
     one = batch.take(torch.tensor(found[:1]))
     target = one.target[0, : int(lengths[found[0]])]
-    closes = [i for i, token in enumerate(target.tolist()) if token in data.vocabulary.rows]
+    closes = [i for i, token in enumerate(target.tolist()) if token in data.vocabulary.tokens.rows]
     return Problem(data.layout(one.problems), len(target), tuple(closes))
 
 

@@ -24,7 +24,7 @@ def heads_of(run: Run) -> dict[str, Any] | None:
     """
     if model_type(run.config.kind).no_lines:
         return None
-    far = FAR_IN_ROWS if run.data.vocabulary.rows else FAR
+    far = FAR_IN_ROWS if run.data.vocabulary.tokens.rows else FAR
     layers, rests = [], {}
     with font("sans"):
         views = averaged(run, FigureOptions(digits=far, titled=False))

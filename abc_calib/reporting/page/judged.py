@@ -74,7 +74,7 @@ def certificate(run: Run) -> dict[str, Any] | None:
 @torch.inference_mode()
 def examples(run: Run, model: Model) -> list[dict[str, Any]]:
     """A problem of each length: what was written, what is right, and what was looked at."""
-    short, in_rows = run.config.train.length, bool(run.data.vocabulary.rows)
+    short, in_rows = run.config.train.length, bool(run.data.vocabulary.tokens.rows)
     wanted = {short, short + 1, *(n for n in (2 * short, *LENGTHS) if n > short)}
     found = []
     for length in sorted(n for n in wanted if not in_rows or n <= LONGEST_IN_ROWS):
