@@ -150,13 +150,15 @@ class Arithmetic(Task):
             raise TaskError(
                 f"{bad[0]!r} is not a digit of base {self.base}: {self.name} takes {self.usage}"
             )
-        text = text.lstrip("0") or "0"
-        return without_zeros(np.array([[DIGITS.index(c) for c in text]], np.uint8))
+        digit = np.zeros(128, np.uint8)
+        digit[np.frombuffer(DIGITS.encode(), np.uint8)] = np.arange(len(DIGITS))
+        letters = np.frombuffer((text.lstrip("0") or "0").encode(), np.uint8)
+        return without_zeros(digit[letters][None])
 
     def digits_of(self, digits: Digits, row: int) -> str:
         """One number of several, first digit first, every digit that it has."""
         shown = digits.values[row, digits.width - digits.lengths[row] :]
-        return "".join(self.symbols[d] for d in shown)
+        return np.frombuffer("".join(self.symbols).encode(), np.uint8)[shown].tobytes().decode()
 
     # Sampling
 

@@ -13,6 +13,7 @@ certificate lists (``abc_calib.proof``), so that a proof about every length need
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -26,6 +27,8 @@ ABOVE = -1
 """The tape that is the row above."""
 NO = -1
 """In ``Transducer.next``: no source has such a column."""
+LONG = 4096
+"""Columns from which on few problems are run in blocks."""
 MOST_ROWS = 100_000
 """Of an output that says itself where it ends."""
 NOTHING, NEVER = -1, -2
@@ -174,18 +177,53 @@ class Transducer:
             there = min(wide, values.shape[1])
             padded[:, :there] = values[:, :there]
             letters = letters * radix + np.where(place < lengths[:, None], padded, self.base)
-        after, written, dead = self._tables
-        columns, found = np.ascontiguousarray(letters.T), []
-        for column in itertools.count():
-            at = state * (radix ** len(tapes)) + columns[min(column, wide)]
-            found.append(written.take(at))
-            state = after.take(at)
-            if column >= wide + self.lag and (found[-1] >= self.base).all():
+        columns = np.ascontiguousarray(letters.T)
+        out, state = self._through(columns[:wide], state)
+        found = [out]
+        for column in itertools.count(wide):
+            out, state = self._through(columns[wide:], state)
+            found.append(out)
+            if column >= wide + self.lag and (out >= self.base).all():
                 break
-        out = np.stack(found[self.lag :], 1)
+        out = np.concatenate(found)[self.lag :].T
         width = np.isin(out, self.closing).argmax(1)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1]
-        return values, width, np.where(state == dead, NO, out[np.arange(n), width])
+        return values, width, np.where(state == self.states, NO, out[np.arange(n), width])
+
+    def _through(self, columns: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is written in ``columns (w, n)`` from states ``(n,)``, and the states behind them.
+
+        Of few problems in blocks at once: from every state first, then from the right one.
+        """
+        after, written, _ = self._tables
+        radix = (self.base + 1) ** len(self.tapes)
+        (w, n), count = columns.shape, len(after) // radix
+        if w > LONG and n * count < w:
+            blocks = math.isqrt(w)
+            length = w // blocks
+            whole = columns[: blocks * length].reshape(blocks, length, n)
+            parts = np.ascontiguousarray(whole.swapaxes(0, 1)).reshape(length, -1)
+            ends, first = np.empty((count, blocks, n), np.int64), [state]
+            for one in range(count):
+                ends[one] = self._last(parts, np.full(blocks * n, one)).reshape(blocks, n)
+            for block in range(blocks):
+                first.append(ends[first[-1], block, np.arange(n)])
+            several, _ = self._through(parts, np.concatenate(first[:-1]))
+            made = several.reshape(length, blocks, n).swapaxes(0, 1).reshape(-1, n)
+            rest, state = self._through(columns[blocks * length :], first[-1])
+            return np.concatenate([made, rest]), state
+        out = np.empty((w, n), written.dtype)
+        for column, letters in enumerate(columns):
+            at = state * radix + letters
+            out[column], state = written.take(at), after.take(at)
+        return out, state
+
+    def _last(self, columns: np.ndarray, state: np.ndarray) -> np.ndarray:
+        """The states ``(n,)`` behind columns ``(w, n)``."""
+        after, radix = self._tables[0], (self.base + 1) ** len(self.tapes)
+        for letters in columns:
+            state = after.take(state * radix + letters)
+        return state
 
     def ending(self, length: int) -> list[np.ndarray]:
         """Of one tape: from which states ``(q,)`` a row can end after 0 to so many letters."""

@@ -18,7 +18,7 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.nn.transformer.model import DecoderOnly
 
 NAMES = (*SCHEMES, "rpe:clip=3,values=true", "randomized:base=learned")
@@ -107,7 +107,7 @@ def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased)
 @pytest.mark.parametrize("biased", BIASED[1:])
 @torch.no_grad()
 def test_lines_are_gathered_as_they_are_drawn(build, biased):
-    """On short and long sources; and passes over many rows write what single steps do."""
+    """On short and long sources; and a table writes what single steps do."""
     data = digit_data()
     for seed in range(2):
         model = build("none", biased, seed)
@@ -122,9 +122,9 @@ def test_lines_are_gathered_as_they_are_drawn(build, biased):
             exact, kept, steps = model.exact(), model.kept_rows, batch.target.shape[1] + 3
             whole = token_by_token(exact, exact.encode(batch.source), steps, Cache(None))
             if kept is not None:
-                for write in (token_by_token, in_passes):
-                    found = write(exact, exact.encode(batch.source), steps, Cache(kept))
-                    assert torch.equal(found, whole)
+                found = token_by_token(exact, exact.encode(batch.source), steps, Cache(kept))
+                assert torch.equal(found, whole)
+            assert torch.equal(model.decode(batch.source, steps).ids, whole)
 
 
 @torch.no_grad()

@@ -28,9 +28,8 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
-from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.proof.decide import decide
 from abc_calib.proof.prove import Undecided, prepare
 from abc_calib.proof.until import certain
@@ -232,19 +231,12 @@ def test_all_paths_and_both_decoders_agree(own, draw):
         model.set_path("dense")
         torch.testing.assert_close(model(batch.source, batch.target), expected)
         model.set_path("auto")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transformer, "ROWS_AT_ONCE", 5)
-            torch.testing.assert_close(model(batch.source, batch.target), expected)
         exact = model.exact()
-        outputs = [
-            write(exact, exact.encode(batch.source), 40, Cache(kept))
-            for write, kept in (
-                (token_by_token, None),
-                (token_by_token, exact.kept_rows),
-                (in_passes, exact.kept_rows),
-            )
-        ]
-    assert torch.equal(outputs[0], outputs[1]) and torch.equal(outputs[0], outputs[2])
+        plain, cached = (
+            token_by_token(exact, exact.encode(batch.source), 40, Cache(kept))
+            for kept in (None, exact.kept_rows)
+        )
+    assert torch.equal(plain, cached) and torch.equal(plain, model.decode(batch.source, 40).ids)
 
 
 def generated(folder: Path, source: torch.Tensor, steps: int) -> torch.Tensor:

@@ -465,6 +465,18 @@ def tape(digits: list[int], width: int | None = None):
     return values, np.array([values.shape[1]])
 
 
+@pytest.mark.parametrize("name", ["addition", "subtraction", "multiplication"])
+def test_long_columns_in_blocks_are_those_one_by_one(monkeypatch, name):
+    task, rng = get_task(name, base=10), np.random.default_rng(3)
+    drawn: Any = task.sample(rng, 4, 211, exact=True)
+    monkeypatch.setattr(rules, "LONG", 20)
+    again: Any = task.problems(*drawn.operands)
+    assert [task.plain(again, k) for k in range(4)] == [task.plain(drawn, k) for k in range(4)]
+    assert (again.answer.values == drawn.answer.values).all()
+    source = "9" * 300 + "+" + "0" * 299 + "1"
+    assert name != "addition" or int(task.solve(source)) == 10**300
+
+
 @pytest.mark.parametrize("make", [rules.long_multiplication, rules.sums])
 @pytest.mark.parametrize("base", [2, 3, 10])
 def test_rows_are_mapped_into_rows(make, base):

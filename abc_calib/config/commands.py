@@ -22,6 +22,9 @@ LONGEST = 10**7
 MOST_SAMPLES = 10**7
 MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
+DENSE = (
+    "Compute every row through all layers; by default rows that read the same are computed once."
+)
 
 SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
@@ -156,6 +159,7 @@ class EvaluateOptions(Options):
     set: Word | None = option(None, "Token tasks: one of the papers' sets, such as heldout_inputs.")
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
+    dense: bool = option(False, DENSE)
 
     _several = listed("lengths", "operands")
     _sizes = field_validator("lengths", mode="before")(_by_rows)  # runs before the one above
@@ -190,6 +194,7 @@ class StressOptions(Options):
         2000, "Mutated problems of each length, guided by the logit margin.", ge=0, le=10**9
     )
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
+    dense: bool = option(False, DENSE)
 
     _several = listed("lengths")
 

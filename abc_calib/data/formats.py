@@ -73,13 +73,12 @@ def join(parts: Sequence[Digits | Tokens | int], pad: int) -> np.ndarray:
     n = next(len(part) for part in parts if not isinstance(part, int))
     lengths = [np.ones(n, int) if isinstance(part, int) else part.lengths for part in parts]
     ids = np.full((n, int(np.sum(lengths, axis=0).max(initial=0))), pad, np.int64)
-    start = np.zeros(n, int)
+    start, place = np.zeros(n, int), np.arange(ids.shape[1])
     for part, length in zip(parts, lengths, strict=True):
         if isinstance(part, int):
             ids[np.arange(n), start] = part
         else:
-            rows, columns = np.nonzero(part.inside)
-            to = np.repeat(start, length) + part.inside.cumsum(1)[rows, columns] - 1
-            ids[rows, to] = part.values[rows, columns]
+            to = (place >= start[:, None]) & (place < (start + length)[:, None])
+            ids[to] = part.values[part.inside]
         start = start + length
     return ids

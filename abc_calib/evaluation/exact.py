@@ -180,7 +180,8 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
     looked = []
     for rows in model.chunks(left, batch.source.shape[1] + steps):
         part = batch.source[rows].to(model.device)
-        output = model.decode(part, steps, attention=True)
+        draft = batch.target[rows].to(model.device)
+        output = model.decode_from(draft, part, steps, attention=True)
         ids[rows] = output.ids.cpu()
         if output.attention is None:
             continue
@@ -205,7 +206,7 @@ def exact_matches(model: Model, batch: Batch) -> Tensor:
     def right(rows: Tensor, steps: int) -> Tensor:
         source = batch.source[rows].to(model.device)
         target = batch.target[rows, :steps].to(model.device)
-        written = model(source, target).argmax(-1)
+        written = model.best(source, target)
         return ((written == target) | (target == model.pad)).all(1).cpu()
 
     return _screened(model, batch, right)

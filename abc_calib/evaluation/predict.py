@@ -27,7 +27,8 @@ class Prediction:
 
     ``attended``: for each output token, the positions of the source's digits that it attended
     to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
-    source's; ``places`` name its digits, ``a0`` being the last of the first operand.
+    source's; ``places`` name its digits, ``a0`` being the last of the first operand, and are empty
+    like ``attended`` unless asked for.
     """
 
     answer: str
@@ -98,7 +99,8 @@ def answered(
     batch, eos = data.lay_out(problems), data.vocabulary.eos
     steps = batch.target.shape[1] + more
     check_memory(model, 1, batch.source.shape[1], steps if attention else 1)
-    decoded = model.decode(batch.source.to(model.device), steps, attention)
+    source, draft = (one.to(model.device) for one in (batch.source, batch.target))
+    decoded = model.decode_from(draft, source, steps, attention)
     ids = decoded.ids[0].tolist()
     if eos not in ids:
         return Answer(problems, batch, decoded, ids, None)
@@ -114,11 +116,12 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     Raises ``TaskError`` if the problem is not one of the task, ``AbcError`` if the model writes no
     end within the longest possible answer or the source does not fit the memory.
     """
+    model = model.frozen()
     found = answered(model, data, problem, 2, show)
     if found.text is None:
         steps = len(found.ids)
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    places = digit_places(data.layout(found.problems))
+    places = digit_places(data.layout(found.problems)) if show else []
     return Prediction(
         answer=found.text,
         correct=_judged(data, problem, found),

@@ -111,7 +111,9 @@ def coords(
     length = ids.new_full((1, 1), past + ids.shape[1])
     if output and not delimiters:  # one row: all samples are alike
         return Coords(zeros, position, zeros, position, position, zeros[:, :1], length)
-    found = torch.isin(ids, torch.tensor(delimiters, device=ids.device))
+    found = torch.zeros_like(ids, dtype=torch.bool)
+    for delimiter in {*delimiters}:
+        found |= ids == delimiter
     if output:
         found = found | (position == 0)
     elif there is not None:

@@ -77,7 +77,7 @@ class Model(nn.Module):
     #: what it may be trained with: see ``abc_calib.training.optimizers``
     optimizers: ClassVar[tuple[str, ...]] = ("adam",)
     #: tokens of source and output that are decoded at once: what bounds the memory
-    tokens_at_once: ClassVar[int] = 8192
+    tokens_at_once: int = 8192
 
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__()
@@ -108,6 +108,17 @@ class Model(nn.Module):
         """A copy in float64: the model that decodes, where its errors are to be bounded."""
         return copy.deepcopy(self).double().eval()
 
+    def frozen(self) -> Self:
+        """The model that is evaluated, its weights as they are now.
+
+        Where rows are given by what they read, a copy that computes each different one once.
+        """
+        return self
+
+    def best(self, source: Tensor, target: Tensor) -> Tensor:
+        """The most likely token ``(b, t)`` in each place of ``target``, the right ones given."""
+        return self(source, target).argmax(-1)
+
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         """Mean loss of the tokens that are not padding."""
         wanted = target.masked_fill(target.eq(self.pad), -100)
@@ -122,6 +133,12 @@ class Model(nn.Module):
     @abstractmethod
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         """Write greedily, at most ``steps`` tokens; with ``attention`` say what was looked at."""
+
+    def decode_from(
+        self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
+    ) -> Decoded:
+        """The same; ``draft (b, t)`` is what may be written, and a matter of speed alone."""
+        return self.decode(source, steps, attention)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         """The weights of every head while ``target`` is written; ``UsageError`` without heads."""

@@ -90,7 +90,7 @@ def decide(
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
         proof = prepare(model, run.data, most=most)
         if not model.in_whole_sources:
-            proof = replace(proof, model=model.exact())  # copied once
+            proof = replace(proof, model=model.frozen().exact())  # copied once
         decision.proof = proof
         if isinstance(proof.evaluator, BlackBox):
             proof.evaluator.look_further()

@@ -6,7 +6,6 @@ those above it need, and looked up from there.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_calib.geometry.coords import coords
+from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
 from abc_calib.proof.windows import Field, distinct
@@ -26,38 +25,16 @@ HELD = 3 * 10**6
 """States of all nodes together that are held; of more windows one part is done after another."""
 
 
-class Blocks:
-    """A model in float64, in the parts that the nodes of a graph are computed by."""
+class Noted(Blocks):
+    """Blocks that take note of what the bound on rounding needs."""
 
     def __init__(self, model: Any, period: int):
-        self.model = model = copy.deepcopy(model).double().eval()
-        self.stream = bool(model.stream)
-        self.decoder = list(model.layers)
-        self.encoder = self.decoder if self.stream else list(model.encoder.layers)
-        self.memory = None if self.stream or not self.encoder else model.encoder.norm
-        self.period, self.rounding = period, Rounding()
-        self.tokens: dict[str, Tensor] = {}
-        for site in ("encoder", "self"):
-            every = model.embed.weight[:, None].expand(-1, period, -1)
-            places = torch.arange(period, device=every.device)[None]
-            at = coords(places, output=True)
-            self.tokens[site] = model.scheme_of(site).embed(every, at).flatten(0, 1)
-
-    def norm(self, module: Any, x: Tensor) -> Tensor:
-        """Layer normalisation, of which the rounding bound takes note."""
-        found, _, inverse = torch.native_layer_norm(
-            x, module.normalized_shape, module.weight, module.bias, module.eps
-        )
-        self.rounding.note(module, x, inverse)
-        return found
-
-    def block(self, site: str, layer: int) -> Any:
-        return (self.encoder if site == "encoder" else self.decoder)[layer - 1]
+        super().__init__(model, period, Rounding())
 
     @torch.inference_mode()
     def bound(self, keys: int, bias: float) -> float:
         """A bound on what rounding takes of any margin computed so far: see ``Rounding``."""
-        return self.rounding.bound(self, keys, bias)
+        return float(self.rounding.bound(self, keys, bias))
 
 
 class Evaluation:
@@ -67,8 +44,7 @@ class Evaluation:
         self.blocks, self.graph, self.base = blocks, graph, base
         #: of each node the windows that are needed, as numbers in order
         self.codes = self._needed(wanted)
-        self.states: dict[int, Tensor] = {}
-        self._projected: dict[tuple[int, int, str], Tensor] = {}
+        self.states: dict[int, States] = {}
 
     def _needed(self, wanted: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         """The windows of all nodes, from those at the top down."""
@@ -111,7 +87,7 @@ class Evaluation:
         for node in sorted(self.codes):
             codes = self.codes[node]
             parts = [codes[i : i + CHUNK] for i in range(0, len(codes), CHUNK)]
-            self.states[node] = torch.cat([self._state(node, part) for part in parts])
+            self.states[node] = States(torch.cat([self._state(node, part) for part in parts]))
             on_node(node, len(codes))
 
     def _state(self, node: int, codes: np.ndarray) -> Tensor:
@@ -126,81 +102,13 @@ class Evaluation:
     def _row(self, node: int, codes: np.ndarray) -> Tensor:
         _, site, layer, *attentions = self.graph.nodes[node].label
         below = self.graph.nodes[node].below
-        blocks, block = self.blocks, self.blocks.block(site, layer)
         values = self._values(node, codes)
         where = [
             self._there(np.searchsorted(self.codes[k], self._code(values, names)))
             for k, names in below
         ]
-        x = self.states[below[0][0]].index_select(0, where[0])
-        x = x.expand(len(codes), -1) if len(x) < len(codes) else x
-        for number, heads in enumerate(attentions):
-            attention = block.attentions[number]
-            memory = number > 0
-            mixed = self._mixed(attention, block.norms[number], x, heads, below, where, memory)
-            x = x + attention.output(mixed)
-        hidden = block.feedforward[0](blocks.norm(block.norms[-1], x)).relu_()
-        return x + block.feedforward[-1](hidden)
-
-    def _mixed(
-        self,
-        attention: Any,
-        norm: Any,
-        x: Tensor,
-        heads: tuple[tuple[tuple[int, float], ...], ...],
-        below: tuple[tuple[int, tuple[int, ...]], ...],
-        where: list[Tensor],
-        memory: bool,
-    ) -> Tensor:
-        """What the heads of an attention read, ``(n, d)``: heads with the same keys together."""
-        e = x.shape[1] // len(heads)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for head, keys in enumerate(heads):
-            groups.setdefault(tuple(slot for slot, _ in keys), []).append(head)
-        mixed = x.new_empty(len(x), len(heads), e)
-        query = None
-        if any(len(slots) > 1 for slots in groups):
-            query = attention.query(self.blocks.norm(norm, x)).view(len(x), -1, e)
-            self.blocks.rounding.note_parts(attention.query, query)
-
-        def picked(slot: int, name: str, hs: list[int]) -> Tensor:
-            table = self._projection(attention, None if memory else norm, below[slot][0], name)
-            found = table.view(len(table), -1, e)
-            found = found if len(hs) == len(heads) else found[:, hs]
-            return found.index_select(0, where[slot])
-
-        for slots, hs in groups.items():
-            if len(slots) == 1:
-                mixed[:, hs] = picked(slots[0], "value", hs)
-                continue
-            assert query is not None
-            asked = query if len(hs) == len(heads) else query[:, hs]
-            scores = torch.stack([(asked * picked(s, "key", hs)).sum(2) for s in slots])
-            bias = scores.new_tensor([[b for _, b in heads[h]] for h in hs]).T
-            weights = (scores / math.sqrt(e) + bias[:, None]).softmax(0)
-            read = [
-                w[..., None] * picked(s, "value", hs) for w, s in zip(weights, slots, strict=True)
-            ]
-            mixed[:, hs] = torch.stack(read).sum(0)
-        return mixed.flatten(1)
-
-    def _projection(self, attention: Any, norm: Any, node: int, name: str) -> Tensor:
-        """Keys or values of all states of a node, ``(m, d)``; ``norm``: None of what is memory."""
-        known = id(attention), node, name
-        if known not in self._projected:
-            states = self.states[node]
-            blocks = self.blocks
-            if norm is not None:
-                states = blocks.norm(norm, states)
-            else:
-                if blocks.memory is not None:
-                    states = blocks.norm(blocks.memory, states)
-                blocks.rounding.note_memory(states)
-            module = getattr(attention, name)
-            self._projected[known] = found = module(states)
-            heads = attention.heads
-            blocks.rounding.note_parts(module, found.view(len(found), heads, -1))
-        return self._projected[known]
+        slots = [self.states[k] for k, _ in below]
+        return self.blocks.row(site, layer, tuple(attentions), slots, where)
 
     @torch.inference_mode()
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
@@ -209,8 +117,7 @@ class Evaluation:
         where = self._there(np.searchsorted(self.codes[node], codes))
         wanted = self._there(right.astype(np.int64))[:, None]
         for at, token in zip(where.split(CHUNK), wanted.split(CHUNK), strict=True):
-            x = self.states[node].index_select(0, at)
-            logits = blocks.model.head(blocks.norm(blocks.model.norm, x))
+            logits = blocks.logits(self.states[node].states.index_select(0, at))
             mine = logits.gather(1, token)
             others = logits.scatter(1, token, -math.inf).amax(1)
             found.append((mine[:, 0] - others).nan_to_num(nan=-math.inf).cpu())

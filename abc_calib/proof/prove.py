@@ -20,9 +20,9 @@ from torch import Tensor
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, Layout, LineBias
-from abc_calib.nn.positions import Scheme
+from abc_calib.nn.transformer.known import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, shape_of_foreign
-from abc_calib.proof.evaluate import Blocks, by_layers
+from abc_calib.proof.evaluate import Noted, by_layers
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Shape
 from abc_calib.proof.windows import Field, TooMany
@@ -38,8 +38,6 @@ MOST_WINDOWS = 10**11
 """More would take days."""
 TRIED = 2**16
 """Windows that are run to see how long all of them take."""
-HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
-"""What a layer or a scheme has of its class, and not set on itself."""
 COUNTED = 500_000
 """Windows of a set of lines that are counted exactly; of more, all that the tokens could be."""
 
@@ -103,36 +101,17 @@ def shape_of(model: Any, data: Data) -> Shape:
 
 def only_known(model: Any) -> None:
     """``Unbounded`` for layers that are not plainly ours or torch's: they may compute anything."""
-    for name, module in model.named_modules():
-        whose = type(module).__module__.split(".")[0]
-        hooks = module._forward_hooks or module._forward_pre_hooks
-        if whose not in ("abc_calib", "torch") or hooks or HOOKS & vars(module).keys():
-            own = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
-            raise Unbounded(f"{name or 'the model'} {own}, which a certificate cannot follow")
+    if found := unknown_part(model):
+        raise Unbounded(f"{found}, which a certificate cannot follow")
 
 
 def _period(model: Any, lines: LineBias) -> int:
     """Modulo what positions are known; ``Unbounded`` for those that a window does not hold."""
-    schemes = {site: model.scheme_of(site) for site in SITES}
-    for scheme in schemes.values():
-        only_known(scheme)
-    if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
-        raise Unbounded("its positions are drawn anew for every length")
-    named = model.options.scheme
-    if any(scheme.has_value_term for scheme in schemes.values()):
-        raise Unbounded(f"its values depend on distances without bound ({named})")
-    absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
-    period = getattr(model, "period", None)
-    if absolute and period is None:
-        raise Unbounded(f"its positions ({named}) are absolute and grow with length")
-    alone = all(len(head) == 1 for layers in lines.sites.values() for one in layers for head in one)
-    rotates = any(
-        type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
-        for scheme in schemes.values()
-    )
-    if rotates and (lines.stream or not alone):
-        raise Unbounded(f"its scores depend on positions ({named}) where a head has several lines")
-    return period if absolute and period else 1
+    every = [head for layers in lines.sites.values() for one in layers for head in one]
+    found = scheme_period(model, all(len(head) == 1 for head in every))
+    if isinstance(found, str):
+        raise Unbounded(found)
+    return found
 
 
 @dataclass
@@ -181,7 +160,7 @@ class Layers:
     """Runs windows by the layers of our own models, in float64."""
 
     def __init__(self, model: Any, field: Field):
-        self.field, self.blocks = field, Blocks(model, field.shape.period)
+        self.field, self.blocks = field, Noted(model, field.shape.period)
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]

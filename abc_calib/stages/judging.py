@@ -111,7 +111,14 @@ def evaluate(
                 on_row(row)
 
             exact_match_rows(
-                model, found.data, sizes, asked.samples, kinds, asked.seed, asked.greedy, keep
+                model if asked.dense else model.frozen(),
+                found.data,
+                sizes,
+                asked.samples,
+                kinds,
+                asked.seed,
+                asked.greedy,
+                keep,
             )
     except OptionError as error:
         if error.option != "lengths" or asked.lengths:
@@ -169,6 +176,7 @@ def stress(
             update(at + (row.family == "search"), len(wanted), note, True)
             on_row(row)
 
+        model = model if asked.dense else model.frozen()
         rows = stress_rows(
             model, found.data, wanted, asked.samples, asked.search, asked.seed, told_row
         )

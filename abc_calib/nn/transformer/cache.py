@@ -103,24 +103,21 @@ class Cache:
         return View("self", queries, self.held, causal=True, evicted=evicted)
 
     def extended(self, block: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """What was kept and the new ``(b, h, t, e)``, held until they settle."""
+        """What was kept and the new ``(b, h, t, e)``."""
         if block in self.output:
             before = self.output[block]
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
         self.output[block] = keys, values
         return keys, values
 
-    def settle(self, final: int, drafted: int) -> None:
-        """Of the ``drafted`` newest tokens the first ``final`` stay; keep what later ones read."""
+    def settle(self) -> None:
+        """Keep what later tokens read, when a layer each has been through."""
         assert self.held is not None
-        end = self.held.size - drafted + final
-        self.newest = self.held.only(slice(end - 1, end))
-        kept, position = self.kept, self.held.position[0]
-        index = torch.arange(end, device=position.device)
-        if kept is not None:
-            self.first = self._first(kept, self.newest)
-            known = position[:end]
-            index = index[(known < kept.pinned) | (known >= self.first)]
+        self.newest = self.held.only(slice(-1, None))
+        if self.kept is None:
+            return
+        self.first, position = self._first(self.kept, self.newest), self.held.position[0]
+        index = ((position < self.kept.pinned) | (position >= self.first)).nonzero()[:, 0]
         if len(index) == len(position):
             return
         self.held = self.held.only(index)

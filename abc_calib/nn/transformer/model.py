@@ -9,7 +9,8 @@ the source and the output so far, each head with one softmax.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -25,11 +26,15 @@ from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, draw
 from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs
-from abc_calib.nn.transformer.decoding import in_passes, token_by_token
+from abc_calib.nn.transformer.decoding import token_by_token
+from abc_calib.nn.transformer.known import window_period
 from abc_calib.nn.transformer.lines import AlongLines
+from abc_calib.nn.transformer.windows import Full, Windows
 
-ROWS_AT_ONCE = 4096
-"""Tokens of one output scored at once, where lines bound what a token reads."""
+BYTES_PER_TOKEN = 80
+"""What looking up a token takes at its peak, with where it stands and the numbers of its states."""
+TABLED_AT_ONCE = 2**19
+"""Tokens of sources and outputs that are looked up at once."""
 
 
 STACK = {
@@ -63,6 +68,8 @@ class Transformer(AlongLines):
         self.period: int | None = options.cyclic
         self.apply(draw)
         self.set_lines(None)
+        #: of a model that is ``frozen``: all rows that were met
+        self.windows: Windows | None = None
 
     def _schemes(self) -> None:
         """Make the schemes, each for the sites that have it, and the encoder with its own."""
@@ -163,12 +170,8 @@ class Transformer(AlongLines):
         read: Tensor,
         cache: Cache | None = None,
         weights: bool = False,
-        settle: bool = True,
     ) -> Outputs:
-        """What is written after ``read (b, t)``, the tokens in ``cache`` before it.
-
-        Without ``settle`` the new tokens of the cache are still to be settled.
-        """
+        """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
         queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
         given = replace(queries, place=self._numbered(queries, encoded))
         x = self.dropout(scheme.embed(self.embed(read), given))
@@ -183,8 +186,8 @@ class Transformer(AlongLines):
             x, found = block(x, calls, schemes, memory, cache, weights)
             seen.append(found)
         logits = self.head(self.norm(x))
-        if cache is not None and settle:
-            cache.settle(read.shape[1], read.shape[1])
+        if cache is not None:
+            cache.settle()
         if not weights:
             return Outputs(logits)
         if self.stream:
@@ -201,21 +204,54 @@ class Transformer(AlongLines):
         numbers, place = encoded.numbers.expand(b, -1), queries.place.expand(b, -1)
         return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
 
+    def _by_table(self, look: Callable[[Windows], Tensor]) -> Tensor | None:
+        """What ``look`` finds in the table of windows; None without one, or where it is given up.
+
+        Dense attention never asks it.
+        """
+        if self.windows is None or not self.windows.open or self.path == "dense":
+            return None
+        try:
+            return look(self.windows)
+        except Full:
+            return None
+
+    def frozen(self) -> Self:
+        period = window_period(self)
+        if isinstance(period, str) or self.path == "dense" or self.windows is not None:
+            return self
+        made = self.exact()
+        made = (copy.deepcopy(made) if made is self else made).cpu()
+        made.windows, made.tokens_at_once = Windows(made, period), TABLED_AT_ONCE
+        return made
+
+    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+        if self.windows is not None and self.windows.open:
+            return BYTES_PER_TOKEN * batch * (keys + steps)
+        return super().memory_needed(batch, keys, steps, training)
+
+    def best(self, source: Tensor, target: Tensor) -> Tensor:
+        found = self._by_table(lambda table: table.best(source, target))
+        return super().best(source, target) if found is None else found
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        encoded, read = self.encode(source), self.shifted(target)
-        kept = self.kept_rows if not self.training and read.shape[1] > ROWS_AT_ONCE else None
-        if kept is None:
-            return self.run(encoded, read).logits
-        # in parts, so that the states of a very long output stay in the processor's cache
-        cache = Cache(kept)
-        parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
-        return torch.cat(parts, dim=1)
+        found = self._by_table(lambda table: table.logits(source, target))
+        if found is not None:
+            return found
+        return self.run(self.encode(source), self.shifted(target)).logits
+
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        return self.decode_from(source[:, :0], source, steps, attention)
 
     @torch.inference_mode()
-    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        exact, kept = self.exact(), self.kept_rows
-        write = in_passes if self.on_lines and kept is not None else token_by_token
-        return Decoded(write(exact, exact.encode(source), steps, Cache(kept)))
+    def decode_from(
+        self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
+    ) -> Decoded:
+        ids = self.frozen()._by_table(lambda table: table.decode(source.cpu(), steps, draft.cpu()))
+        if ids is None:
+            exact = self.exact()
+            ids = token_by_token(exact, exact.encode(source), steps, Cache(self.kept_rows))
+        return Decoded(ids.to(source.device))
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
         mask, written = source != self.pad, target != self.pad

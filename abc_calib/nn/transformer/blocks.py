@@ -1,0 +1,173 @@
+"""The layers of a Transformer on tables of states instead of sequences, in float64.
+
+A row of a layer is given by which state it had before and which states its heads read. Each
+different state is there once, and so are its keys and values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from abc_calib.geometry.coords import coords
+
+Heads = tuple[tuple[tuple[int, float], ...], ...]
+"""Of each head of an attention the (slot, bias) of its keys."""
+
+
+class Unnoted:
+    """What takes note of the norms that a bound on rounding needs; here of none."""
+
+    def note(self, module: Any, x: Tensor, inverse: Tensor) -> None:
+        """Inputs ``x (n, d)`` of a normalisation, and one over their deviations."""
+
+    def note_parts(self, module: Any, x: Tensor) -> None:
+        """What a map to queries, keys or values gives, ``(n, h, e)``."""
+
+    def note_memory(self, x: Tensor) -> None:
+        """States ``(n, d)`` that cross-attention reads."""
+
+
+class States:
+    """Some states ``(n, d)``, and the keys and values that are made of them when first asked for.
+
+    More states may be added.
+    """
+
+    def __init__(self, states: Tensor):
+        self.states = self._room = states
+        self._projected: dict[tuple[int, str], Tensor] = {}
+
+    def add(self, states: Tensor) -> None:
+        first, count = len(self.states), len(self.states) + len(states)
+        if count > len(self._room):
+            self._room = states.new_empty(2 * count, states.shape[1])
+            self._room[:first] = self.states
+        self._room[first:count] = states
+        self.states = self._room[:count]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are held."""
+        return sum(x.nbytes for x in (self._room, *self._projected.values()))
+
+    def projection(self, blocks: Blocks, attention: Any, norm: Any, name: str) -> Tensor:
+        """Keys or values ``(n, h, e)`` of all states; ``norm``: None of what is memory."""
+        made = self._projected.get((id(attention), name))
+        first = 0 if made is None else len(made)
+        if first < len(self.states):
+            states = self.states[first:]
+            if norm is not None:
+                states = blocks.norm(norm, states)
+            else:
+                if blocks.memory is not None:
+                    states = blocks.norm(blocks.memory, states)
+                blocks.rounding.note_memory(states)
+            module = getattr(attention, name)
+            found = module(states).view(len(states), attention.heads, -1)
+            blocks.rounding.note_parts(module, found)
+            made = found if made is None else torch.cat([made, found])
+            self._projected[id(attention), name] = made
+        assert made is not None
+        return made
+
+
+class Blocks:
+    """A model in float64, in the parts that tables of states are computed by.
+
+    ``period``: modulo what positions are known. ``tokens``: of a site the embedding of each token
+    in each phase, that of token ``i`` in phase ``p`` being number ``i * period + p``.
+    """
+
+    def __init__(self, model: Any, period: int, rounding: Any = None):
+        self.model = model = model.exact()
+        self.stream = bool(model.stream)
+        self.decoder = list(model.layers)
+        self.encoder = self.decoder if self.stream else list(model.encoder.layers)
+        self.memory = None if self.stream or not self.encoder else model.encoder.norm
+        self.period = period
+        self.rounding: Any = rounding or Unnoted()
+        self.tokens: dict[str, Tensor] = {}
+        for site in ("encoder", "self"):
+            every = model.embed.weight[:, None].expand(-1, period, -1)
+            places = torch.arange(period, device=every.device)[None]
+            at = coords(places, output=True)
+            self.tokens[site] = model.scheme_of(site).embed(every, at).flatten(0, 1)
+
+    def norm(self, module: Any, x: Tensor) -> Tensor:
+        """Layer normalisation, of which the rounding bound takes note."""
+        found, _, inverse = torch.native_layer_norm(
+            x, module.normalized_shape, module.weight, module.bias, module.eps
+        )
+        self.rounding.note(module, x, inverse)
+        return found
+
+    def row(
+        self,
+        site: str,
+        layer: int,
+        attentions: tuple[Heads, ...],
+        slots: list[States],
+        where: list[Tensor],
+    ) -> Tensor:
+        """States ``(n, d)`` after a layer, counted from 1.
+
+        Slot ``k`` is the state ``where[k] (n,)`` of ``slots[k]``, and slot 0 the row's own before.
+        """
+        block = (self.encoder if site == "encoder" else self.decoder)[layer - 1]
+        x = slots[0].states.index_select(0, where[0])
+        x = x.expand(max(map(len, where)), -1)
+        for number, heads in enumerate(attentions):
+            attention, norm = block.attentions[number], block.norms[number]
+            mixed = self._mixed(attention, norm, x, heads, slots, where, number > 0)
+            x = x + attention.output(mixed)
+        hidden = block.feedforward[0](self.norm(block.norms[-1], x)).relu_()
+        return x + block.feedforward[-1](hidden)
+
+    def _mixed(
+        self,
+        attention: Any,
+        norm: Any,
+        x: Tensor,
+        heads: Heads,
+        slots: list[States],
+        where: list[Tensor],
+        memory: bool,
+    ) -> Tensor:
+        """What the heads of an attention read, ``(n, d)``: heads with the same keys together."""
+        e = x.shape[1] // len(heads)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for head, keys in enumerate(heads):
+            groups.setdefault(tuple(slot for slot, _ in keys), []).append(head)
+        mixed = x.new_empty(len(x), len(heads), e)
+        query = None
+        if any(len(named) > 1 for named in groups):
+            query = attention.query(self.norm(norm, x)).view(len(x), -1, e)
+            self.rounding.note_parts(attention.query, query)
+
+        def picked(slot: int, name: str, hs: list[int]) -> Tensor:
+            found = slots[slot].projection(self, attention, None if memory else norm, name)
+            found = found if len(hs) == len(heads) else found[:, hs]
+            return found.index_select(0, where[slot])
+
+        for named, hs in groups.items():
+            if len(named) == 1:
+                mixed[:, hs] = picked(named[0], "value", hs)
+                continue
+            assert query is not None
+            asked = query if len(hs) == len(heads) else query[:, hs]
+            scores = torch.stack([(asked * picked(s, "key", hs)).sum(2) for s in named])
+            bias = scores.new_tensor([[b for _, b in heads[h]] for h in hs]).T
+            weights = (scores / math.sqrt(e) + bias[:, None]).softmax(0)
+            read = [
+                w[..., None] * picked(s, "value", hs) for w, s in zip(weights, named, strict=True)
+            ]
+            mixed[:, hs] = torch.stack(read).sum(0)
+        return mixed.flatten(1)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """What is written after states ``(n, d)`` of the last layer, ``(n, v)``."""
+        return self.model.head(self.norm(self.model.norm, states))

@@ -1,0 +1,60 @@
+"""Is a row of a Transformer given by what it reads?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abc_calib.geometry.lines import SITES
+from abc_calib.nn.positions import Scheme
+
+HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
+"""What a layer or a scheme has of its class, and not set on itself."""
+
+
+def unknown_part(model: Any) -> str:
+    """A layer or scheme that is not plainly ours or torch's, and may compute anything."""
+    for name, module in model.named_modules():
+        whose = type(module).__module__.split(".")[0]
+        hooks = module._forward_hooks or module._forward_pre_hooks
+        if whose not in ("abc_calib", "torch") or hooks or HOOKS & vars(module).keys():
+            own = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
+            return f"{name or 'the model'} {own}"
+    return ""
+
+
+def window_period(model: Any) -> int | str:
+    """Modulo what positions are known, or why rows are not given by what they read."""
+    lines = model.lines
+    if lines is None or lines.off_line_bias is not None or lines.transparent():
+        return "its attention is not restricted to lines"
+    if found := unknown_part(model):
+        return found
+    if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
+        return "its attention is not restricted to lines at every site"
+    every = [head for layers in lines.sites.values() for one in layers for head in one]
+    if any(line.anchor == "corner" for head in every for line in head):
+        return "its lines count from corners of a matrix of fixed size"
+    return scheme_period(model, all(len(head) == 1 for head in every))
+
+
+def scheme_period(model: Any, alone: bool) -> int | str:
+    """The same as far as it rests on position schemes; ``alone``: has every head one line?"""
+    schemes = {site: model.scheme_of(site) for site in SITES}
+    if found := next(filter(None, map(unknown_part, schemes.values())), ""):
+        return found
+    named = model.options.scheme
+    if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
+        return "its positions are drawn anew for every length"
+    if any(scheme.has_value_term for scheme in schemes.values()):
+        return f"its values depend on distances without bound ({named})"
+    absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
+    period = getattr(model, "period", None)
+    if absolute and period is None:
+        return f"its positions ({named}) are absolute and grow with length"
+    rotates = any(
+        type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
+        for scheme in schemes.values()
+    )
+    if rotates and (model.stream or not alone):
+        return f"its scores depend on positions ({named}) where a head has several lines"
+    return period if absolute and period else 1

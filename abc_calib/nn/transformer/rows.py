@@ -1,0 +1,206 @@
+"""The different rows of a layer, each computed once.
+
+A row is given by its state before the layer, the states that its heads read, and which of their
+lines meet on a key. The numbers of these make a code, and the code has a number: that of the state
+after the layer.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_calib.geometry.coords import View
+from abc_calib.geometry.lines import Heads, Line, Site, formula
+from abc_calib.nn.lines import Lines
+from abc_calib.nn.transformer.blocks import Blocks, States
+from abc_calib.nn.transformer.numbering import Numbering
+
+NEW_AT_ONCE = 2**13
+"""Rows that are computed at once."""
+NUMBER, PATTERN, PART = 18, 8, 28
+"""Bits of the number of a row in a code, of how lines meet, and of a part of a code."""
+
+
+class Attended:
+    """What one attention reads at one site: its different lines, and those of each head.
+
+    ``first``: the slot of the first of them. ``pairs``: lines of one head that may meet on a key.
+    """
+
+    def __init__(self, site: Site, heads: Heads, first: int):
+        named = {formula(line, site): line for head in heads for line in head}
+        order = {one: k for k, one in enumerate(named)}
+        self.site, self.first, self.count = site, first, len(named)
+        self.lines = Lines({site: (tuple(named.values()),)})
+        self.heads = [[(order[formula(x, site)], _bias(x)) for x in head] for head in heads]
+        both = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
+        self.pairs = sorted(both)
+
+    def met(self, equal: set[tuple[int, int]]) -> list[list[tuple[int, float]]]:
+        """The (slot, bias) of each head where ``equal`` pairs have met: once, the higher bias."""
+        found = []
+        for head in self.heads:
+            kept: dict[int, float] = {}
+            for slot, bias in head:
+                pairs = {k: (min(k, slot), max(k, slot)) for k in kept}
+                same = next((k for k in kept if k == slot or pairs[k] in equal), slot)
+                kept[same] = max(kept.get(same, bias), bias)
+            found.append([(self.first + slot, bias) for slot, bias in kept.items()])
+        return found
+
+
+def _bias(line: Line) -> float:
+    return float(np.float32(line.value))
+
+
+class Layer:
+    """The rows of a site after a layer, each different one once."""
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        site: Site,
+        number: int,
+        attentions: list[list[tuple[Site, Heads]]],
+        below: dict[Site, States | Layer],
+    ):
+        """``attentions``: of each, what it reads; ``below``: whose states those are, by site."""
+        self.blocks, self.site, self.number = blocks, site, number
+        own: Site = "encoder" if site == "encoder" else "self"
+        self.below: list[States | Layer] = [below[own]]
+        self.attentions: list[list[Attended]] = []
+        for parts in attentions:
+            made = []
+            for where, heads in parts:
+                if not any(heads):  # of a stream, whose heads read the other site alone
+                    continue
+                made.append(Attended(where, heads, len(self.below)))
+                self.below += [below[where]] * made[-1].count
+            self.attentions.append(made)
+        self.numbering, self.patterns = Numbering(), Numbering()
+        self.partial: list[Numbering] = []
+        self.made: States | None = None
+
+    @property
+    def states(self) -> States:
+        assert self.made is not None
+        return self.made
+
+    @property
+    def size(self) -> int:
+        """Bytes that are held."""
+        tables = [self.numbering, self.patterns, *self.partial]
+        return sum(x.size for x in tables) + (self.made.size if self.made else 0)
+
+    def numbers(self, own: Tensor, held: dict[Site, Tensor], views: dict[Site, View]) -> Tensor:
+        """The numbers ``(b, i)`` of rows with the number ``own (b, i)`` below.
+
+        ``held[site] (b, n)``: the numbers of the tokens there; ``views``: where they stand.
+        """
+        fields, pattern = [own], torch.zeros(1, own.shape[1], dtype=torch.long)
+        for part in (part for parts in self.attentions for part in parts):
+            keys = part.lines.positions(views[part.site])[0][:, 0].unbind(-1)
+            fields += [_picked(held[part.site], key) for key in keys]
+            for i, j in part.pairs:
+                pattern = (pattern << 1) | (keys[i] == keys[j])
+        several = any(part.pairs for parts in self.attentions for part in parts)
+        if several:
+            fields.append(self._patterns(pattern).expand(own.shape))
+        flat = [one.reshape(-1) for one in fields]
+        code = self._code(flat)
+        found = self.numbering.find(code)
+        new = (found < 0).nonzero()[:, 0]
+        if len(new):
+            _, once = np.unique(code[new].numpy(), return_index=True)
+            first = new[np.sort(once)]
+            for some in first.split(NEW_AT_ONCE):
+                self._make([one[some].long() for one in flat], several)
+            self.numbering.add(code[first])
+            found[new] = self.numbering.find(code[new])
+        return found.view(own.shape)
+
+    def _patterns(self, pattern: Tensor) -> Tensor:
+        """Their numbers; few."""
+        code = pattern.reshape(-1)
+        found = self.patterns.find(code)
+        if bool((found < 0).any()):
+            self.patterns.add(code[found < 0].unique())
+            found = self.patterns.find(code)
+        return found.view(pattern.shape)
+
+    def _code(self, fields: list[Tensor]) -> Tensor:
+        """One number ``(n,)`` for what all fields are; of many fields by numbers of a part."""
+        total, used, folded = fields[0].long(), _bits(self.below[0]), 0
+        for k, field in enumerate(fields[1:], 1):
+            bits = _bits(self.below[k]) if k < len(self.below) else PATTERN
+            if used + bits > 62:
+                if folded == len(self.partial):
+                    self.partial.append(Numbering())
+                table = self.partial[folded]
+                found = table.find(total)
+                if len(new := total[found < 0]):
+                    table.add(new.unique())
+                    found = table.find(total)
+                total, used, folded = found.long(), PART, folded + 1
+            total, used = (total << bits) | field, used + bits
+        return total
+
+    def _make(self, where: list[Tensor], several: bool) -> None:
+        """Compute new rows, by which of their lines meet."""
+        slots = [one if isinstance(one, States) else one.states for one in self.below]
+        pattern = where[-1] if several else torch.zeros(1, dtype=torch.long)
+        made = torch.empty(0)
+        for number in pattern.unique().tolist():
+            rows = (pattern == number).nonzero()[:, 0] if several else slice(None)
+            picked = [one[rows] for one in where[: len(slots)]]
+            found = self.blocks.row(self.site, self.number, self._heads(number), slots, picked)
+            if not len(made):
+                made = found.new_empty(len(where[0]), found.shape[1])
+            made[rows] = found
+        made = self.finished(made)
+        if self.made is None:
+            self.made = States(made)
+        else:
+            self.made.add(made)
+
+    def finished(self, states: Tensor) -> Tensor:
+        """What is kept of the states of new rows."""
+        return states
+
+    def _heads(self, number: int) -> Any:
+        """Of each attention the (slot, bias) of each head's keys, for the pattern of a number."""
+        code = int(self.patterns._codes[number + 1])
+        pairs = [(a, pair) for parts in self.attentions for a in parts for pair in a.pairs]
+        equal: dict[Attended, set[tuple[int, int]]] = {}
+        for k, (part, pair) in enumerate(reversed(pairs)):
+            if code >= 0 and code >> k & 1:
+                equal.setdefault(part, set()).add(pair)
+        found = []
+        for parts in self.attentions:
+            each = [part.met(equal.get(part, set())) for part in parts]
+            found.append(tuple(tuple(chain(*heads)) for heads in zip(*each, strict=True)))
+        return tuple(found)
+
+
+class Last(Layer):
+    """The last layer: of its rows the logits are kept."""
+
+    def finished(self, states: Tensor) -> Tensor:
+        return self.blocks.logits(states)
+
+
+def _bits(below: States | Layer) -> int:
+    """Bits of the numbers of states."""
+    return (len(below.states) - 1).bit_length() if isinstance(below, States) else NUMBER
+
+
+def _picked(numbers: Tensor, key: Tensor) -> Tensor:
+    """``numbers (b, n)`` at ``key (b|1, i)``."""
+    if len(key) == 1:
+        return numbers.index_select(1, key[0])
+    return numbers.gather(1, key)

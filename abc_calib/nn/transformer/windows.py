@@ -1,0 +1,215 @@
+"""Rows that read the same are computed once: evaluation and decoding by a table.
+
+Where every head follows lines, a row is given by the states that it reads. So states get numbers
+layer by layer: equal numbers, equal states. What was not met before is computed, in float64, and
+kept for all samples, lengths and passes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from abc_calib.errors import AbcError
+from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.lines import Heads, Site
+from abc_calib.nn.transformer import rows as sizes
+from abc_calib.nn.transformer.blocks import Blocks, States
+from abc_calib.nn.transformer.rows import Last, Layer
+
+ROWS_AT_ONCE = 2**17
+"""Rows of one layer whose codes are made at once."""
+MOST_BYTES = 2**30
+"""What all tables together may hold."""
+TRIED = 2**19
+"""Different rows from which on a table is given up if more than half of all rows are new."""
+FEWEST = 512
+"""Rows of the smallest pass in decoding, of all samples together."""
+
+
+class Full(AbcError):
+    """A table that does not pay: too many windows, or too few rows that read the same."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Sources: where their tokens stand, and what blocks read of them, ``(b, s)`` numbers each."""
+
+    at: Coords
+    numbers: tuple[Tensor, ...]
+
+
+class Windows:
+    """All rows of a model that were met, on the numbers of its layers."""
+
+    def __init__(self, model: Any, period: int):
+        self.model, self.period = model, period
+        self.blocks = blocks = Blocks(model, period)
+        lines, self._lock = model.lines, threading.Lock()
+        self._asked, self.open = 0, True
+        self._most = torch.empty(0, dtype=torch.long)
+        source: States | Layer = States(blocks.tokens["encoder"])
+        every: list[States | Layer] = [source]
+        for k in range(model.attention_layers["encoder"]):
+            heads = lines.heads("encoder", k)
+            below: dict[Site, Any] = {"encoder": source}
+            source = Layer(blocks, "encoder", k + 1, [[("encoder", heads)]], below)
+            every.append(source)
+        self.read_layers = [one for one in every if isinstance(one, Layer)]
+        output: States | Layer = States(blocks.tokens["self"])
+        self.layers: list[Layer] = []
+        decoder = len(blocks.decoder)
+        for k in range(decoder):
+            parts: list[tuple[Site, Heads]] = [
+                (site, lines.heads(site, k)) for site in ("self", "cross")
+            ]
+            kind = Last if k == decoder - 1 else Layer
+            crossed = every[k] if model.stream else source
+            how = [parts] if model.stream else [[part] for part in parts]
+            output = kind(blocks, "self", k + 1, how, {"self": output, "cross": crossed})
+            self.layers.append(output)
+
+    def __deepcopy__(self, memo: Any) -> None:
+        """A copy of the model may get other weights."""
+
+    # Numbers of tokens
+
+    @torch.inference_mode()
+    def read(self, source: Tensor) -> Read:
+        """Sources ``(b, s)``, read."""
+        model = self.model
+        at = model._of_source(source, source.ne(model.pad))
+        numbers = [self._tokens(source, at.length - 1 - at.position)]
+        at = at.alike
+        for layer in self.read_layers:
+            made = torch.empty_like(numbers[-1])
+            for some in _columns(*source.shape):
+                view = View("encoder", at.only(some), at, causal=model.stream)
+                held: dict[Site, Tensor] = {"encoder": numbers[-1]}
+                made[:, some] = layer.numbers(numbers[-1][:, some], held, {"encoder": view})
+                self._check(0)
+            numbers.append(made)
+        decoder = len(self.layers)
+        return Read(at, tuple(numbers[:decoder] if model.stream else numbers[-1:] * decoder))
+
+    def _tokens(self, ids: Tensor, place: Tensor) -> Tensor:
+        if self.period > 1:
+            ids = ids * self.period + place % self.period
+        return ids.int()
+
+    def _written(
+        self, read: Read, ids: Tensor, at: Coords, held: list[Tensor], rows: slice
+    ) -> None:
+        """Fill in the numbers of some columns: ``held[k] (b, t)`` of the tokens after ``k`` layers.
+
+        ``ids (b, i)``: what the decoder reads there, ``at``: where that stands.
+        """
+        held[0][:, rows] = self._tokens(ids, at.position)
+        at = at.alike
+        for k, layer in enumerate(self.layers):
+            for some in _columns(*ids.shape):
+                queries = at.only(some)
+                views: dict[Site, View] = {
+                    "self": View("self", queries, queries, True),
+                    "cross": View("cross", queries, read.at),
+                }
+                where = slice(rows.start + some.start, rows.start + some.stop)
+                own = held[k][:, where]
+                below: dict[Site, Tensor] = {"self": held[k], "cross": read.numbers[k]}
+                held[k + 1][:, where] = layer.numbers(own, below, views)
+                self._check(own.numel() if k + 1 == len(self.layers) else 0)
+
+    def _check(self, rows: int) -> None:
+        """``Full`` where the tables do not pay or do not fit."""
+        self._asked += rows
+        every = [*self.read_layers, *self.layers]
+        inner = max((layer.numbering.count for layer in every[:-1]), default=0)
+        new = max(inner, every[-1].numbering.count)
+        size = sum(layer.size for layer in every)
+        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in every)
+        if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
+            self.open = False
+            raise Full(f"{new:,} windows")
+
+    def _held(self, b: int, t: int) -> list[Tensor]:
+        return [torch.empty(b, t, dtype=torch.int32) for _ in range(len(self.layers) + 1)]
+
+    # What is written
+
+    def logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits ``(b, t, v)`` of each token of ``target``, the right ones before it given."""
+        number = self._forced(source, target)
+        return self.layers[-1].states.states[number.long()]
+
+    def best(self, source: Tensor, target: Tensor) -> Tensor:
+        """The most likely tokens ``(b, t)`` there."""
+        number = self._forced(source, target)
+        return self._likely()[number.long()]
+
+    @torch.inference_mode()
+    def _forced(self, source: Tensor, target: Tensor) -> Tensor:
+        """Number of the row ``(b, t)`` before each token of ``target``, the right ones given."""
+        with self._lock:
+            read, given = self.read(source), self.model.shifted(target)
+            held = self._held(*given.shape)
+            at = self.model._of_output(given)
+            self._written(read, given, at, held, slice(0, given.shape[1]))
+        return held[-1]
+
+    @torch.inference_mode()
+    def decode(self, source: Tensor, steps: int, draft: Tensor) -> Tensor:
+        """The greedy output ``(b, steps)``, in passes over a draft.
+
+        A pass gives each row whose earlier tokens are right its right token, whatever stands in
+        later rows. So what comes out is put in, and every row up to the first that changed is what
+        token-by-token decoding writes: speculative decoding (Leviathan et al. 2023,
+        arXiv:2211.17192) of a draft, and Jacobi decoding (Santilli et al. 2023, arXiv:2305.10427)
+        where there is none.
+        """
+        model, b = self.model, len(source)
+        with self._lock:
+            read, held = self.read(source), self._held(b, steps)
+            ids = source.new_full((b, 1 + steps), model.pad)  # what the decoder reads
+            ids[:, 0] = model.sos
+            seen = min(steps, draft.shape[1])
+            ids[:, 1 : 1 + seen] = draft[:, :seen]
+            fixed, rows, after = 0, max(seen, FEWEST // b, 1), None
+            ended = torch.zeros(b, 1, dtype=torch.bool)
+            while fixed < steps and not bool(ended.all()):
+                end = min(fixed + rows, steps)
+                if seen < end:  # a chain of carries repeats the last token
+                    ids[:, seen + 1 : end + 1] = ids[:, fixed : fixed + 1]
+                    seen = end
+                given, guess = ids[:, fixed:end], ids[:, fixed + 1 : end + 1]
+                at = model._of_output(given, after)
+                self._written(read, given, at, held, slice(fixed, end))
+                written = self._likely()[held[-1][:, fixed:end].long()]
+                ended_before = ended | (given.eq(model.eos).cumsum(1, dtype=torch.int32) > 0)
+                written.masked_fill_(ended_before, model.pad)
+                changed = (written != guess).any(0).nonzero()
+                more = int(changed[0]) + 1 if len(changed) else end - fixed
+                guess.copy_(written)
+                ended |= written[:, :more].eq(model.eos).any(1, keepdim=True)
+                after, rows = at.only(slice(more - 1, more)), max(2 * more, FEWEST // b, 1)
+                fixed += more
+            ids[:, fixed + 1 :] = model.pad
+        return ids[:, 1:]
+
+    def _likely(self) -> Tensor:
+        """The token of the highest logit of each row that was met, by its number ``(n,)``."""
+        logits, most = self.layers[-1].states.states, self._most
+        if len(most) < len(logits):
+            self._most = torch.cat([most, logits[len(most) :].argmax(-1)])
+        return self._most
+
+
+def _columns(b: int, n: int) -> Iterator[slice]:
+    """``n`` columns of ``b`` samples, in parts."""
+    width = max(1, ROWS_AT_ONCE // max(1, b))
+    for first in range(0, n, width):
+        yield slice(first, min(first + width, n))

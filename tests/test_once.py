@@ -1,0 +1,161 @@
+"""Rows that read the same are computed once, and give what all layers give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import additions, digit_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_models import drawn, sources
+from test_transformer import CASES
+from torch import Tensor
+
+from abc_calib.config import TransformerOptions
+from abc_calib.data import Batch
+from abc_calib.evaluation.exact import evaluate, exact_matches, greedy_matches
+from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.transformer import rows, windows
+from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.decoding import token_by_token
+from abc_calib.nn.transformer.model import Transformer
+from abc_calib.nn.transformer.numbering import Numbering
+from abc_calib.runs import Run
+
+
+@torch.inference_mode()
+def plain(model: Any, batch: Batch, steps: int) -> tuple[Tensor, Tensor]:
+    """Logits of the right output, and what is decoded: through all layers, in float64."""
+    exact = model.exact()
+    decoded = token_by_token(exact, exact.encode(batch.source), steps, Cache(None))
+    return exact(batch.source, batch.target), decoded
+
+
+def compare(model: Any, frozen: Any, batch: Batch) -> None:
+    steps = batch.target.shape[1] + 3
+    logits, decoded = plain(model, batch, steps)
+    there = batch.target != model.pad
+    with torch.inference_mode():
+        torch.testing.assert_close(frozen(batch.source, batch.target)[there], logits[there])
+        assert torch.equal(frozen.best(batch.source, batch.target), logits.argmax(-1))
+    for draft in (decoded, batch.target, batch.target[:, :0], (decoded + 1) % model.tokens.size):
+        assert torch.equal(frozen.decode_from(draft, batch.source, steps).ids, decoded)
+    assert torch.equal(frozen.decode(batch.source, steps).ids, decoded)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_lines_any_rule(seed):
+    """Random lines of every kind on random weights: encoders, streams, rows, words, cycles."""
+    model, data = drawn(seed)
+    frozen = model.frozen()
+    for _, problems in zip(range(5), sources(data, 40), strict=False):
+        compare(model, frozen, data.lay_out(problems))
+    assert frozen.windows.open and model.windows is None
+
+
+@pytest.mark.slow
+def test_100_000_problems():
+    count = 0
+    for seed in range(30, 230):
+        model, data = drawn(seed)
+        frozen = model.frozen()
+        for problems in sources(data, 400):
+            batch = data.lay_out(problems)
+            compare(model, frozen, batch)
+            count += len(batch)
+    assert count > 100_000
+
+
+@pytest.mark.parametrize(("shape", "biased"), CASES)
+def test_any_positions(build, shape, biased):
+    """On lines or not, whether a scheme lets rows be known by what they read or not."""
+    model = build(shape, biased)
+    for source in (additions()[:3], additions()[:1]):
+        with torch.inference_mode():
+            exact = model.exact()
+            expected = token_by_token(exact, exact.encode(source), 24, Cache(model.kept_rows))
+        assert torch.equal(model.decode(source, 24).ids, expected)
+
+
+def test_a_calibrated_model_is_judged_alike(tiny):
+    run = Run.open(tiny.calibrated)
+    model, data = run.load_model(), run.data
+    frozen: Any = model.frozen()
+    for kind in ("random", "hard", "carry"):
+        for length in (1, 40):
+            batch = data.test(length, 50, kind, 1)
+            wrong = batch.target.clone()
+            wrong[::3, length // 2] = (wrong[::3, length // 2] + 1) % 2
+            batch = Batch(batch.source, wrong, batch.problems)
+            right = exact_matches(frozen, batch)
+            assert torch.equal(right, exact_matches(model, batch)) and 0 < right.sum() < 50
+            assert torch.equal(right, greedy_matches(frozen, batch))
+    lengths = [3, 60]
+    rows = [evaluate(one, data, lengths, 40) for one in (model, frozen)]
+    assert [x.correct for x in rows[0]] == [x.correct for x in rows[1]]
+    assert frozen.windows.layers[-1].numbering.count < 3000  # each once, whatever the length
+
+
+def narrow(seed: int) -> Transformer:
+    """Random weights on lines as a calibrated model has them: a row back, and a sink."""
+    torch.manual_seed(seed)
+    options = TransformerOptions(decoder_layers=3, heads=2, width=20, feedforward=23, scheme="none")
+    model = Transformer(options, digit_data().vocabulary.tokens).eval()
+    own = ((Line("diag", 0, -1), Line("vert", 0, 1, -0.5)), (Line("diag", 0, -2),))
+    crossed = ((Line("anti", 1, 0), Line("anti", 1, 2)), (Line("anti", 2, -1),))
+    model.set_lines(LineBias({"self": (own,) * 3, "cross": (crossed,) * 3}))
+    return model
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "NUMBER", "TRIED"])
+def test_a_table_that_does_not_fit_or_pay_is_given_up(monkeypatch, limit):
+    """In the middle of an output, too; and what is written stays the same."""
+    model, data = narrow(1), digit_data()
+    small = {"MOST_BYTES": 2**19, "NUMBER": 8, "TRIED": 64}[limit]
+    monkeypatch.setattr(rows if limit == "NUMBER" else windows, limit, small)
+    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 128)
+    batch = data.test(30, 40)
+    frozen: Any = model.frozen()
+    compare(model, frozen, batch)
+    assert not frozen.windows.open
+
+
+def test_a_table_belongs_to_weights_and_lines():
+    model, data = narrow(2), digit_data()
+    batch = data.test(9, 20)
+    before: Any = model.frozen()
+    first = before.decode(batch.source, 12).ids
+    with torch.no_grad():
+        model.head.weight.copy_(-model.head.weight)
+    after: Any = model.frozen()
+    assert not torch.equal(after.decode(batch.source, 12).ids, first)
+    assert torch.equal(model.decode(batch.source, 12).ids, after.decode(batch.source, 12).ids)
+    assert torch.equal(before.decode(batch.source, 12).ids, first)
+    model.register_forward_hook(lambda *_: None)
+    assert model.frozen() is model  # it may compute anything
+
+
+def test_fields_that_do_not_fit_a_number_are_numbered_in_parts(monkeypatch):
+    monkeypatch.setattr(rows, "NUMBER", 24)
+    model = narrow(3)
+    frozen: Any = model.frozen()
+    compare(model, frozen, digit_data().test(20, 30))
+    assert frozen.windows.layers[-1].partial
+
+
+@given(st.lists(st.lists(st.integers(0, 2**61)), max_size=6), st.integers(0, 2**32))
+@settings(max_examples=50)
+def test_numbers_are_those_of_a_dict(parts, seed):
+    numbering, known = Numbering(), dict[int, int]()
+    parts = [*parts, np.random.default_rng(seed).integers(0, 5000, 3000).tolist()]
+    for part in parts:
+        codes = torch.tensor(part, dtype=torch.long)
+        found = numbering.find(codes).tolist()
+        assert found == [known.get(code, -1) for code in part]
+        new = [code for code in dict.fromkeys(part) if code not in known]
+        numbering.add(torch.tensor(new, dtype=torch.long))
+        known |= {code: len(known) + k for k, code in enumerate(new)}
+        assert numbering.count == len(known)
