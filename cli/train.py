@@ -66,6 +66,9 @@ def train(
     return trained(stages.resume(resume, **given))
 
 
+ENDED = "every window is right by 3 logits or more (--no-stop-early goes on)"
+
+
 def trained(run: Run, *more: str) -> Result:
     """How a training ended, what comes next, and what else is to be said."""
     result = run.result
@@ -83,4 +86,6 @@ def trained(run: Run, *more: str) -> Result:
         then = "next: abc calibrate --dirs diag,anti,vert"
     else:
         then = "next: abc eval --max-len 50"
-    return Result({"run": str(run), **result}, remarks=[ended, then, *more])
+    if run.history()[-1].get("over") == "windows":
+        more = (f"ended before step {run.config.train.steps:,}: {ENDED}", *more)
+    return Result({"run": str(run), **result}, remarks=[ended, *more, then])

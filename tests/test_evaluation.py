@@ -46,13 +46,13 @@ def test_exact_match_is_greedy_decoding_where_some_rows_are_right_and_some_wrong
 def test_only_outputs_that_are_wrong_are_decoded_unless_greedy(half_trained, monkeypatch):
     source, model = half_trained
     batch = source.training(10**6, 400)
-    decode, asked = model.decode, []
+    decode, decode_from, asked = model.decode, model.decode_from, []
 
-    def kept(part: Tensor, *how: Any, **more: Any) -> Decoded:
+    def kept(draft: Tensor, part: Tensor, *how: Any, **more: Any) -> Decoded:
         asked.append(part)
-        return decode(part, *how, **more)
+        return decode_from(draft, part, *how, **more)
 
-    monkeypatch.setattr(model, "decode", kept)
+    monkeypatch.setattr(model, "decode_from", kept)
     ids, looked = written(model, batch)
     assert looked is None
     assert torch.equal(ids, decode(batch.source, batch.target.shape[1]).ids)

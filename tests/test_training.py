@@ -353,7 +353,7 @@ def test_training_ends_where_it_is_told_to(start, monkeypatch, options, held_out
     assert ended["steps"] == steps
     assert ended["interpolated"] == (100 * held_out.get(steps, 1.0) >= 99.9)
     if others:
-        assert [entry.get("over") for entry in mine.history] == [None, None, None, True]
+        assert [entry.get("over") for entry in mine.history] == [None, None, None, "held out"]
 
 
 def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start, monkeypatch):

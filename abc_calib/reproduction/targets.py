@@ -173,8 +173,11 @@ class Target(Data):
         found = []
         for place, count in self.wanted(seeds).items():
             row = self.places[place]
-            how: dict[str, Any] = {"calibrate": row.calibrate, "tests": self.test_lists[place]}
-            how["preset"] = row.preset or preset
+            how: dict[str, Any] = {"preset": row.preset or preset, "tests": self.test_lists[place]}
+            again = row.calibrate
+            if again is not None and how["preset"] != "quick":  # a paper's steps to their end
+                again = {"stop_early": False, **again}
+            how["calibrate"] = again
             for seed in range(count):
                 job = Job(task=place[0], options={**row.options, "seed": seed}, **how)
                 found.append(Entry(*place, seed, job))

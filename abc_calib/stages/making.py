@@ -36,6 +36,7 @@ from abc_calib.config import (
     documented,
     taken,
 )
+from abc_calib.config import preset as preset_of
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import locked, write_text
@@ -273,6 +274,8 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
             on_step(step)
 
         options = _going_on(config.train) if begun else config.train
+        if ending is None and preset_of(config.preset, run.task.notation)[2] is RETRAIN:
+            options = options.model_copy(update={"stop_early": False})  # its margins go on growing
         Trainer(run, model, device, ending, options).train(both)
 
 

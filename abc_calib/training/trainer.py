@@ -179,7 +179,7 @@ class Trainer:
         self.good = self.good + 1 if accuracy >= self.options.early_stop_at else 0
         if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
             self.cooling_from = self.step
-        entry = {
+        entry: dict[str, Any] = {
             "step": self.step,
             "loss": round(loss, 6),
             "validation_accuracy": round(100 * accuracy, 3),
@@ -193,7 +193,7 @@ class Trainer:
         elif self.options.stop_early and self.good >= self.options.early_stop_after:
             self.over = self.right_throughout()
         if self.over:
-            entry["over"] = True
+            entry["over"] = "windows" if self.ending is not None else "held out"
         self.history.append(entry)
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
