@@ -80,7 +80,7 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     assert found.scale == until.LIMIT
     every, few = found.proof.size, len(found.proof.held)
     assert found.look(model, 100) and looked == [few, every]
-    monkeypatch.setattr(until, "FLOOR", least + 0.5)
+    monkeypatch.setattr(until, "FLOOR", least + 0.01)
     later = 100 + until.PAUSE
     assert not found.look(model, later - 1) and looked == [few, every, few] and not found.hard
     assert not found.look(model, later) and looked[3:] == [few, every]
