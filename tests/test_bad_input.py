@@ -10,9 +10,8 @@ import shlex
 import pytest
 from conftest import VANILLA, change_json
 
-from abc_calib import stages
+from abc_calib import memory, stages
 from abc_calib.evaluation import exact as evaluation
-from abc_calib.evaluation import memory
 from abc_calib.geometry import LineBias
 from abc_calib.runs import weights
 
@@ -219,7 +218,7 @@ NEED = "10000 samples of 10000 digits need about 7.0 GiB, and 1.0 GiB are free; 
     ("free", "code", "line", "message"),
     [
         (20, 2, "eval --lengths 1000000 --samples 1",
-         "--lengths 1000000: a source of 1000002 tokens needs about 1.2 GiB, a"),
+         "--lengths 1000000: a source of 1000002 tokens needs about 0.1 GiB, a"),
         (20, 1, f"predict {'9' * 1000}", "a source of 1002 tokens needs about"),
         # a vanilla model keeps a matrix of weights, where a calibrated one follows its lines
         (27, 1, f"predict {'9' * 3000} --show --run {VANILLA}", "a source of 3002 tokens needs"),

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_calib.config import TransformerOptions
-from abc_calib.data import DigitData
+from abc_calib.data import Batch, DigitData
+from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
+from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache, kept_rows
 from abc_calib.nn.transformer.model import Transformer
 
@@ -135,3 +137,18 @@ def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first,
         assert any(row - kept.recent in read[row] for row in range(kept.recent, rows))
     if kept.pinned:
         assert all(kept.pinned - 1 in read[row] for row in range(rows // 2, rows))
+
+
+def test_a_long_output_is_scored_in_parts(data, monkeypatch):
+    """With any size of the parts the same, for a right row and for one wrong near its end."""
+    model = small(data, 1)
+    model.set_lines(short_lines(1, 2, 2, 2))
+    batch = data.test(50, 6)
+    steps = batch.target.shape[1]
+    target = model.decode(batch.source, steps).ids.clone()
+    target[1, -2] = (target[1, -2] + 1) % 10
+    batch = Batch(batch.source, target, batch.problems)
+    expected = [True, False, True, True, True, True]
+    for size in (7, 20, steps - 1, steps):
+        monkeypatch.setattr(transformer, "ROWS_AT_ONCE", size)
+        assert exact_matches(model, batch).tolist() == expected, size

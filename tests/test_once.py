@@ -14,10 +14,14 @@ from random_models import drawn, sources
 from test_transformer import CASES
 from torch import Tensor
 
+import abc_calib as abc
+from abc_calib import memory
 from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch
+from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import evaluate, exact_matches, greedy_matches
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer import rows, windows
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import token_by_token
@@ -99,13 +103,18 @@ def test_a_calibrated_model_is_judged_alike(tiny):
     assert frozen.windows.layers[-1].numbering.count < 3000  # each once, whatever the length
 
 
-def narrow(seed: int) -> Transformer:
-    """Random weights on lines as a calibrated model has them: a row back, and a sink."""
+def narrow(seed: int, more: int = 0) -> Transformer:
+    """Random weights on lines as a calibrated model has them: a row back, and a sink.
+
+    ``more``: lines of each head beside those.
+    """
     torch.manual_seed(seed)
     options = TransformerOptions(decoder_layers=3, heads=2, width=20, feedforward=23, scheme="none")
     model = Transformer(options, digit_data().vocabulary.tokens).eval()
-    own = ((Line("diag", 0, -1), Line("vert", 0, 1, -0.5)), (Line("diag", 0, -2),))
+    own: Any = ((Line("diag", 0, -1), Line("vert", 0, 1, -0.5)), (Line("diag", 0, -2),))
     crossed = ((Line("anti", 1, 0), Line("anti", 1, 2)), (Line("anti", 2, -1),))
+    beside = tuple(Line("vert", 0, k, -0.1 * k) for k in range(2, 2 + more))
+    own = tuple((*head, *beside) for head in own)
     model.set_lines(LineBias({"self": (own,) * 3, "cross": (crossed,) * 3}))
     return model
 
@@ -134,6 +143,9 @@ def test_a_table_belongs_to_weights_and_lines():
     assert not torch.equal(after.decode(batch.source, 12).ids, first)
     assert torch.equal(model.decode(batch.source, 12).ids, after.decode(batch.source, 12).ids)
     assert torch.equal(before.decode(batch.source, 12).ids, first)
+    other = narrow(3)
+    after.set_lines(other.lines)  # of a copy that has met rows
+    compare(model, after, batch)
     model.register_forward_hook(lambda *_: None)
     assert model.frozen() is model  # it may compute anything
 
@@ -159,3 +171,60 @@ def test_numbers_are_those_of_a_dict(parts, seed):
         numbering.add(torch.tensor(new, dtype=torch.long))
         known |= {code: len(known) + k for k, code in enumerate(new)}
         assert numbering.count == len(known)
+
+
+def test_pairs_of_lines_that_do_not_fit_a_number_are_computed_as_before():
+    """They would be taken for each other; each head has 12 lines or more here."""
+    model = narrow(4, 11)
+    assert model.frozen() is model
+    compare(model, model.exact(), digit_data().test(20, 30))
+
+
+@pytest.mark.parametrize(("seed", "likelier"), [(2, 1.5), (4, 0.5), (5, 1.0)])
+def test_outputs_of_a_batch_end_each_for_itself(seed, likelier):
+    model = narrow(seed)
+    with torch.no_grad():
+        model.head.bias[model.eos] += likelier
+    batch = digit_data().test(7, 20, seed=seed)
+    _, written = plain(model, batch, 60)
+    compare(model, model.frozen(), Batch(batch.source, written, batch.problems))
+    assert len(written.eq(model.eos).int().argmax(1).unique()) > 5
+
+
+def test_dense_never_looks_up(tiny, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    def judged(**how: Any) -> list[Any]:
+        rows = [
+            abc.evaluate(tiny.calibrated, [3, 30], samples=20, greedy=greedy, **how)
+            for greedy in (False, True)
+        ]
+        found = abc.stress(tiny.calibrated, [9], samples=20, search=50, **how)
+        return [*(one["correct"].tolist() for one in rows), found["wrong"].tolist()]
+
+    once = judged()
+    monkeypatch.setattr(transformer, "Windows", refuse)
+    assert judged(dense=True) == once
+
+
+def test_what_the_table_gives_up_is_put_through_in_parts_or_refused(monkeypatch):
+    """It takes many more tokens at once than all layers may."""
+    model, data, together = narrow(5), digit_data(), list[int]()
+    monkeypatch.setattr(windows, "TRIED", 64)
+    batch = data.test(40, 90)
+    frozen: Any = model.frozen()
+    assert len([*frozen.chunks(torch.arange(90), 2**12)]) == 1
+
+    def encode(source: Tensor, *more: Any, **how: Any) -> Any:
+        together.append(source.numel())
+        return Transformer.encode(frozen, source, *more, **how)
+
+    frozen.tokens_at_once, frozen.encode = 1000, encode
+    likely = plain(model, batch, 1)[0].argmax(-1)
+    assert torch.equal(frozen.best(batch.source, batch.target), likely)
+    frozen.decode(batch.source, 5)
+    assert max(together) <= 1000 < batch.source.numel()
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**14)
+    with pytest.raises(AbcError, match=r"different windows, too many to keep, and a source of 83"):
+        model.frozen().best(batch.source, batch.target)

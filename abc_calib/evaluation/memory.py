@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from abc_calib.config import RunConfig
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, OptionError
+from abc_calib.memory import lacking
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
 from abc_calib.nn.undrawn import undrawn
@@ -19,47 +18,10 @@ PROBLEMS = 10_000
 """What a training draws at least at once: a training set, or what is held out."""
 
 
-def available_memory() -> int | None:
-    """Bytes that this process may still take, or None where that cannot be told."""
-    known = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
-    return min(known, default=None)
-
-
-def _free_of_machine() -> int | None:
-    try:
-        named = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(named["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _left_of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container may still take; pages of files do not count, they can be dropped."""
-    try:
-        most = int((folder / "memory.max").read_text())
-        taken = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(1, most - int(taken["anon"]))
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def gibibytes(size: int) -> str:
-    """A size as a person reads it."""
-    return f"{size / 2**30:,.1f} GiB"
-
-
-def fits(needed: int) -> bool:
-    """Whether this many bytes are free; true where that cannot be determined."""
-    free = available_memory()
-    return free is None or needed <= 0.9 * free
-
-
 def refuse(option: str, value: object, needed: int, what: str) -> None:
     """``OptionError`` if ``needed`` bytes are not free; ``option`` is what needs them."""
-    if not fits(needed):
-        free = gibibytes(available_memory() or 0)
-        found = f"{what} about {gibibytes(needed)}, and {free} are free"
-        raise OptionError(option, value, f"{found}; give less")
+    if found := lacking(needed):
+        raise OptionError(option, value, f"{what} {found}; give less")
 
 
 def check_samples(samples: int, length: int, option: str = "samples") -> None:
@@ -74,11 +36,10 @@ def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = 
 
     ``OptionError`` where an ``option`` asks for them.
     """
-    needed = model.memory_needed(batch, keys, steps)
-    if model.device.type == "cpu" and not fits(needed):
+    found = lacking(model.memory_needed(batch, keys, steps))
+    if model.device.type == "cpu" and found:
         rule = (
-            f"a source of {keys} tokens needs about {gibibytes(needed)}, and "
-            f"{gibibytes(available_memory() or 0)} are free: use a shorter one, or a calibrated "
+            f"a source of {keys} tokens needs {found}: use a shorter one, or a calibrated "
             "model whose heads all follow lines, which takes memory linear in length"
         )
         raise OptionError(option, keys, rule) if option else AbcError(rule)

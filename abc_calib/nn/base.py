@@ -77,7 +77,7 @@ class Model(nn.Module):
     #: what it may be trained with: see ``abc_calib.training.optimizers``
     optimizers: ClassVar[tuple[str, ...]] = ("adam",)
     #: tokens of source and output that are decoded at once: what bounds the memory
-    tokens_at_once: int = 8192
+    tokens_at_once: ClassVar[int] = 8192
 
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__()
@@ -108,10 +108,11 @@ class Model(nn.Module):
         """A copy in float64: the model that decodes, where its errors are to be bounded."""
         return copy.deepcopy(self).double().eval()
 
-    def frozen(self) -> Self:
-        """The model that is evaluated, its weights as they are now.
+    def frozen(self, dense: bool = False) -> Self:
+        """The model that is evaluated, its weights and lines as they are now.
 
-        Where rows are given by what they read, a copy that computes each different one once.
+        Where rows are given by what they read, a copy that computes each different one once. If
+        ``dense``, the model itself, which from then on computes every row through all layers.
         """
         return self
 

@@ -111,7 +111,7 @@ def evaluate(
                 on_row(row)
 
             exact_match_rows(
-                model if asked.dense else model.frozen(),
+                model.frozen(asked.dense),
                 found.data,
                 sizes,
                 asked.samples,
@@ -176,7 +176,7 @@ def stress(
             update(at + (row.family == "search"), len(wanted), note, True)
             on_row(row)
 
-        model = model if asked.dense else model.frozen()
+        model = model.frozen(asked.dense)
         rows = stress_rows(
             model, found.data, wanted, asked.samples, asked.search, asked.seed, told_row
         )

@@ -126,7 +126,10 @@ class AlongLines(Model):
         return read and alone and not dropped and self.path != "dense"
 
     def set_path(self, path: str) -> None:
-        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``."""
+        """How restricted heads are computed: ``auto``, ``dense`` or ``lines``.
+
+        ``layers``: as ``auto``, but never by a table of windows.
+        """
         self.path = path
         for module in self.modules():
             if isinstance(module, Attention):

@@ -10,7 +10,7 @@ the source and the output so far, each head with one softmax.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from abc_calib import plugins
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.memory import lacking
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, draw
@@ -35,6 +37,8 @@ BYTES_PER_TOKEN = 80
 """What looking up a token takes at its peak, with where it stands and the numbers of its states."""
 TABLED_AT_ONCE = 2**19
 """Tokens of sources and outputs that are looked up at once."""
+ROWS_AT_ONCE = 4096
+"""Tokens of one output through all layers at once, where lines bound what a token reads."""
 
 
 STACK = {
@@ -50,6 +54,8 @@ class Transformer(AlongLines):
     options_type: ClassVar[Any] = TransformerOptions
     hub_names = ("abc_transformer", "AbcTransformer")
     optimizers: ClassVar[tuple[str, ...]] = ("adam", "muon")
+    #: of a model that is ``frozen``: all rows that were met
+    windows: Windows | None = None
     hub_options: ClassVar[dict[str, str]] = {
         **STACK,
         **{"encoder_layers": "encoder_layers", "cyclic": "cyclic"},
@@ -68,8 +74,6 @@ class Transformer(AlongLines):
         self.period: int | None = options.cyclic
         self.apply(draw)
         self.set_lines(None)
-        #: of a model that is ``frozen``: all rows that were met
-        self.windows: Windows | None = None
 
     def _schemes(self) -> None:
         """Make the schemes, each for the sites that have it, and the encoder with its own."""
@@ -204,41 +208,87 @@ class Transformer(AlongLines):
         numbers, place = encoded.numbers.expand(b, -1), queries.place.expand(b, -1)
         return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
 
-    def _by_table(self, look: Callable[[Windows], Tensor]) -> Tensor | None:
-        """What ``look`` finds in the table of windows; None without one, or where it is given up.
-
-        Dense attention never asks it.
-        """
-        if self.windows is None or not self.windows.open or self.path == "dense":
-            return None
-        try:
-            return look(self.windows)
-        except Full:
-            return None
-
-    def frozen(self) -> Self:
+    def frozen(self, dense: bool = False) -> Self:
+        if dense:
+            self.set_path("layers")
         period = window_period(self)
-        if isinstance(period, str) or self.path == "dense" or self.windows is not None:
+        if isinstance(period, str) or self.path != "auto" or self.windows is not None:
             return self
         made = self.exact()
         made = (copy.deepcopy(made) if made is self else made).cpu()
-        made.windows, made.tokens_at_once = Windows(made, period), TABLED_AT_ONCE
+        try:
+            made.windows = Windows(made, period)
+        except Full:
+            return self
         return made
 
+    def set_lines(self, lines: LineBias | None) -> None:
+        self.windows = None
+        super().set_lines(lines)
+
+    @property
+    def tabled(self) -> bool:
+        """Are rows looked up?"""
+        return self.windows is not None and self.windows.open and self.path == "auto"
+
+    def _by_table(self, look: Callable[[Windows], Tensor], keys: int, steps: int) -> Tensor | None:
+        """What ``look`` finds in the table of windows; None without one, or where it is given up.
+
+        ``AbcError`` where the one way does not pay and the other does not fit the memory.
+        """
+        if self.windows is None or not self.tabled:
+            return None
+        try:
+            return look(self.windows)
+        except Full as full:
+            if found := lacking(self.memory_needed(1, keys, steps)):
+                raise AbcError(
+                    f"{full}, too many to keep, and a source of {keys} tokens through all layers "
+                    f"needs {found}: use a shorter one"
+                ) from None
+            return None
+
     def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
-        if self.windows is not None and self.windows.open:
+        if self.tabled:
             return BYTES_PER_TOKEN * batch * (keys + steps)
         return super().memory_needed(batch, keys, steps, training)
 
+    def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
+        at_once = TABLED_AT_ONCE if self.tabled else self.tokens_at_once
+        yield from rows.split(max(1, at_once // max(1, tokens))) if len(rows) else ()
+
+    def _parts(self, source: Tensor, steps: int) -> list[Any]:
+        """Samples to put through all layers together: where a table is given up, fewer than came.
+
+        A table takes more of them at once.
+        """
+        if self.windows is None or len(source) < 2:
+            return [slice(None)]
+        return [*self.chunks(torch.arange(len(source)), source.shape[1] + steps)]
+
     def best(self, source: Tensor, target: Tensor) -> Tensor:
-        found = self._by_table(lambda table: table.best(source, target))
+        sizes = source.shape[1], target.shape[1]
+        found = self._by_table(lambda table: table.best(source, target), *sizes)
         return super().best(source, target) if found is None else found
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        found = self._by_table(lambda table: table.logits(source, target))
+        sizes = source.shape[1], target.shape[1]
+        found = self._by_table(lambda table: table.logits(source, target), *sizes)
         if found is not None:
             return found
-        return self.run(self.encode(source), self.shifted(target)).logits
+        parts = self._parts(source, target.shape[1])
+        made = [self._forced(source[part], target[part]) for part in parts]
+        return torch.cat(made) if len(made) > 1 else made[0]
+
+    def _forced(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
+        encoded, read = self.encode(source), self.shifted(target)
+        kept = self.kept_rows if not self.training and read.shape[1] > ROWS_AT_ONCE else None
+        if kept is None:
+            return self.run(encoded, read).logits
+        cache = Cache(kept)
+        parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
+        return torch.cat(parts, dim=1)
 
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         return self.decode_from(source[:, :0], source, steps, attention)
@@ -247,10 +297,15 @@ class Transformer(AlongLines):
     def decode_from(
         self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
     ) -> Decoded:
-        ids = self.frozen()._by_table(lambda table: table.decode(source.cpu(), steps, draft.cpu()))
+        model, sizes = self.frozen(), (source.shape[1], steps)
+        ids = model._by_table(lambda one: one.decode(source.cpu(), steps, draft.cpu()), *sizes)
         if ids is None:
-            exact = self.exact()
-            ids = token_by_token(exact, exact.encode(source), steps, Cache(self.kept_rows))
+            exact, kept = self.exact(), self.kept_rows
+            found = [
+                token_by_token(exact, exact.encode(source[part]), steps, Cache(kept))
+                for part in self._parts(source, steps)
+            ]
+            ids = torch.cat(found)
         return Decoded(ids.to(source.device))
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:

@@ -82,6 +82,8 @@ class Layer:
                 made.append(Attended(where, heads, len(self.below)))
                 self.below += [below[where]] * made[-1].count
             self.attentions.append(made)
+        #: how many pairs of lines may meet
+        self.pairs = sum(len(part.pairs) for parts in self.attentions for part in parts)
         self.numbering, self.patterns = Numbering(), Numbering()
         self.partial: list[Numbering] = []
         self.made: States | None = None
@@ -108,7 +110,7 @@ class Layer:
             fields += [_picked(held[part.site], key) for key in keys]
             for i, j in part.pairs:
                 pattern = (pattern << 1) | (keys[i] == keys[j])
-        several = any(part.pairs for parts in self.attentions for part in parts)
+        several = self.pairs > 0
         if several:
             fields.append(self._patterns(pattern).expand(own.shape))
         flat = [one.reshape(-1) for one in fields]

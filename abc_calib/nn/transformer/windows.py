@@ -28,6 +28,8 @@ MOST_BYTES = 2**30
 """What all tables together may hold."""
 TRIED = 2**19
 """Different rows from which on a table is given up if more than half of all rows are new."""
+MOST_PAIRS = 62
+"""Pairs of lines of a layer that may meet, as bits of a number."""
 FEWEST = 512
 """Rows of the smallest pass in decoding, of all samples together."""
 
@@ -73,6 +75,8 @@ class Windows:
             how = [parts] if model.stream else [[part] for part in parts]
             output = kind(blocks, "self", k + 1, how, {"self": output, "cross": crossed})
             self.layers.append(output)
+        if any(layer.pairs > MOST_PAIRS for layer in (*self.read_layers, *self.layers)):
+            raise Full("a layer has many lines that may meet")
 
     def __deepcopy__(self, memo: Any) -> None:
         """A copy of the model may get other weights."""
@@ -134,7 +138,7 @@ class Windows:
         many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in every)
         if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
             self.open = False
-            raise Full(f"{new:,} windows")
+            raise Full(f"it has read {new:,} different windows")
 
     def _held(self, b: int, t: int) -> list[Tensor]:
         return [torch.empty(b, t, dtype=torch.int32) for _ in range(len(self.layers) + 1)]
@@ -143,13 +147,14 @@ class Windows:
 
     def logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits ``(b, t, v)`` of each token of ``target``, the right ones before it given."""
-        number = self._forced(source, target)
-        return self.layers[-1].states.states[number.long()]
+        number = self._forced(source, target).long()
+        return self.layers[-1].states.states[number]
 
     def best(self, source: Tensor, target: Tensor) -> Tensor:
         """The most likely tokens ``(b, t)`` there."""
-        number = self._forced(source, target)
-        return self._likely()[number.long()]
+        number = self._forced(source, target).long()
+        with self._lock:
+            return self._likely()[number]
 
     @torch.inference_mode()
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
@@ -178,7 +183,7 @@ class Windows:
             ids[:, 0] = model.sos
             seen = min(steps, draft.shape[1])
             ids[:, 1 : 1 + seen] = draft[:, :seen]
-            fixed, rows, after = 0, max(seen, FEWEST // b, 1), None
+            fixed, rows, after = 0, max(seen, FEWEST // max(b, 1), 1), None
             ended = torch.zeros(b, 1, dtype=torch.bool)
             while fixed < steps and not bool(ended.all()):
                 end = min(fixed + rows, steps)
@@ -195,7 +200,7 @@ class Windows:
                 more = int(changed[0]) + 1 if len(changed) else end - fixed
                 guess.copy_(written)
                 ended |= written[:, :more].eq(model.eos).any(1, keepdim=True)
-                after, rows = at.only(slice(more - 1, more)), max(2 * more, FEWEST // b, 1)
+                after, rows = at.only(slice(more - 1, more)), max(2 * more, FEWEST // max(b, 1), 1)
                 fixed += more
             ids[:, fixed + 1 :] = model.pad
         return ids[:, 1:]
