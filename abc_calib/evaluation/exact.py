@@ -222,7 +222,8 @@ def greedy_matches(
     """
 
     def right(rows: Tensor, steps: int) -> Tensor:
-        ids = bare(model.decode(batch.source[rows].to(model.device), steps).ids.cpu())
+        source, draft = (x[rows].to(model.device) for x in (batch.source, batch.target))
+        ids = bare(model.decode_from(draft, source, steps).ids.cpu())
         target = bare(batch.target[rows])[:, :steps]
         open_ = target == model.pad
         if steps < batch.target.shape[1]:  # what counts may follow
