@@ -21,8 +21,7 @@ from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import evaluate, exact_matches, greedy_matches
 from abc_calib.geometry import Line, LineBias
-from abc_calib.nn.transformer import model as transformer
-from abc_calib.nn.transformer import rows, windows
+from abc_calib.nn.transformer import rows, tabled, windows
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.nn.transformer.model import Transformer
@@ -204,7 +203,7 @@ def test_dense_never_looks_up(tiny, monkeypatch):
         return [*(one["correct"].tolist() for one in rows), found["wrong"].tolist()]
 
     once = judged()
-    monkeypatch.setattr(transformer, "Windows", refuse)
+    monkeypatch.setattr(tabled, "Windows", refuse)
     assert judged(dense=True) == once
 
 

@@ -167,7 +167,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     trained, tmp_path, monkeypatch, how, goes_on
 ):
     """Where its certificate ends it: the others are as long as the paper's."""
-    trials, began, rates = [], [], []
+    trials, began, rates, ends = [], [], [], []
 
     def passed(bias, vanilla, data, *_):
         model = build_model("transformer", retrained_shape(vanilla.options), data, 7)
@@ -176,6 +176,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
 
     def begin(trainer, on_step):
         rates.append((trainer.options.learning_rate, trainer.options.warmup))
+        ends.append(trainer.options.stop_early)
         began.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
         return train(trainer, on_step)
 
@@ -195,6 +196,8 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     going_on = making.GOING_ON * own.learning_rate, making.WARM_UP
     assert own.warmup > making.WARM_UP
     assert rates == [going_on if goes_on else (own.learning_rate, own.warmup)]
+    stages.train("successor", steps=2, out=tmp_path / "first")
+    assert ends == [goes_on, True]  # without windows a retraining takes all of its steps
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")
         with pytest.raises(AbcError, match=r"trial.safetensors"):

@@ -35,7 +35,8 @@ class TrainOptions(Options):
     stop_early: bool = option(
         True,
         "End once the model interpolates (see early_stop_at), or, retrained on lines that "
-        "bound what a row sees, is right in every window.",
+        "bound what a row sees, is right in every window; where those cannot be listed, a "
+        "retraining of the preset small takes all of its steps.",
     )
     cooldown: int = option(
         600,

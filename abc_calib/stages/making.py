@@ -274,9 +274,14 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
             on_step(step)
 
         options = _going_on(config.train) if begun else config.train
-        if ending is None and preset_of(config.preset, run.task.notation)[2] is RETRAIN:
+        if by_windows and ending is None and _takes_all_steps(run):
             options = options.model_copy(update={"stop_early": False})  # its margins go on growing
         Trainer(run, model, device, ending, options).train(both)
+
+
+def _takes_all_steps(run: Run) -> bool:
+    """Does a retraining of this preset whose windows are not listed go on to its last step?"""
+    return preset_of(run.config.preset, run.task.notation)[2] is RETRAIN
 
 
 def _going_on(options: TrainOptions) -> TrainOptions:

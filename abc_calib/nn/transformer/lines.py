@@ -25,7 +25,7 @@ from abc_calib.nn.transformer.cache import KeptRows, kept_rows
 
 
 class AlongLines(Model):
-    """Base of the Transformer. ``path`` is that of ``set_path``."""
+    """Base of ``Tabled``. ``path`` is that of ``set_path``."""
 
     options: Any
     embed: nn.Embedding
