@@ -79,7 +79,8 @@ def test_every_example_in_the_help_parses(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_options_named_in_the_text_exist(page):
-    known = {option for command in COMMANDS.values() for p in command.params for option in p.opts}
+    every = [p for command in COMMANDS.values() for p in command.params]
+    known = {option for p in every for option in (*p.opts, *p.secondary_opts)}
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"--[a-z][a-z-]*", prose))
     assert named <= known | {"--help", "--version", "--install-completion"}
@@ -132,7 +133,7 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
     answer = Decoded(torch.tensor([[7, 4, 13]]))
-    monkeypatch.setattr(Transformer, "decode", lambda *_: answer)
+    monkeypatch.setattr(Transformer, "decode_from", lambda *_: answer)
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     exec(compile(code, "<README>", "exec"), scope)
