@@ -4,10 +4,10 @@
     python reports/bench.py kinds                          # encoder-decoder and decoder-only
     python reports/bench.py attenders                      # of recurrent models
     python reports/bench.py lengths CALIBRATED             # along lines and with dense attention
-    python reports/bench.py checkouts OLD NEW -- eval RUN  # one command of two versions
+    python reports/bench.py checkouts OLD NEW -- eval RUN  # one command of several versions
 
-One thread; milliseconds of the processor, of this process and of those that it starts. The rows of
-a bench replace those that bench.csv has of it, and bench.md is made of the file.
+One thread; milliseconds of the processor, of this process and of those that it starts. Rows
+replace those that bench.csv has of the same work, and bench.md is made of the file.
 """
 
 from __future__ import annotations
@@ -106,15 +106,25 @@ def lengths(calibrated: str) -> Bench:
     return found
 
 
-def checkouts(old: str, new: str, *words: str) -> Bench:
-    """One command as two versions of the program run it, each in a process of its own."""
+def checkouts(*words: str) -> Bench:
+    """One command as several versions of the program run it, each in a process of its own."""
+    count = sum(Path(word, "pyproject.toml").is_file() for word in words)
+    every, command = words[:count], words[count:]
 
     def run(checkout: str) -> Work:
         environment = os.environ | {"PYTHONPATH": checkout, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", START, *words, "--quiet"]
-        return lambda: subprocess.run(command, env=environment, check=True, capture_output=True)
+        asked = [sys.executable, "-c", START, *command, "--quiet"]
+        return lambda: subprocess.run(asked, env=environment, check=True, capture_output=True)
 
-    return {f"`abc {' '.join(words)}`": {"old": run(old), "new": run(new)}}
+    return {f"`abc {' '.join(command)}`": {commit(one): run(one) for one in every}}
+
+
+def commit(checkout: str) -> str:
+    """The short name of the commit of a checkout, which has no changes."""
+    asked = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=7"]
+    name = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    assert not name.endswith("-dirty"), f"{checkout} has changes that are not committed"
+    return name
 
 
 BENCHES: dict[str, Callable[..., Bench]] = {
@@ -189,7 +199,8 @@ def main() -> None:
     made = made.assign(bench=given.bench, peak=peak())
     if TABLE.exists():
         before = pd.read_csv(TABLE)
-        made = pd.concat([before[before.bench != given.bench], made])
+        again = (before.bench == given.bench) & before.what.isin(made.what)
+        made = pd.concat([before[~again], made])
     made.to_csv(TABLE, index=False, float_format="%.5g")
     TABLE.with_suffix(".md").write_text(report(pd.read_csv(TABLE)))
 

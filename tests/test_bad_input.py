@@ -219,7 +219,7 @@ NEED = "10000 samples of 10000 digits need about 7.0 GiB, and 1.0 GiB are free; 
     [
         (20, 2, "eval --lengths 1000000 --samples 1",
          "--lengths 1000000: a source of 1000002 tokens needs about 0.1 GiB, a"),
-        (20, 1, f"predict {'9' * 1000}", "a source of 1002 tokens needs about"),
+        (20, 1, f"predict {'9' * 100_000}", "a source of 100002 tokens needs about"),
         # a vanilla model keeps a matrix of weights, where a calibrated one follows its lines
         (27, 1, f"predict {'9' * 3000} --show --run {VANILLA}", "a source of 3002 tokens needs"),
         (30, 2, "eval --lengths 3,10000", f"--lengths 3,10000: {NEED}"),

@@ -182,7 +182,7 @@ def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, mes
     assert not list(tmp_path.glob(".sweep*")) and not list(tmp_path.glob("successor*"))
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere:1"])
 def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monkeypatch):
     monkeypatch.setattr("abc_calib.sweeps.workers.CONNECT_SECONDS", 1)
     with pytest.raises(AbcError, match="no Dask scheduler answers within 1 seconds"):

@@ -286,6 +286,13 @@ class WorkOptions(Options):
         None, "Run only share I of N of the jobs: I/N, in the job array of a batch system."
     )
 
+    @field_validator("scheduler")
+    @classmethod
+    def _an_address(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"[^\s\x00-\x1f]+:[0-9]{1,5}", given):
+            raise ValueError("give an address, such as tcp://HOST:8786")
+        return given
+
     @field_validator("array")
     @classmethod
     def _a_share(cls, given: str | None) -> str | None:
