@@ -96,7 +96,7 @@ def test_a_prediction_can_be_json(tiny, abc):
 
 def test_a_wrong_answer_is_told_on_stderr(tiny, abc, monkeypatch):
     written = Decoded(torch.tensor([[7, 4, 13, 14]]))
-    monkeypatch.setattr(Transformer, "decode", lambda *_: written)
+    monkeypatch.setattr(Transformer, "decode_from", lambda *_: written)
     said = abc("predict", "12")
     assert (said.code, said.out) == (0, "47\n")
     assert said.err == "this is wrong: the model has not learned this one\n"
@@ -104,7 +104,7 @@ def test_a_wrong_answer_is_told_on_stderr(tiny, abc, monkeypatch):
 
 def test_an_answer_without_an_end_is_no_answer(tiny, abc, monkeypatch):
     written = Decoded(torch.tensor([[1, 1, 1, 1, 1]]))
-    monkeypatch.setattr(Transformer, "decode", lambda *_: written)
+    monkeypatch.setattr(Transformer, "decode_from", lambda *_: written)
     assert "the model wrote no end within 5 tokens" in abc("predict", "12").error(1)
 
 
