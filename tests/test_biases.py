@@ -345,7 +345,9 @@ def test_self_attention_looks_back_and_the_encoder_to_both_sides():
 
 
 def test_a_windowed_run_keeps_its_window_in_the_model(runs_root):
-    run = stages.train("addition", format="aligned", attention_window=1, cyclic=3, **SMALL)
+    run = stages.train(
+        "addition", format="aligned", attention_window=1, cyclic=3, encoder_layers=0, **SMALL
+    )
     model = Run.open(run.path).load_model()
     assert model.lines == window_of(run.data, 1)
     assert model.options.cyclic == 3

@@ -115,9 +115,10 @@ QUICKLY = RETRAIN.model_copy(
 )
 """Retraining that ends as soon as it is certain that the model is right."""
 
+SMALL = TransformerOptions(encoder_layers=1)
 PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
-    "small": (TransformerOptions(), TrainOptions(), RETRAIN),
-    "quick": (TransformerOptions(), QUICK, QUICKLY),
+    "small": (SMALL, TrainOptions(), RETRAIN),
+    "quick": (SMALL, QUICK, QUICKLY),
     "paper": (
         TransformerOptions(
             encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3
