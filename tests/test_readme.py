@@ -128,7 +128,8 @@ class OneDigit(Addition):
 def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     """As printed, on a model so small that it learns little; its answer is put in its mouth."""
     (code,) = blocks("python")
-    small = {"encoder_layers": 0, "decoder_layers": 1, "heads": 4, "width": 16, "feedforward": 16}
+    small = {"encoder_layers": 0, "decoder_layers": 1}
+    small |= {"heads": 4, "width": 16, "feedforward": 16}
     quicker(monkeypatch, small, {"steps": 60, "learning_rate": 0.01}, {"steps": 2})
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
