@@ -66,8 +66,9 @@ def main() -> None:
         "# Certificates\n\nMade by `abc prove TASK --seeds 3` for each task, `quick` preset with "
         "one encoder layer, then `python reports/certificates.py runs/certified`. A row is one "
         "model, trained on numbers of at most so many digits; *certified* means right for every "
-        "source of every length. Margins are logits; *dense* is the smallest margin that the second look by dense "
-        "attention saw; seconds are of the first training, the retraining and the certificate.\n\n"
+        "source of every length. Margins are logits; *dense* is the smallest margin that the "
+        "second look by dense attention saw; seconds are of the first training, the retraining "
+        "and the certificate.\n\n"
         + as_markdown(COLUMNS, rows(parser.parse_args().root), "lrrlrrrrrrr")
     )
     (HERE / "certificates.md").write_text(text)
