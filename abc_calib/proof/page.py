@@ -251,11 +251,12 @@ def _rule(c: dict[str, Any]) -> str:
     rule = c["rule"]
     by = rule["later"] or rule["first"]
     count = len(by["next"])
-    names = [*(_words(c) or map(str, range(by["base"]))), "the end", "nothing"]
+    letters = [*(_words(c) or map(str, range(by["base"])))]
+    names = [*letters, "the end", "nothing", "the row's end before another row", "the last end"]
     rows = []
     for state in range(min(count, MOST_STATES)):
         cells: dict[tuple[int, int], list[str]] = {}
-        _columns(by["next"][state], by["written"][state], names, "", cells)
+        _columns(by["next"][state], by["written"][state], letters, "", cells)
         told = "; ".join(
             f"{names[out]} and state {after}: {', '.join(found[:MOST_COLUMNS])}"
             f"{' ...' if len(found) > MOST_COLUMNS else ''}"
@@ -281,5 +282,5 @@ def _columns(
             cells.setdefault((out, after), []).append(letters.strip())
         return
     for letter, (more, written) in enumerate(zip(after, out, strict=True)):
-        name = names[letter] if letter < len(names) - 2 else "–"
+        name = names[letter] if letter < len(names) else "–"
         _columns(more, written, names, f"{letters} {name}", cells)
