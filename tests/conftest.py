@@ -320,7 +320,8 @@ def abc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
 # fmt: off
 TRAIN = (
     "train", "successor", "--digits", 5, "--heads", 8, "--width", 32, "--feedforward", 64,
-    "--decoder-layers", 2, "--batch", 64, "--steps", 1500, "--learning-rate", 0.005,
+    "--decoder-layers", 2, "--encoder-layers", 0, "--batch", 64, "--steps", 1500,
+    "--learning-rate", 0.005,
 )
 # fmt: on
 VANILLA, CALIBRATED = "successor-vanilla-seed0-1", "successor-calibrated-seed0-1"

@@ -60,7 +60,7 @@ abc train multiplication --attention-window 2 --format fixed:7 => --attention-wi
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cyclic 3 --scheme alibi:cross=end => --cyclic 3: it counts the source from it
 abc train successor --cross-scheme learned => --cross-scheme learned: it is added to embeddings, an
-abc train successor --encoder-scheme rope => --encoder-scheme rope: it acts in the encoder's attent
+abc train successor --encoder-layers 0 --encoder-scheme rope => --encoder-scheme rope: it acts in
 abc train successor --decoder-scheme spiral => unknown scheme 'spiral': choose one of
 abc train addition --model decoder --encoder-layers 1 => encoder
 abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
