@@ -40,6 +40,22 @@ def export(
     return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
 
 
+@command()
+def card(run: RunArgument = None, out: Out = None) -> Result:
+    """Write a folder to upload: model, tokenizer, certificate and a model card.
+
+    Example: **abc card --out card**, then hf upload USER/NAME card
+    """
+    from abc_calib.reporting.card import card as made
+    from abc_calib.runs import Run
+
+    if out is None:
+        raise UsageError("a card is written into a new folder: name it with --out")
+    found = Run.open(run)
+    folder = made(found, out)
+    return written(found, [folder], f"upload it: hf upload USER/NAME {folder}")
+
+
 def written(run: Run, files: list[Path], said: str) -> Result:
     """The files that were written for a run."""
     names = [str(path) for path in files]

@@ -142,13 +142,13 @@ def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
     assert (expected[:, written.shape[1] :] == model.pad).all()
 
 
-# Nothing but three files
+# Nothing but a model, a tokenizer and a card
 
 
 @pytest.mark.parametrize(
     "name",
     ["adapter_model.bin", "pytorch_model.bin", "adapter_config.json", "weights.py",
-     "model.safetensors.index.json", "other.safetensors", "tokenizer.json"],
+     "model.safetensors.index.json", "other.safetensors", "tokenizer.py"],
 )  # fmt: skip
 def test_a_folder_with_another_file_is_refused(make_model, tmp_path, name):
     folder = saved(make_model(), tmp_path)

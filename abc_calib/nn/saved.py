@@ -1,7 +1,7 @@
 """The folder of a saved model: two small files, and weights in ``model.safetensors`` alone.
 
-No other file is read, and none may be there: readers of other formats would take it for weights,
-for an adapter or for code.
+Beside a tokenizer, a card and hidden files no other may be there: readers of other formats would
+take it for weights, for an adapter or for code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from abc_calib.files import check_regular, read_json
 from abc_calib.nn.base import Model
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
+OURS = (CONFIG, GENERATION, WEIGHTS)
+ALLOWED = {*OURS, "tokenizer.json", "tokenizer_config.json", "README.md", "certificate.json"}
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transformers_version")
 """Keys of every ``config.json``; the others are what shapes the model."""
@@ -55,7 +57,7 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         described = read_json(folder / CONFIG)
     except (OSError, ValueError) as error:
         raise AbcError(f"{folder} is no saved model ({error}): name another folder") from None
-    if strange := sorted({*there} - {CONFIG, GENERATION, WEIGHTS}):
+    if strange := sorted(name for name in {*there} - ALLOWED if name[0] != "."):
         raise AbcError(f"{folder / strange[0]} is no file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.files import read_text, runs_root, write_text
+from abc_calib.files import make_folder, read_text, runs_root, write_atomically, write_text
+from abc_calib.version import ZOO
 
-LATEST = "latest"
+LATEST, FROM_ZOO = "latest", "zoo:"
 JOBS = "jobs"
 """The folder of the jobs of sweeps."""
 DEEPEST = 4
@@ -21,7 +23,9 @@ SIGNS = ("config.json", "result.json", "model", "checkpoint.safetensors", "bias.
 
 
 def found(path: Path) -> Path:
-    """The run folder in ``path``, or of that name under the root."""
+    """The run folder in ``path``, or of that name under the root, or ``zoo:NAME``, copied there."""
+    if str(path).startswith(FROM_ZOO):
+        return copied(str(path).removeprefix(FROM_ZOO))
     try:
         if not path.exists() and (runs_root() / path).exists():
             path = runs_root() / path
@@ -31,6 +35,22 @@ def found(path: Path) -> Path:
             raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
     except OSError as error:
         raise UsageError(f"there is no run {path} ({error.strerror}): abc runs") from None
+    return path
+
+
+def zoo() -> list[str]:
+    """The names of the certified models that come with the program."""
+    return sorted(path.parent.name for path in ZOO.glob("*/certificate.json"))
+
+
+def copied(name: str) -> Path:
+    """A copy under the root of a model of the zoo, made when it is first asked for."""
+    if name not in zoo():
+        raise UsageError(f"there is no {FROM_ZOO}{name}: choose one of {', '.join(zoo())}")
+    path = runs_root() / f"zoo-{name}"
+    if not path.exists():
+        make_folder(runs_root())
+        write_atomically(path, lambda made: shutil.copytree(ZOO / name, made), replace=False)
     return path
 
 

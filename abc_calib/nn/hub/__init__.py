@@ -8,11 +8,13 @@ Importing this room registers every kind; no other room imports it, since import
 from pathlib import Path
 
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from abc_calib.errors import AbcError
 from abc_calib.nn.base import Model
 from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig
-from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel
+from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel, there
+from abc_calib.nn.hub.pipeline import Text2Text
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import read_folder
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
@@ -40,10 +42,14 @@ for _face in FACES.values():
     AutoConfig.register(_face.config_type.model_type, _face.config_type)
     AutoModelForSeq2SeqLM.register(_face.config_type, _face)
 
+PIPELINE_REGISTRY.register_pipeline(
+    "abc-calib", pipeline_class=Text2Text, pt_model=AutoModelForSeq2SeqLM
+)
+
 
 def load(folder: Path | str) -> HubModel:
-    """The model in a run's folder ``model``, in evaluation mode."""
-    described, _ = read_folder(Path(folder))
+    """The model in a run's folder ``model``, or of the hub, in evaluation mode."""
+    described, _ = read_folder(there(folder))
     faces = {face.config_type.model_type: face for face in FACES.values()}
     if described.get("model_type") not in faces:
         raise AbcError(f"{folder} is no model of this program: name another folder")

@@ -1,9 +1,12 @@
 """Our models as ``transformers`` has them: ``forward``, ``generate()``, loading and saving."""
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
+import huggingface_hub
 import torch
+from huggingface_hub.errors import HfHubHTTPError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import Seq2SeqLMOutput
@@ -13,7 +16,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig, HubConfig
 from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.saved import read_folder
+from abc_calib.nn.saved import ALLOWED, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
@@ -50,10 +53,11 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        Nothing is downloaded, and no file but the three of a saved model is read. ``given``:
+        ``USER/NAME`` that is no folder is a model on the hub, of which the allowed files are
+        downloaded. No file but the three of a saved model is read. ``given``:
         ``dtype``, ``output_loading_info``, and changes of the configuration.
         """
-        described, weights = read_folder(Path(folder))
+        described, weights = read_folder(there(folder))
         if described.get("model_type") != cls.config_type.model_type:
             raise AbcError(f"{folder} is no {cls.config_type.model_type}: name another folder")
         told = given.pop("output_loading_info", False)
@@ -136,6 +140,17 @@ class HubModel(PreTrainedModel):
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)
+
+
+def there(folder: Path | str) -> Path:
+    """The folder, or the local copy of a model on the hub."""
+    if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
+        return Path(folder)
+    try:
+        return Path(huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED]))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise AbcError(f"{folder} is no folder, and not on the hub ({said})") from None
 
 
 class AbcTransformer(HubModel):

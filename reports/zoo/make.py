@@ -1,0 +1,115 @@
+"""Make the models of the zoo from nothing: ``python reports/zoo/make.py [NAME ...]``.
+
+Each is trained, calibrated, retrained and certified by ``abc prove`` (``runs/zoo-making``, where
+what was interrupted goes on), then packed: its run without what only its training needed, a
+certificate about that, and the lines and the rule that ``check.py`` reads. Then the table.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from abc_calib import stages
+from abc_calib.errors import AbcError
+from abc_calib.proof.certificate import Certificate
+from abc_calib.runs import Run
+from abc_calib.runs.records import Record, all_files, given_files, write_record
+from abc_calib.text import Markup, as_markdown
+
+HERE = Path(__file__).parent
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "successor": ("successor", {}),
+    "addition": ("addition", {}),
+    "multiplication": ("multiplication", {}),
+    "parity": ("parity", {}),
+    "subtraction": ("subtraction", {}),
+    "copy": ("copy", {}),
+    "reverse-copy": ("reverse_copy", {}),
+    "s3": ("automaton", {"machine": "s3"}),
+    "s5": ("automaton", {"machine": "s5"}),
+    "rule110": ("tape", {"rule": "110"}),
+    "addition-base2": ("addition", {"base": 2}),
+    "addition-base3": ("addition", {"base": 3}),
+    "successor-base36": ("successor", {"base": 36}),
+    "multiplication-base2": ("multiplication", {"base": 2}),
+    "addition-decoder": ("addition", {"model": "decoder"}),
+    "successor-decoder": ("successor", {"model": "decoder"}),
+    "division": ("division", {}),
+    "sort": ("sort", {}),
+    "sum": ("sum", {}),
+    "long-multiplication": ("long_multiplication", {}),
+}
+NOT_PACKED = ("trial.safetensors", "lines.csv", "check.csv", "lock")
+
+
+def packed(run: Run, folder: Path) -> Run:
+    """A run without what only its training needed, vouched for, and certified again as it is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    skipped = shutil.ignore_patterns(*NOT_PACKED, "certificate.*", "figures", "*.html", "*.csv")
+    shutil.copytree(run.path, folder, ignore=skipped)
+    config = json.loads((folder / "config.json").read_text()) | {"parent": None}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    for name, files in (("calibration.json", given_files), ("result.json", all_files)):
+        record = json.loads((folder / name).read_text())
+        content = {key: value for key, value in record.items() if key not in Record.model_fields}
+        write_record(folder / name, content, files(folder))
+    made = Run.open(folder)
+    stages.certify(made, minutes=60)
+    stages.verify(made, minutes=60)
+    lines, rule = made.fresh_model().lines, made.task.rule()
+    assert lines is not None and rule is not None
+    for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
+        (folder / f"{name}.json").write_text(json.dumps(content) + "\n")
+    (folder / "lock").unlink(missing_ok=True)
+    return made
+
+
+def make(name: str) -> None:
+    task, options = MODELS[name]
+    run, found = stages.certified(task, folder="runs/zoo-making", minutes=60, **options)
+    print(name, found.outcome, found.reason, flush=True)
+    if found.outcome == "certified":
+        packed(run, HERE / name)
+
+
+def table() -> str:
+    """A row for each model; check.py is timed here, on one thread."""
+    rows = []
+    for name in MODELS:
+        if not (HERE / name / "certificate.json").exists():
+            continue
+        run = Run.open(HERE / name)
+        found = Certificate.load(run)
+        started = time.perf_counter()
+        said = subprocess.run([sys.executable, HERE / "check.py", name], capture_output=True)
+        assert said.returncode == 0, said.stderr
+        taken = f"{time.perf_counter() - started:.1f}"
+        size = f"{sum(f.stat().st_size for f in run.path.rglob('*') if f.is_file()) / 1e6:.2f}"
+        windows, margin = f"{found.windows:,}", f"{found.margin:.2f}"
+        link = Markup(f"[{name}]({name}/certificate.md)")
+        rows.append([link, run.config.task.replace("_", " "), windows, margin, size, taken])
+    columns = ["name", "task", "windows", "smallest margin", "MB", "check.py, s"]
+    return as_markdown(columns, rows, "llrrrr")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] if len(sys.argv) > 1 else MODELS:
+        try:
+            make(name)
+        except AbcError as error:
+            print(name, error, flush=True)
+    page = (HERE / "README.md").read_text().split("\n| name")[0].rstrip()
+    (HERE / "README.md").write_text(f"{page}\n\n{table()}")
+
+
+if __name__ == "__main__":
+    main()

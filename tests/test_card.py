@@ -1,0 +1,87 @@
+"""A folder to upload loads through ``transformers`` alone, and says what holds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+from transformers import AutoModelForSeq2SeqLM
+
+import abc_calib as abc
+from abc_calib.config import TrainOptions
+from abc_calib.data import make_data
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.nn.hub import faces
+from abc_calib.nn.tokenizer import tokenizer_files
+from tasks import TASKS, get_task
+
+OPTIONS = {"automaton": {"machine": "s3"}, "tape": {"rule": "110"}}
+FILES = {"scan", "cfq", "pairs"}
+"""Tasks that read files."""
+
+
+def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
+    said = abc("card", tiny.calibrated, "--out", tmp_path / "card")
+    assert said.code == 0 and "hf upload" in said.err
+    text = (tmp_path / "card" / "README.md").read_text()
+    assert "has no certificate" in text
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    wanted = re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
+    seen: list[Any] = []
+    exec(code.replace("FOLDER", str(tmp_path / "card")), {"print": seen.append})
+    assert seen == [wanted, [{"generated_text": wanted}]]
+    source = int(re.findall(r'tokenizer\("(\d+)"', code)[0])
+    assert int(wanted[::-1]) == source + 1
+    assert "is there already" in abc("card", tiny.calibrated, "--out", tmp_path / "card").error(2)
+    assert "name it with --out" in abc("card").error(2)
+
+
+def test_a_certified_card_shows_the_certificate(tiny: Any, tmp_path: Any) -> None:
+    made = abc.certify(tiny.calibrated)
+    folder = abc.card(tiny.calibrated, tmp_path / "card")
+    assert "certified for every length" in (folder / "README.md").read_text()
+    assert json.loads((folder / "certificate.json").read_text())["windows"] == made.windows
+
+
+@pytest.mark.parametrize("name", sorted({*TASKS} - FILES))
+def test_a_tokenizer_reads_what_the_model_reads(name: str) -> None:
+    """Problems of every task, as the model is given them, from their text."""
+    task = get_task(name, **OPTIONS.get(name, {}))
+    data = make_data(task, TrainOptions(length=task.train_length, sampling=task.sampling))
+    words = Tokenizer.from_str(json.dumps(tokenizer_files(data.vocabulary)["tokenizer.json"]))
+    batch, known = data.training(0, 20), data.vocabulary
+    separator = "" if all(len(symbol) == 1 for symbol in known.symbols) else " "
+    for row in batch.source.tolist():
+        ids = [one for one in row if one != known.pad]
+        text = separator.join(known.symbols[one] for one in ids[1:-1])  # may hold an end itself
+        assert words.encode(text).ids == ids
+        assert words.decode(ids) == known.text(row, separator)
+
+
+def test_a_name_on_the_hub_is_downloaded(
+    tiny: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what a download leaves beside the files; and a name that is not there is one line."""
+    folder = abc.card(tiny.calibrated, tmp_path / "card")
+    (folder / ".gitattributes").touch()
+    monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", lambda name, **_: folder)
+    assert faces.AbcTransformer.from_pretrained("someone/successor").network.lines is not None
+
+    def nothing(name: str, **_: Any) -> None:
+        raise OSError("no such repository")
+
+    monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", nothing)
+    with pytest.raises(AbcError, match="is no folder, and not on the hub"):
+        faces.AbcTransformer.from_pretrained("someone/nothing")
+    shutil.rmtree(folder)
+    with pytest.raises(AbcError, match="is no saved model"):
+        AutoModelForSeq2SeqLM.from_pretrained(str(folder), config=faces.AbcConfig())
+
+
+def test_a_model_of_transformers_has_its_own(tmp_path: Any) -> None:
+    with pytest.raises(UsageError, match="there is no run"):
+        abc.card("nothing", tmp_path / "card")
