@@ -1,7 +1,7 @@
 """Check a certified model with numpy alone: ``python reports/zoo/check.py addition``.
 
-It reads the files of the model's folder here, and runs ``abc_calib/proof/check.py``, which shares
-no code with the rest of the program. No other module of the program is imported.
+It reads the files of the model's folder here, and runs ``abc_calib/proof/check.py``, which shares no
+code with the rest of the program. No other module of the program is imported.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         for name, place in FILES.items():
             shutil.copyfile(HERE / sys.argv[1] / place, Path(folder) / name)
-        shutil.copyfile(CHECKER, Path(folder) / "check.py")
-        runpy.run_path(f"{folder}/check.py", run_name="__main__")
+        print(runpy.run_path(str(CHECKER))["check"](Path(folder)))
 
 
 if __name__ == "__main__":
