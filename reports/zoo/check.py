@@ -1,7 +1,7 @@
 """Check a certified model with numpy alone: ``python reports/zoo/check.py addition``.
 
-It reads the files of the model's folder here, and runs ``abc_calib/proof/check.py``, which shares no
-code with the rest of the program. No other module of the program is imported.
+It reads the files of the model's folder here, and runs ``abc_calib/proof/check.py``, which shares
+no code with the rest of the program. No other module of the program is imported.
 """
 
 from __future__ import annotations
