@@ -34,7 +34,7 @@ def export(
     from abc_calib import stages
 
     if out is None:
-        raise UsageError("a certificate is exported into a new folder: name it with --out")
+        raise UsageError(f"{run}: a certificate is exported into a new folder: name it with --out")
     found = certified_first(run, CertifyOptions())
     folder = stages.export(found, out)
     return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
@@ -50,7 +50,7 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
     from abc_calib.runs import Run
 
     if out is None:
-        raise UsageError("a card is written into a new folder: name it with --out")
+        raise UsageError(f"{run}: a card is written into a new folder: name it with --out")
     found = Run.open(run)
     folder = made(found, out)
     return written(found, [folder], f"upload it: hf upload USER/NAME {folder}")

@@ -79,10 +79,9 @@ def all_lines(bias: LineBias) -> list:
 
 
 def test_every_head_of_every_layer_gets_one_line(found):
-    assert set(found.bias.sites) == {"encoder", "self", "cross"}
-    for site, layers in found.bias.sites.items():
-        count = 1 if site == "encoder" else 2
-        assert [[len(lines) for lines in heads] for heads in layers] == [[1] * 8] * count
+    assert set(found.bias.sites) == {"self", "cross"}
+    for layers in found.bias.sites.values():
+        assert [[len(lines) for lines in heads] for heads in layers] == [[1] * 8] * 2
     assert found.bias.transparent() == []
 
 
@@ -503,7 +502,7 @@ def test_layer_says_whose_attention_is_read(find, fit):
 @FITS
 def test_only_the_asked_sites_are_biased(find, fit):
     whole = find(fit=fit).bias
-    assert set(whole.sites) == {"encoder", "self", "cross"}
+    assert set(whole.sites) == {"self", "cross"}
     part = find(fit=fit, sites=("cross",)).bias
     assert part.sites == {"cross": whole.sites["cross"]}
 
