@@ -32,6 +32,7 @@ from abc_calib.stages import retrain as retrain
 from abc_calib.stages import stress as stress
 from abc_calib.stages import train as train
 from abc_calib.stages import verify as verify
+from abc_calib.tracking import Tracker as Tracker
 from abc_calib.version import __version__ as __version__
 from tasks import TaskError as TaskError
 

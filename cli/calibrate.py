@@ -13,6 +13,7 @@ from abc_calib.config import (
     CalibrationOptions,
     MachineOptions,
     RetrainedOptions,
+    TrackOptions,
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.progress import is_quiet
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     RetrainedOptions,
     RETRAIN,
     MachineOptions,
+    TrackOptions,
     without=("length", "format"),
     kept=("seed", "sampling"),
 )
@@ -91,7 +93,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
     return made
 
 
-@command(MachineOptions)
+@command(MachineOptions, TrackOptions)
 def retrain(run: RunArgument = None, **given: Any) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 

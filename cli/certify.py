@@ -17,6 +17,7 @@ from abc_calib.config import (
     ProveOptions,
     RecipeOptions,
     TaskOptions,
+    TrackOptions,
 )
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
@@ -121,7 +122,7 @@ def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> R
 
 
 @command(
-    *(TaskOptions, RecipeOptions, MachineOptions),
+    *(TaskOptions, RecipeOptions, MachineOptions, TrackOptions),
     without=("device", "tables", "tables_seed", "data", "preset", "epochs"),
 )
 def prove(

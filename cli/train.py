@@ -11,6 +11,7 @@ from abc_calib.config import (
     MachineOptions,
     RecipeOptions,
     TaskOptions,
+    TrackOptions,
     TrainOptions,
 )
 from abc_calib.config.training import TRAINING
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-@command(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), MachineOptions)
+@command(
+    TaskOptions,
+    RecipeOptions,
+    TrainOptions,
+    *MODEL_OPTIONS.values(),
+    MachineOptions,
+    TrackOptions,
+)
 def train(
     task: Annotated[
         str | None,
@@ -61,7 +69,7 @@ def train(
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     if task is not None:
         return trained(stages.train(task, finetune=finetune, out=out, **given))
-    if finetune or out or given.keys() - {"device"}:
+    if finetune or out or given.keys() - {"device", "track"}:
         raise UsageError("--resume goes on as the run began: leave out the other options")
     return trained(stages.resume(resume, **given))
 

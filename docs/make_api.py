@@ -66,6 +66,7 @@ GROUPS: list[type[Options]] = [
     config.ReproduceOptions,
     config.WorkOptions,
     config.MachineOptions,
+    config.TrackOptions,
 ]
 
 

@@ -28,6 +28,7 @@ GUIDES = {
     "Models of transformers": "foreign-models",
     "Position schemes": "schemes",
     "Recurrent models": "recurrent",
+    "Trackers": "tracking",
     "Clusters": "clusters",
     "The gallery": "gallery",
 }

@@ -13,6 +13,7 @@ from abc_calib.config.commands import (
     RetrainedOptions,
     StressOptions,
     TaskOptions,
+    TrackOptions,
     WorkOptions,
 )
 from abc_calib.config.foreign import AdoptOptions, ForeignOptions

@@ -17,6 +17,7 @@ from pydantic import (
 from abc_calib.config.options import Options, Word, listed, option
 from abc_calib.config.training import TASK, TRAINING
 from abc_calib.errors import UsageError
+from abc_calib.tracking import Known, not_installed
 
 LONGEST = 10**7
 MOST_SAMPLES = 10**7
@@ -135,6 +136,21 @@ class MachineOptions(Options):
         ge=1,
         le=256,
     )
+
+
+class TrackOptions(Options):
+    """Where a training is followed. It is no part of what a run is."""
+
+    track: Known | None = option(
+        None, "Follow the training there, too: history.jsonl has the same.", panel=TRAINING
+    )
+
+    @field_validator("track")
+    @classmethod
+    def _installed(cls, given: Known | None) -> Known | None:
+        if given is not None and (why := not_installed(given)):
+            raise ValueError(why)
+        return given
 
 
 class EvaluateOptions(Options):

@@ -181,3 +181,18 @@ def _as_dict(line: Line) -> dict[str, Any]:
     """The fields of a line; what is as usual is left out, as in files from before it was there."""
     usual = {"stride": 1, "beta": 0, "part_step": 0}
     return {name: value for name, value in asdict(line).items() if usual.get(name) != value}
+
+
+def stored(path: Path) -> dict[Site, np.ndarray]:
+    """The averaged attention that calibration left beside its lines."""
+    try:
+        check_regular(path)
+        with safe_open(path, "numpy") as file:
+            names = set(file.keys())
+            held: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
+            found = {site: file.get_tensor(a) for site, a in held.items() if a in names}
+    except (OSError, SafetensorError, ValueError) as error:
+        raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+    if not found:
+        raise AbcError(f"{path} holds no averaged attention: calibrate again")
+    return found

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 
 from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow
@@ -19,8 +18,8 @@ from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.files import check_regular, read_text
-from abc_calib.geometry import SITES, Heads, Layout, Site
+from abc_calib.files import read_text
+from abc_calib.geometry import Heads, Layout, Site
 from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.nn.attend import MASKED
@@ -134,21 +133,6 @@ def note_of(kept: Iterable[LineRow]) -> str:
 
 
 # Files
-
-
-def stored(path: Path) -> dict[Site, np.ndarray]:
-    """The averaged attention that calibration left beside its lines."""
-    try:
-        check_regular(path)
-        with safe_open(path, "numpy") as file:
-            names = set(file.keys())
-            held: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
-            found = {site: file.get_tensor(a) for site, a in held.items() if a in names}
-    except (OSError, SafetensorError, ValueError) as error:
-        raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
-    if not found:
-        raise AbcError(f"{path} holds no averaged attention: calibrate again")
-    return found
 
 
 def measured(run: Run) -> dict[Site, np.ndarray]:

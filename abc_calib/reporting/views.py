@@ -18,6 +18,7 @@ from abc_calib.errors import UsageError
 from abc_calib.evaluation.predict import Answer, answered
 from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES, Heads, LineBias, Site
+from abc_calib.geometry.bias import stored
 from abc_calib.nn.base import Attention, Model
 from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
@@ -31,7 +32,6 @@ from abc_calib.reporting.attention import (
     measured,
     note_of,
     problems,
-    stored,
 )
 from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatmaps
 from abc_calib.reporting.style import check_formats, font, save_figures

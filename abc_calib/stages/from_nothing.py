@@ -16,6 +16,7 @@ from abc_calib.config import (
     RecipeOptions,
     RunConfig,
     TaskOptions,
+    TrackOptions,
     TrainOptions,
     documented,
 )
@@ -33,6 +34,7 @@ from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import calibrate, finished, hopeless, made, planned
+from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
 
@@ -45,7 +47,14 @@ ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
 
-@documented(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("threads",))
+@documented(
+    TaskOptions,
+    RecipeOptions,
+    TrainOptions,
+    *MODEL_OPTIONS.values(),
+    TrackOptions,
+    without=("threads",),
+)
 def certified(
     task: str | type[Task],
     seed: int = 0,
@@ -54,6 +63,7 @@ def certified(
     minutes: float = 15.0,
     on_step: Callable[[str, Progress], None] = ignore,
     progress: bool | None = None,
+    track: Track = None,
     **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
@@ -65,6 +75,7 @@ def certified(
     rows. One that does not get there goes on from its weights, with the schedule begun anew, up
     to three times, unless ``steps`` say how many there are.
     """
+    tracker_of(track)
     task = plugins.by_name("task", task)
     own, options = "preset" not in options, {"preset": "quick", **options, "seed": seed}
     if own and (sooner := _sooner(planned(task, **options))):
@@ -74,7 +85,7 @@ def certified(
         raise why
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, options), "steps" in options
-    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress)
+    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
@@ -138,6 +149,7 @@ def _trained_twice(
     is_once: bool,
     on_step: Callable[[str, Progress], None],
     progress: bool | None,
+    track: Track,
 ) -> Run:
     """The calibrated run beside ``stem``, trained to its end.
 
@@ -154,8 +166,8 @@ def _trained_twice(
 
             return step
 
-        one: dict[str, Any] = {"on_step": said("training"), "progress": False}
-        told: dict[str, Any] = {"on_step": said("retraining"), "progress": False}
+        one: dict[str, Any] = {"on_step": said("training"), "progress": False, "track": track}
+        told = one | {"on_step": said("retraining")}
         vanilla = finished(first, partial(made, once, first, **one), once, **one)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or is_once or second.exists():

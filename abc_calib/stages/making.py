@@ -31,6 +31,7 @@ from abc_calib.config import (
     RetrainedOptions,
     RunConfig,
     TaskOptions,
+    TrackOptions,
     TrainOptions,
     build,
     documented,
@@ -52,6 +53,8 @@ from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.runs.records import vouch
 from abc_calib.stages.judging import AnyRun, ignore
+from abc_calib.stages.tracked import tracked
+from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import UNREACHED_STEP, Callback, Progress, Trainer
 from tasks import Task
@@ -69,6 +72,7 @@ begins with is trained, and its optimiser alone is new."""
     TrainOptions,
     *MODEL_OPTIONS.values(),
     MachineOptions,
+    TrackOptions,
     without=("threads",),
 )
 def train(
@@ -83,23 +87,26 @@ def train(
     on_step: Callback = ignore,
     on_start: Callable[[Run], None] = ignore,
     progress: bool | None = None,
+    track: Track = None,
     **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
     A ``task`` of one's own is given as its class, and so are the schemes of positions.
     ``task_options`` go to ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do.
-    ``finetune``: start from the weights of this run,
-    not from fresh ones. Raises ``UsageError`` for an unknown task, preset, device or option before
-    anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
+    ``finetune``: start from the weights of this run, not from fresh ones. ``track``: the name of
+    a tracker, or an object with its methods (``abc.Tracker``). Raises ``UsageError`` for an
+    unknown task, preset, device or option before anything is written, and ``Interrupted`` on
+    Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
+    tracker_of(track)
     options |= {"base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, **options)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=2)
-    return made(config, out, device, on_step, progress, on_start)
+    return made(config, out, device, on_step, progress, on_start, track)
 
 
 def hopeless(config: RunConfig) -> Hopeless | None:
@@ -129,11 +136,12 @@ def made(
     on_step: Callback = ignore,
     progress: bool | None = None,
     on_start: Callable[[Run], None] = ignore,
+    track: Track = None,
 ) -> Run:
     """A new run of a first training's configuration, trained to its end."""
     run = created(config, out)
     on_start(run)
-    return _trained(run, device, on_step, progress)
+    return _trained(run, device, on_step, progress, track)
 
 
 @documented(
@@ -141,6 +149,7 @@ def made(
     RetrainedOptions,
     RETRAIN,
     MachineOptions,
+    TrackOptions,
     without=("length", "format", "threads"),
     kept=("seed", "sampling"),
 )
@@ -156,6 +165,7 @@ def calibrate(
     on_check: Callable[[Check], None] = ignore,
     on_lines: Callable[[Run, Calibration], None] = ignore,
     progress: bool | None = None,
+    track: Track = None,
     **options: Any,
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
@@ -165,6 +175,7 @@ def calibrate(
     interpolated, unless ``force``. ``options`` are those of the calibration and of the retraining;
     ``scheme``: the positions of the new model.
     """
+    tracker_of(track)
     vanilla = _vanilla(run)
     vanilla.check()
     scheme = plugins.by_name("scheme", scheme)
@@ -191,37 +202,42 @@ def calibrate(
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = created(config, out, partial(_write_lines, calibration))
     on_lines(calibrated, calibration)
-    return _trained(calibrated, device, on_step, progress) if retrain else calibrated
+    if retrain:
+        return _trained(calibrated, device, on_step, progress, track)
+    with tracked(track, calibrated):
+        return calibrated
 
 
-@documented(MachineOptions)
+@documented(MachineOptions, TrackOptions)
 def retrain(
     run: AnyRun = None,
     *,
     device: str = "auto",
     on_step: Callback = ignore,
     progress: bool | None = None,
+    track: Track = None,
 ) -> Run:
     """Train the model of a run that was calibrated without retraining."""
     run = Run.open(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return _trained(run, device, on_step, progress)
+    return _trained(run, device, on_step, progress, track)
 
 
-@documented(MachineOptions)
+@documented(MachineOptions, TrackOptions)
 def resume(
     run: AnyRun = None,
     *,
     device: str = "auto",
     on_step: Callback = ignore,
     progress: bool | None = None,
+    track: Track = None,
 ) -> Run:
     """Go on with a training that was interrupted, to the same weights as without interruption."""
     run = Run.open(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return _trained(run, device, on_step, progress)
+    return _trained(run, device, on_step, progress, track)
 
 
 def finished(
@@ -242,15 +258,15 @@ def finished(
     return run if run.result is not None else resume(run, **how)
 
 
-def _trained(run: Run, device: str, on_step: Callback, progress: bool | None) -> Run:
+def _trained(run: Run, device: str, on_step: Callback, progress: bool | None, track: Track) -> Run:
     busy = f"{run} is being trained by another process: wait until it has ended"
     with locked(run.path, busy):
-        _train(run, device, on_step, progress)
+        _train(run, device, on_step, progress, track)
     run.make_latest()
     return run
 
 
-def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> None:
+def _train(run: Run, device: str, on_step: Callback, progress: bool | None, track: Track) -> None:
     run.check()
     config = run.config
     if run.result is not None:
@@ -267,16 +283,20 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None) -> N
     if begun:
         model.load_state_dict(begun, strict=False)
     title = "retraining" if retrained else f"training {config.task}"
-    with training_bar(title, progress) as shown:
+    with tracked(track, run) as follow, training_bar(title, progress) as shown:
 
-        def both(step: Progress) -> None:
+        def every(step: Progress) -> None:
             shown(step)
             on_step(step)
+            if step.accuracy is not None:
+                follow(trainer.history)
 
         options = _going_on(config.train) if begun else config.train
         if by_windows and ending is None and _takes_all_steps(run):
             options = options.model_copy(update={"stop_early": False})  # its margins go on growing
-        Trainer(run, model, device, ending, options).train(both)
+        trainer = Trainer(run, model, device, ending, options)
+        trainer.train(every)
+        follow(trainer.history)
 
 
 def _takes_all_steps(run: Run) -> bool:

@@ -1,0 +1,123 @@
+"""Trackers: they are given what a run's own files hold, and a run is the same without them."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import abc_calib
+from abc_calib.errors import Interrupted, UsageError
+from abc_calib.geometry.bias import stored
+from abc_calib.runs import Run
+
+QUICK: dict[str, Any] = {
+    **{"steps": 6, "batch": 4, "width": 8, "heads": 2, "feedforward": 8, "decoder_layers": 1},
+    **{"encoder_layers": 0, "length": 3, "validate_every": 2, "stop_early": False},
+}
+
+
+class Heard:
+    """A tracker of a user's own, which keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def start(self, name, folder, config):
+        self.calls.append(("start", name, folder, config))
+
+    def scalars(self, step, values):
+        self.calls.append(("scalars", step, values))
+
+    def table(self, name, rows):
+        self.calls.append(("table", name, rows))
+
+    def image(self, name, pixels):
+        self.calls.append(("image", name, pixels))
+
+    def close(self):
+        self.calls.append(("close",))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"step": call[1], **call[2]} for call in self.calls if call[0] == "scalars"]
+
+
+def test_an_object_of_ones_own_gets_the_rows_of_the_history(runs_root):
+    heard = Heard()
+    run = abc_calib.train("successor", track=heard, out=runs_root / "one", **QUICK)
+    assert heard.rows() == run.history() and len(run.history()) == 3
+    assert [heard.calls[0], heard.calls[-1]] == [
+        ("start", "one", run.path, run.config.model_dump(mode="json")),
+        ("close",),
+    ]
+    other = abc_calib.train("successor", out=runs_root / "other", **QUICK)
+    same = [json.loads((each.path / "config.json").read_text()) for each in (run, other)]
+    assert same[0] == same[1]
+    assert run.result is not None and other.result is not None
+    weights = "model/model.safetensors"
+    assert (run.path / weights).read_bytes() == (other.path / weights).read_bytes()
+
+
+def test_a_run_that_goes_on_sends_its_whole_history_again(runs_root):
+    heard, again = Heard(), Heard()
+
+    def stop(done):
+        if done.step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        abc_calib.train("successor", track=heard, on_step=stop, **QUICK)
+    assert [row["step"] for row in heard.rows()] == [2, 4] and heard.calls[-1] == ("close",)
+    run = abc_calib.resume(track=again)
+    assert again.rows() == run.history()
+    assert [row["step"] for row in again.rows()] == [2, 4, 6]
+
+
+def test_tensorboard_files_hold_history_lines_and_heatmaps(tiny, abc):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    words = ("calibrate", tiny.vanilla, "--threshold", 0.3, "--track", "tensorboard")
+    said = abc(*words, "--steps", 4, "--validate-every", 2, "--batch", 4)
+    assert said.code == 0, said
+    run = Run.open()
+    found = events.EventAccumulator(str(run.path / "tensorboard"), size_guidance={"images": 0})
+    found.Reload()
+    history = run.history()
+    for name in ("loss", "validation_accuracy", "seconds"):
+        scalars = [(event.step, event.value) for event in found.Scalars(name)]
+        assert scalars == [(row["step"], pytest.approx(row[name])) for row in history]
+    (text,) = found.Tensors("lines/text_summary")
+    table = text.tensor_proto.string_val[0].decode()
+    assert table.count("\n") == 2 + len(pd.read_csv(run.path / "lines.csv"))
+    attention = stored(run.path / "bias.safetensors")
+    for site, layers in attention.items():
+        for number, layer in enumerate(layers):
+            (event,) = found.Images(f"attention/{site}-layer{number}")
+            image = np.asarray(Image.open(io.BytesIO(event.encoded_image_string)).convert("RGB"))
+            heads, rows, keys = layer.shape
+            times = max(1, 160 // max(rows, keys))
+            assert image.shape == (rows * times, heads * (keys * times + 4) - 4, 3)
+            for head in range(heads):  # the colour of the highest cell, the brightest of all
+                i, j = np.unravel_index(layer[head].argmax(), (rows, keys))
+                x = head * (keys * times + 4) + j * times
+                assert tuple(image[i * times, x]) == (253, 231, 36)
+
+
+def test_a_tracker_that_is_not_there_is_refused_before_anything_is_made(abc, runs_root, tmp_path):
+    name = next((name for name in ("trackio", "wandb") if util.find_spec(name) is None), None)
+    if name is not None:
+        said = abc("train", "successor", "--track", name)
+        assert f"--track {name}: it is not installed; pip install" in said.error(2)
+        with pytest.raises(UsageError, match=rf'track {name}: .*"abc-calib\[{name}\]"'):
+            abc_calib.train("successor", track=name)
+    half: Any = object()
+    for wrong in ("mlflow", 3, half, Heard):
+        with pytest.raises(UsageError, match="start, scalars, table, image, close"):
+            abc_calib.train("successor", track=wrong)
+    assert not Path(runs_root).exists()
