@@ -19,13 +19,21 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("*.md", "*.cff", "LICENSE", "*.txt", "docs", "reports", "tasks")
 SHOWN = {".md", ".cff", ".png", ".svg", ".csv", ".toml", ".py", ".ipynb", ".json", ".txt", ""}
 """Ends of the names of pages and of what they link to."""
+START = {
+    "All pages by purpose": "index",
+    "Quickstart": "quickstart",
+    "Why it works": "concept",
+    "FAQ": "faq",
+    "Limitations": "limitations",
+    "Comparison": "comparison",
+}
 GUIDES = {
     "Your own task": "own-task",
-    "Rules of your own": "rules",
+    "Your own model": "foreign-models",
     "Certificates": "certificates",
-    "Long numbers in rows": "rows",
+    "Rules of your own": "rules",
+    "Outputs of several rows": "rows",
     "Decoder-only models": "decoder-only",
-    "Models of transformers": "foreign-models",
     "Position schemes": "schemes",
     "Recurrent models": "recurrent",
     "Trackers": "tracking",
@@ -48,7 +56,8 @@ def navigation() -> list[dict[str, Any]]:
         return [{title: f"docs/{name}.md"} for title, name in named.items()]
 
     return [
-        {"Start": "README.md"},
+        {"README": "README.md"},
+        {"Start": pages(START)},
         {"Guides": pages(GUIDES)},
         {"Reference": pages(REFERENCE)},
         {"Project": [{name.title(): f"{name}.md"} for name in ("CONTRIBUTING", "CHANGELOG")]},

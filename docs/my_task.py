@@ -1,4 +1,4 @@
-"""A task on digits, a task on words and a position scheme: docs/own-task.md tells of them."""
+"""A task on digits, a task on words and a position scheme: explained in docs/own-task.md."""
 
 import numpy as np
 import torch
