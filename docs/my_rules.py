@@ -1,4 +1,4 @@
-"""Two rules of one's own on words, one of them with rows: docs/rules.md tells of them."""
+"""Two rules of your own on words, one of them with rows: explained in docs/rules.md."""
 
 from tasks import WordTask
 
