@@ -1,7 +1,9 @@
 """The names of the package, which ``__init__.py`` loads when they are first used."""
 
 from abc_calib.calibration import extend_bias as extend_bias
+from abc_calib.calibration.foreign import as_attention as as_attention
 from abc_calib.calibration.foreign import capture as capture
+from abc_calib.calibration.foreign import contradictions as contradictions
 from abc_calib.calibration.foreign import fit_lines as fit_lines
 from abc_calib.calibration.foreign import unexplained as unexplained
 from abc_calib.errors import AbcError as AbcError
@@ -10,6 +12,7 @@ from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
+from abc_calib.nn.foreign.any_module import AnyModule as AnyModule
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.nn.foreign.inject import load as load
 from abc_calib.proof.certificate import Certificate as Certificate

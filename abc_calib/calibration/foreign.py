@@ -10,6 +10,7 @@ are -100 where nothing counts.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -20,12 +21,15 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
 from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
+from abc_calib.calibration.windows import disputed, through
 from abc_calib.config import build
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import Attention
 from abc_calib.nn.foreign import inject as injected
+from abc_calib.nn.foreign.any_module import AnyModule
+from abc_calib.nn.foreign.inject import marked
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import check_model, find_sites
 from abc_calib.nn.lines import Lines
@@ -40,22 +44,21 @@ def capture(
 ) -> list[Attention]:
     """The attention of a model while it writes the ``labels`` of its batches, batch by batch.
 
-    ``delimiters``: ids of the tokens that end the parts of a source, in their order. ``prefix``:
-    how many tokens the tokenizer puts before each source. Of a decoder-only model, ``cross`` is
-    what its output reads of the source, and ``self`` what it reads of itself.
+    ``model``: of ``transformers``, or an ``AnyModule``. ``delimiters``: ids of the tokens that end
+    the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
+    each source. Of a decoder-only model, ``cross`` is what its output reads of the source, and
+    ``self`` what it reads of itself.
     """
-    check_model(model)
-    if not delimiters or not all(isinstance(one, int) for one in delimiters):
-        raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
-    marks, training = Marks(tuple(delimiters), prefix), model.training
+    own = isinstance(model, AnyModule)
+    if not own:
+        check_model(model)
+    marks, given = marked(delimiters, prefix), listed_batches(batches)
+    if own:
+        model.marks = marks
+        return [as_attention(model.weights(one), one, delimiters=marks) for one in given]
+    training = model.training
     if (before := model.config._attn_implementation) != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into
-    given = [batches] if isinstance(batches, Mapping) else batches
-    given = list(given) if isinstance(given, Iterable) else []
-    if not given or not all(map(_is_batch, given)):
-        raise UsageError(
-            "no batches: give at least one, of tensors input_ids, attention_mask and labels"
-        )
     try:
         model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
         with torch.no_grad():
@@ -67,6 +70,17 @@ def capture(
     return found
 
 
+def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
+    """The batches; ``UsageError`` unless there are some, of tensors."""
+    several = [batches] if isinstance(batches, Mapping) else batches
+    given = list(several) if isinstance(several, Iterable) else []
+    if not given or not all(map(_is_batch, given)):
+        raise UsageError(
+            "no batches: give at least one, of tensors input_ids, attention_mask and labels"
+        )
+    return given
+
+
 def _is_batch(given: Any) -> bool:
     named = given if isinstance(given, Mapping) else {}
     return all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels"))
@@ -74,18 +88,44 @@ def _is_batch(given: Any) -> bool:
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
+    mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+    found = model(**{**batch, "attention_mask": mask}, output_attentions=True)
+    if not model.config.is_encoder_decoder:
+        return as_attention(found.attentions, batch, delimiters=marks)
+    layers: dict[Site, Any] = {
+        "encoder": found.encoder_attentions,
+        "self": found.decoder_attentions,
+        "cross": found.cross_attentions,
+    }
+    return as_attention(layers, batch, delimiters=marks)
+
+
+def as_attention(
+    weights: Sequence[Tensor] | Mapping[Site, Sequence[Tensor]],
+    batch: Batch,
+    *,
+    delimiters: Sequence[int] | Marks,
+    prefix: int = 0,
+) -> Attention:
+    """Attention that another tool read, as ``fit_lines`` takes it.
+
+    ``weights``: a tensor ``(b, h, i, j)`` a layer, each row of which sums to 1; of an
+    encoder-decoder by site. ``batch``, ``delimiters`` and ``prefix`` as of ``capture``.
+    """
+    marks, (batch,) = marked(delimiters, prefix), listed_batches(batch)
     ids, labels = batch["input_ids"], batch["labels"]
     mask = batch.get("attention_mask", torch.ones_like(ids))
-    found = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
+    by_site: Mapping[Site, Any] = weights if isinstance(weights, Mapping) else {"self": weights}
+    layers: dict[Site, tuple[Tensor, ...]] = {s: tuple(x or ()) for s, x in by_site.items()}
     state = State()
     state.source = marks.of(ids, mask)
-    if not model.config.is_encoder_decoder:
-        return _counted(_of_stream(found.attentions, state, labels))
-    layers: dict[Site, tuple[Tensor, ...]] = {
-        "encoder": tuple(found.encoder_attentions),
-        "self": tuple(found.decoder_attentions),
-        "cross": tuple(found.cross_attentions),
-    }
+    flat = [one for each in layers.values() for one in each]
+    if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
+        raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
+    if {*layers} == {"self"}:
+        if any(len(x) != len(ids) or {*x.shape[2:]} != {ids.shape[1]} for x in flat):
+            raise UsageError(f"weights over other tokens than the {tuple(ids.shape)} of input_ids")
+        return _counted(_of_stream(layers["self"], state, labels))
     shapes = {site: x[0].shape for site, x in layers.items()}
     views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
@@ -98,7 +138,8 @@ def _counted(attention: Attention) -> Attention:
     found: dict[Site, tuple[Tensor, ...]] = {}
     for site, layers in attention.weights.items():
         found[site] = tuple(
-            torch.where(attention.rows[site][:, None, :, None], layer, 0.0) for layer in layers
+            torch.where(attention.rows[site][:, None, :, None], layer.detach(), 0.0)
+            for layer in layers
         )
         for number, layer in enumerate(found[site]):
             if not bool(layer.isfinite().all()):
@@ -111,8 +152,6 @@ def _counted(attention: Attention) -> Attention:
 
 def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:
     """What closes the source is the output's first row, so it counts as the output's own."""
-    if layers is None or any(layer is None for layer in layers):
-        raise UsageError("the model gives no attention weights with eager attention")
     size = layers[0].shape[2]
     sites: tuple[Site, ...] = ("cross", "self")
     views = {site: state.view(site, size, size, stream=True) for site in sites}
@@ -152,14 +191,67 @@ def fit_lines(
     dirs: Sequence[str] = ("diag", "anti", "vert"),
     values: Literal["hard", "soft"] = "hard",
     empty: Literal["transparent", "sink"] = "sink",
+    batches: Batch | Iterable[Batch] | None = None,
+    delimiters: Sequence[int] | None = None,
+    prefix: int = 0,
 ) -> LineBias:
     """The lines that heads follow with at least ``threshold`` of their attention.
 
     One a head (``hard``), or as many as it follows with values in proportion (``soft``). A head
-    without lines is a ``sink``, which reads nothing new, or ``transparent``.
+    without lines is a ``sink``, which reads nothing new, or ``transparent``. With ``batches`` and
+    ``delimiters``, as of ``capture``, an ``AbcWarning`` says where no model with these lines can be
+    right (``contradictions``).
     """
-    options = build(NnlsOptions, threshold=threshold, dirs=tuple(dirs), values=values, empty=empty)
-    return Nnls(evidence_of(attention), options).bias(threshold)
+    options = build(NnlsOptions, threshold=threshold, dirs=dirs, values=values, empty=empty)
+    bias = Nnls(evidence_of(attention), options).bias(threshold)
+    if batches is not None:
+        count, rows = contradictions(bias, batches, delimiters=delimiters or (), prefix=prefix)
+        if count:
+            warnings.warn(
+                f"on these lines {count} of {rows} rows see what others see that write another "
+                "token: no model is right in all of them; try a lower threshold",
+                AbcWarning,
+                stacklevel=2,
+            )
+    return bias
+
+
+def contradictions(
+    bias: LineBias,
+    batches: Batch | Iterable[Batch],
+    *,
+    delimiters: Sequence[int] | Marks,
+    prefix: int = 0,
+) -> tuple[int, int]:
+    """How many rows see, along the lines, what another row sees and write another token.
+
+    And how many rows there are. A model without positions on these lines cannot be right in all of
+    them, whatever it learns. Where a head may look everywhere no row is counted. Arguments as of
+    ``capture``.
+    """
+    marks, codes, written = marked(delimiters, prefix), list[Tensor](), list[Tensor]()
+    sites: list[Site] = ["self", "cross"] if bias.stream else ["self", "cross", "encoder"]
+    open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
+    for batch in listed_batches(batches):
+        ids, labels, state = batch["input_ids"], batch["labels"], State()
+        state.source = marks.of(ids, batch.get("attention_mask"))
+        if bias.stream:
+            read, wanted, n = ids, F.pad(labels[:, 1:], (0, 1), value=-100), ids.shape[1]
+        else:
+            read, wanted, n = _read(batch), labels, labels.shape[1]
+        keys = {"self": n, "cross": ids.shape[1], "encoder": ids.shape[1]}
+        views = {site: state.view(site, n, keys[site], bias.stream) for site in sites}
+        written.append(wanted[wanted.ge(0)])
+        if not open_:
+            codes.append(through(bias, ids, read, views)[wanted.ge(0)])
+    every = torch.cat(written).numpy()
+    return (0, len(every)) if open_ else disputed(torch.cat(codes).numpy(), every)
+
+
+def _read(batch: Batch) -> Tensor:
+    """What the decoder reads to write its labels: those before, behind what opens them."""
+    known = batch.get("decoder_input_ids")
+    return F.pad(batch["labels"][:, :-1], (1, 0), value=-1) if known is None else known
 
 
 def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str, Any]]:

@@ -74,7 +74,14 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     if positions or open_:
         return 0, len(written)
     views, read = model.views(batch.source, batch.target), model.shifted(batch.target)
-    codes = _through(bias, batch.source, read, views)[there].numpy()
+    return disputed(through(bias, batch.source, read, views)[there].numpy(), written)
+
+
+def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
+    """How many rows see what another row sees and write another token, and how many there are.
+
+    ``codes``: a number for what each row sees.
+    """
     order = np.lexsort((written, codes))
     codes, written = codes[order], written[order]
     first = np.diff(codes, prepend=codes[:1] - 1) != 0
@@ -84,7 +91,7 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     return int(several[group].sum()), len(written)
 
 
-def _through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, View]) -> Tensor:
+def through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, View]) -> Tensor:
     """A number for what each written row sees through all layers, ``(b, t)`` int64.
 
     In place of its state: the same for rows whose states have to be the same.
@@ -110,9 +117,10 @@ def _layer(
             found = Lines({site: (head,)}).gathered([views[site]])
             both = (found.index, found.bias)
             key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in both)
-            read = keys.gather(1, key.flatten(1)).view(key.shape)
+            read = keys.gather(1, key.clamp(min=0).flatten(1)).view(key.shape)
             who = [hash((len(site), number, line.value)) % 2**31 for line in head]
-            made = made + _mixed(read + torch.tensor(who)).masked_fill(value == MASKED, 0).sum(2)
+            nothing = (value == MASKED) | (key < 0)  # where nothing opens a source
+            made = made + _mixed(read + torch.tensor(who)).masked_fill(nothing, 0).sum(2)
     return made
 
 

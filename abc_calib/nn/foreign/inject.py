@@ -6,7 +6,7 @@ What was put in is an entry of the model's configuration, so that ``save_pretrai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
+from abc_calib.nn.foreign.any_module import AnyModule
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.places import Marks, State, cache_of
@@ -28,28 +29,54 @@ MARKS = "abc_marks"
 PLACES = "abc_places"
 """The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 
+UNKNOWN = "inject does not know the delimiters: capture first, or give delimiters"
+
 
 def inject(
-    model: Any, bias: LineBias | None, marks: Marks | None = None, neutral: bool = False
+    model: Any,
+    bias: LineBias | None,
+    delimiters: Sequence[int] | Marks | None = None,
+    neutral: bool = False,
+    *,
+    prefix: int = 0,
 ) -> Any:
-    """Let a model of ``transformers`` attend along lines from now on; gives the model.
+    """Let a model of ``transformers``, or an ``AnyModule``, attend along lines; gives the model.
 
-    ``marks``: by what sources are read, by default as it was captured. ``neutral``: without the
-    model's own positions, as a model is retrained. ``UsageError`` leaves the model as it was.
+    ``delimiters`` and ``prefix``: as of ``capture``, by default those that it was captured with.
+    ``neutral``: without the model's own positions, as a model is retrained; an ``AnyModule`` has to
+    be made without. ``UsageError`` leaves the model as it was.
     """
+    lines, given = bias or LineBias({}), None if delimiters is None else marked(delimiters, prefix)
+    if isinstance(model, AnyModule):
+        if neutral:
+            raise UsageError("neutral is for models of transformers: make yours without positions")
+        if (known := given or model.marks) is None:
+            raise UsageError(UNKNOWN)
+        model.inject(lines, known)
+        return model
     check_model(model)
     before = record_of(model)
-    marks = marks or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
-    if marks is None:
-        raise UsageError("inject does not know the delimiters: capture first, or give marks")
+    known = given or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
+    if known is None:
+        raise UsageError(UNKNOWN)
     detach(model)
     try:
-        put(model, bias or LineBias({}), marks, find_sites(model), neutral)
+        put(model, lines, known, find_sites(model), neutral)
     except UsageError:
         if before is not None:
             attach(model, before)
         raise
     return model
+
+
+def marked(delimiters: Sequence[int] | Marks, prefix: int = 0) -> Marks:
+    """By what sources are read; ``UsageError`` unless delimiters are ids."""
+    if isinstance(delimiters, Marks):
+        return delimiters
+    ids = tuple(delimiters) if isinstance(delimiters, Sequence) else ()
+    if not ids or not all(isinstance(one, int) for one in ids):
+        raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
+    return Marks(ids, prefix)
 
 
 def load(folder: Path | str) -> Any:
