@@ -267,7 +267,9 @@ def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):
     assert scope["certificate"].outcome == "certified"
     assert scope["refuted"].outcome == "refuted" and scope["refuted"].counterexamples
     assert "certified " in capsys.readouterr().out
-    assert list((tmp_path / "figures").glob("*.png"))
+    assert scope["figure"].axes
+    shown = [out.get("data", {}) for cell in NOTEBOOK["cells"] for out in cell.get("outputs", ())]
+    assert sum("image/png" in data for data in shown) == 4, "run the notebook again, with outputs"
 
 
 # The site
