@@ -58,8 +58,8 @@ def report(rows: pd.DataFrame) -> str:
     return (
         "# The default pipeline over seeds\n\nMade by `python reports/figures.py`; rows in "
         "[seeds.csv](seeds.csv). Exact match in percent, median / minimum over seeds; columns "
-        f"are digits of an operand. {samples(rows)} The models have three decoder layers of width 64 "
-        "and no encoder layer, as the presets had before version 1.0.\n\n"
+        f"are digits of an operand. {samples(rows)} The models have three decoder layers of "
+        "width 64 and no encoder layer, as the presets had before version 1.0.\n\n"
         + as_markdown(columns, lines)
         + "\nTime in seconds, one thread a job, two jobs on two shared cores: training for the "
         f"vanilla rows, {timed} for the calibrated ones.\n\n"
