@@ -77,6 +77,10 @@ def test_every_example_in_the_help_parses(name):
         parsed(words)
 
 
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_options_named_in_the_text_exist(page):
     every = [p for command in COMMANDS.values() for p in command.params]
