@@ -546,7 +546,7 @@ def rows_follow(e: Export) -> None:
 def rows_end(e: Export) -> None:
     """Of rows with closers, those with a symbol of their own end with one, the last one without."""
     for by, last in product((e.first, e.later), (False, True)):
-        if by is None or not e.past:
+        if by is None or not (e.past and by.closers):
             continue
         now = {s for s, x in zip(by.start, by.symbols, strict=True) if (x == by.base) == last}
         for state in (queue := [*now]):
