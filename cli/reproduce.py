@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
-    "table1, table2, table3, figure1, reviewers or rivals; attenders-table2, -table3, -table4, "
-    "-table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
+    "table1, table2, table3, figure1, reviewers, rivals or chomsky; attenders-table2, -table3, "
+    "-table4, -table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
 Rows = Annotated[
@@ -68,8 +68,19 @@ def reproduce(
     """
     from abc_calib import reproduction
     from abc_calib.files import runs_root
+    from abc_calib.reproduction import chomsky
 
-    wanted = reproduction.get_target(target)
+    if target == chomsky.NAME and not asked.from_results:
+        if task or work.model_fields_set or "preset" in asked.model_fields_set:
+            raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
+        table = chomsky.reproduce(asked.seeds, row or (), jobs, on_row=_say_row)
+        folder = out or runs_root() / "reproduction"
+        made = chomsky.report(table)
+        reproduction.write_report(made, table, folder)
+        say(f"written to {folder}")
+        failed = bool(table["error"].notna().any())
+        return Result({"rows": made.records}, list(shown(made)), failed=failed)
+    wanted = None if target == chomsky.NAME else reproduction.get_target(target)
     failed, folder = False, out
     if asked.from_results:
         more = (*(asked.model_fields_set & {"preset"}), *work.model_fields_set)
@@ -79,6 +90,7 @@ def reproduce(
             raise UsageError(f"--from-results runs nothing: leave out {flags}")
         table = reproduction.load_results(target, results)
     else:
+        assert wanted is not None
         if results is not None:
             raise UsageError(f"--results {typed(results)}: give --from-results with it")
         folder = out or runs_root() / "reproduction"
@@ -93,11 +105,19 @@ def reproduce(
                 **how,
             )
         failed = any(outcome.state == "failed" for outcome in outcomes)
-    made = reproduction.make_report(wanted, table, asked.seeds)
+    if wanted is None:
+        made = chomsky.report(table)
+    else:
+        made = reproduction.make_report(wanted, table, asked.seeds)
     if folder is not None:
         reproduction.write_report(made, None if asked.from_results else table, folder)
         say(f"written to {folder}")
     return Result({"rows": made.records}, list(shown(made)), failed=failed)
+
+
+def _say_row(row: dict[str, Any]) -> None:
+    right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
+    say(f"{row['row']}, seed {row['seed']}: {right}")
 
 
 def shown(made: Report) -> Iterator[str | Table]:

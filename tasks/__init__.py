@@ -29,6 +29,7 @@ from tasks.roots import SquareRoot
 from tasks.rows import RowTask
 from tasks.scan import Scan
 from tasks.sorting import Sort
+from tasks.stack import Stack
 from tasks.subtraction import Subtraction
 from tasks.sums import Sum
 from tasks.tape import Tape
@@ -60,7 +61,9 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "square_root": SquareRoot,
     "compare": Compare,
     "sort": Sort,
+    "stack": Stack,
     "duplicate": copying.Duplicate,
+    "odds_first": copying.OddsFirst,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,
     "recopy": copying.ReCopy,

@@ -21,6 +21,8 @@ from tasks.words import SMALL, WordTask
 
 REPEATS = np.array([1, 1, 1, 1, 3, 3, 3, 5, 5, 5])
 """How often each digit stands where digits are repeated."""
+GAP = "."
+"""Stands for a word that is in another row."""
 RUNS = np.array([1, 3, 5])
 """Lengths of a run in ``dedupe``."""
 
@@ -114,6 +116,35 @@ class Duplicate(WordTask):
 
     def end_below(self, state: Any) -> tuple[str, ...]:
         return ()
+
+
+class OddsFirst(WordTask):
+    """Every second word, then the others: ``4 7 9 8 -> 7 8 4 9``, in the order of the benchmark.
+
+    In two rows, in which ``.`` stands for words of the other one: ``. 7 . 8 | 4 . 9 .``.
+    """
+
+    name = "odds_first"
+    symbols = (*Copying.symbols, GAP)
+    rereads = True
+
+    def step(self, state: Any, word: str) -> tuple[Any, str] | None:
+        return None if word == GAP else (1 - state, word if state else GAP)
+
+    def end(self, state: Any) -> tuple[str, ...]:
+        return (ROW,)
+
+    def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str] | None:
+        kept = (above,) == word
+        if GAP in word or not (kept or above == GAP):
+            return None
+        return state, GAP if kept else word[0]
+
+    def end_below(self, state: Any) -> tuple[str, ...]:
+        return ()
+
+    def read(self, output: str) -> str:
+        return " ".join(word for word in output.split() if word not in (GAP, ROW))
 
 
 def repeated(digits: Tokens) -> Tokens:

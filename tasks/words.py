@@ -192,6 +192,8 @@ class WordTask(TokenTask):
     def usage(self) -> str:
         words = self.inputs[:4]
         count = f"3 {COLON} " * self.counted
+        if self.row_words and self.operands:
+            count = f"{' '.join(self.row_words[:2])} {COLON} "
         return f"words such as {', '.join(words)}, as in {count + ' '.join(words)!r}"
 
     # What a person writes
@@ -199,21 +201,27 @@ class WordTask(TokenTask):
     def solve(self, source: str) -> str:
         return self.read(self.text(self._read(source).target.row(0)))
 
-    def parse(self, source: str) -> Pairs:
+    def parse(self, source: str, *more: str) -> Pairs:
+        """The problems of sources, in their order."""
         if self.rule() is None or not self.redrawn:
-            return super().parse(source)
-        return self._read(source)
+            first, *others = [super(WordTask, self).parse(one) for one in (source, *more)]
+            return first.joined(*others) if others else first
+        return self._read(source, *more)
 
-    def _read(self, source: str) -> Pairs:
-        parts = self.parts(source)
-        tapes = [self.front(parts[0])] if self.in_front else []
-        for part in parts[len(tapes) :]:
-            read = self.tokens([self.words(part)])
-            read = read.reversed() if self.backward else read
+    def _read(self, *sources: str) -> Pairs:
+        tapes = list[Tape]()
+        for number, parts in enumerate(zip(*map(self.parts, sources), strict=True)):
+            if number == 0 and self.counted:
+                tapes.append(self._ticks(np.array([*map(self._count, parts)])))
+                continue
+            front = number == 0 and self.in_front
+            read = self.tokens([*map(self._row_words if front else self.words, parts)])
+            read = read.reversed() if self.backward and not front else read
             tapes.append((read.values, read.lengths))
         problems = self.posed(tapes)
-        if not len(problems):
-            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+        if len(problems) < len(sources):
+            shown = repr(sources[0]) if len(sources) == 1 else f"one of {len(sources)} sources"
+            raise TaskError(f"{shown} is no source of {self.name}: write {self.usage}")
         return problems
 
     def parts(self, source: str) -> list[str]:
@@ -223,17 +231,18 @@ class WordTask(TokenTask):
             raise TaskError(f"{source!r} has {len(parts)} parts: {self.name} takes {self.usage}")
         return parts
 
-    def front(self, text: str) -> Tape:
-        """What a source has in front, for its rows."""
-        if not self.counted:
-            if not (words := text.split()) or {*words} - {*self.row_words}:
-                known = ", ".join(self.row_words[:10])
-                raise TaskError(f"{text.strip()!r} has no word for each row: give some of {known}")
-            read = self.tokens([words])
-            return read.values, read.lengths
+    def _row_words(self, text: str) -> list[str]:
+        """What a source has in front: a word for each row."""
+        if not (words := text.split()) or {*words} - {*self.row_words}:
+            known = ", ".join(self.row_words[:10])
+            raise TaskError(f"{text.strip()!r} has no word for each row: give some of {known}")
+        return words
+
+    def _count(self, text: str) -> int:
+        """The number of rows in front of a source."""
         if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
             raise TaskError(f"{text.strip()!r} is no number of rows: {self.usage}")
-        return self._ticks(np.array([int(text)]))
+        return int(text)
 
     def write(self, problems: Pairs, row: int) -> str:
         if not self.delimiters and not self.in_rows:

@@ -92,6 +92,26 @@ def test_symbols_are_sorted(base):
     same_again(task)
 
 
+def test_words_of_every_second_place_come_first():
+    task, rng = get_task("odds_first"), random.Random(0)
+    for count in range(1, 25):
+        words = rng.choices("0123456789", k=count)
+        assert task.solve(" ".join(words)).split() == words[1::2] + words[::2]
+    same_again(task)
+
+
+def test_a_stack_follows_instructions():
+    task, rng = get_task("stack"), random.Random(0)
+    for count in range(1, 25):
+        asked = rng.choices(task.row_words, k=rng.randint(1, 12))
+        stack = rng.choices("01", k=count)
+        source = f"{' '.join(asked)} : {' '.join(stack)}"
+        for one in asked:
+            stack = stack[:-1] if one == "pop" else [*stack, one[-1]]
+        assert task.solve(source).split() == stack[::-1]
+    same_again(task)
+
+
 @pytest.mark.parametrize("source", ["5/1", "101/0", "1/", "/1", "-1/1", "1 1 : 1", ""])
 def test_what_cannot_be_divided_is_said_in_a_line(source):
     with pytest.raises(TaskError, match=r"whole numbers in base 2, such as 1101/11"):

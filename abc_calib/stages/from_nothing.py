@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,8 @@ def certified(
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
-    once; a certified one is verified by dense attention. The preset is ``quick`` unless told;
-    then a first training ends at 95 % of held-out problems, where problems are not of several
+    once; a certified one is verified by dense attention, and kept with its certificate. The preset
+    is ``quick`` unless told; then a first training ends at 95 % of held-out problems, where problems are not of several
     rows. One that does not get there goes on from its weights, with the schedule begun anew, up
     to three times, unless ``steps`` say how many there are.
     """
@@ -86,6 +87,9 @@ def certified(
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, options), "steps" in options
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
+    with suppress(AbcError):
+        if (known := Certificate.load(run)).outcome == "certified" and known.verified:
+            return run, known
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)

@@ -193,7 +193,7 @@ def candidates(
         crossed += [Line("anti", part, offset, part_step=step) for offset in near]
         crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
     moving = [Line("anti", 1, offset, part_step=1) for offset in near]
-    alone = parts == 1 and coupling == "first"  # there is no second part to begin at
+    alone = parts == 1 and coupling != "operands"  # there is no second part to begin at
     moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 2 - alone]]
     still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
     every: dict[Site, list[Line]] = {
