@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,17 +70,11 @@ def reproduce(
     from abc_calib.files import runs_root
     from abc_calib.reproduction import chomsky
 
-    if target == chomsky.NAME and not asked.from_results:
+    if target == chomsky.NAME:
         if task or work.model_fields_set or "preset" in asked.model_fields_set:
             raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
-        table = chomsky.reproduce(asked.seeds, row or (), jobs, on_row=_say_row)
-        folder = out or runs_root() / "reproduction"
-        made = chomsky.report(table)
-        reproduction.write_report(made, table, folder)
-        say(f"written to {folder}")
-        failed = bool(table["error"].notna().any())
-        return Result({"rows": made.records}, list(shown(made)), failed=failed)
-    wanted = None if target == chomsky.NAME else reproduction.get_target(target)
+        return _chomsky(asked, row or (), out, jobs, results)
+    wanted = reproduction.get_target(target)
     failed, folder = False, out
     if asked.from_results:
         more = (*(asked.model_fields_set & {"preset"}), *work.model_fields_set)
@@ -90,7 +84,6 @@ def reproduce(
             raise UsageError(f"--from-results runs nothing: leave out {flags}")
         table = reproduction.load_results(target, results)
     else:
-        assert wanted is not None
         if results is not None:
             raise UsageError(f"--results {typed(results)}: give --from-results with it")
         folder = out or runs_root() / "reproduction"
@@ -105,19 +98,39 @@ def reproduce(
                 **how,
             )
         failed = any(outcome.state == "failed" for outcome in outcomes)
-    if wanted is None:
-        made = chomsky.report(table)
-    else:
-        made = reproduction.make_report(wanted, table, asked.seeds)
+    made = reproduction.make_report(wanted, table, asked.seeds)
     if folder is not None:
         reproduction.write_report(made, None if asked.from_results else table, folder)
         say(f"written to {folder}")
     return Result({"rows": made.records}, list(shown(made)), failed=failed)
 
 
-def _say_row(row: dict[str, Any]) -> None:
-    right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
-    say(f"{row['row']}, seed {row['seed']}: {right}")
+def _chomsky(
+    asked: ReproduceOptions,
+    rows: Sequence[str],
+    out: Path | None,
+    jobs: Path | None,
+    results: Path | None,
+) -> Result:
+    """The same for the benchmark whose models are certified from nothing."""
+    from abc_calib import reproduction
+    from abc_calib.files import runs_root
+    from abc_calib.reproduction import chomsky
+
+    def say_row(row: dict[str, Any]) -> None:
+        right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
+        say(f"{row['row']}, seed {row['seed']}: {right}")
+
+    if asked.from_results:
+        table = reproduction.load_results(chomsky.NAME, results)
+    else:
+        table = chomsky.reproduce(asked.seeds, rows, jobs, on_row=say_row)
+        out = out or runs_root() / "reproduction"
+    made = chomsky.report(table)
+    if out is not None:
+        reproduction.write_report(made, None if asked.from_results else table, out)
+        say(f"written to {out}")
+    return Result({"rows": made.records}, [*shown(made)], failed=bool(table["error"].notna().any()))
 
 
 def shown(made: Report) -> Iterator[str | Table]:

@@ -272,25 +272,28 @@ def _answers(
 
 def _laid_out(data: Any, sources: Sequence[str]) -> Batch:
     if hasattr(data.task, "in_rows"):  # a rule on words reads several at once
-        return data.lay_out(data.task.parse(*sources))  # type: ignore[no-any-return]
+        return data.lay_out(data.task.parse(*sources))
     first, *others = map(data.task.parse, sources)
-    return data.lay_out(first.joined(*others) if others else first)  # type: ignore[no-any-return]
+    return data.lay_out(first.joined(*others) if others else first)
 
 
 # The table
 
-COLUMNS = ("task", "seeds", "what stands before the answer", "trained on at most", "certified")
-COLUMNS = (*COLUMNS, "windows", "right at 41 to 500", "of symbols", "published")
+COLUMNS = [
+    *("task", "seeds", "what stands before the answer", "trained on at most", "certified"),
+    *("windows", "right at 41 to 500", "of symbols", "published"),
+]
 
 
 def report(results: pd.DataFrame) -> Report:
     """The table of all fifteen tasks: what was certified, and how many sources were right."""
-    rows, records, missing = [], [], []
+    rows, missing = list[list[str]](), list[str]()
+    records: list[dict[str, Any]] = []
     for name, one in TASKS.items():
         published = "" if one is None or one.published is None else f"{one.published:.1f}"
         mine = results[results["row"] == name] if len(results) else results
         done = mine[mine["error"].isna()] if len(mine) else mine
-        records += [{"task": name, **row} for row in done.to_dict("records")]
+        records += [{str(key): x for key, x in row.items()} for row in done.to_dict("records")]
         if one is None or not len(done):
             why = "no rule is written here" if one is None else "not run"
             missing += [f"{name}: {why}"]

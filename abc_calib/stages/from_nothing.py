@@ -72,9 +72,9 @@ def certified(
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
     once; a certified one is verified by dense attention, and kept with its certificate. The preset
-    is ``quick`` unless told; then a first training ends at 95 % of held-out problems, where problems are not of several
-    rows. One that does not get there goes on from its weights, with the schedule begun anew, up
-    to three times, unless ``steps`` say how many there are.
+    is ``quick`` unless told; then a first training ends at 95 % of held-out problems, where
+    problems are not of several rows. One that does not get there goes on from its weights, with the
+    schedule begun anew, up to three times, unless ``steps`` say how many there are.
     """
     tracker_of(track)
     task = plugins.by_name("task", task)
