@@ -11,6 +11,7 @@ from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
+from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.plan import settled
 from abc_calib.calibration.trial import (
     Check,
@@ -58,11 +59,13 @@ def calibrate(
     size: Size | None = None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
+    kept: Kept | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
     ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
-    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. Raises
+    ``undecided``: where lines rule out that a model is right, ``kept``: trials that ended before;
+    see ``trial.choose``. Raises
     ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
     samples correctly, unless ``force``.
     """
@@ -86,7 +89,9 @@ def calibrate(
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         strength = partial(weights, fit)
-        choice = choose(candidates, model, data, size, strength, on_check, optimizer, undecided)
+        choice = choose(
+            candidates, model, data, size, strength, on_check, optimizer, undecided, kept
+        )
     bias = choice.bias
     return Calibration(
         bias,

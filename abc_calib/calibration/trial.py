@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.calibration.fits.base import closed, sinks
+from abc_calib.calibration.kept import ENOUGH, Kept, Trial
 from abc_calib.calibration.plan import retrained_shape
 from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
 from abc_calib.data import Data
@@ -43,7 +44,6 @@ GAIN = 0.01
 """A trial ends where three judgements in a row are no better by so much."""
 JUDGED = 500
 """Held-out problems for each length and kind."""
-ENOUGH = 0.995
 FEW = 500_000
 """Windows that are checked as quickly as another set of lines is tried."""
 MOST_TRIED = 8
@@ -84,18 +84,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Exact match on the lengths left out, 0 to 1, and the weights that the trial ended with."""
-
-    accuracy: float
-    weights: dict[str, Tensor] | None = None
-
-    @property
-    def passed(self) -> bool:
-        return self.accuracy >= ENOUGH
-
-
-@dataclass(frozen=True)
 class Choice:
     """The lines chosen, how each candidate did, and the trial's weights, if the choice passed."""
 
@@ -113,6 +101,7 @@ def choose(
     on_check: Callable[[Check], None] = lambda _: None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
+    kept: Kept | None = None,
 ) -> Choice:
     """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
 
@@ -125,7 +114,7 @@ def choose(
 
     ``undecided``: with given lines, how many tokens of the output have to differ from others that
     see the same, and of how many. No model is right on such lines: they are not tried. ``AbcError``
-    if all candidates are such.
+    if all candidates are such. ``kept``: trials that ended before an interruption.
     """
     size = size or lines_of
     sets = _possible(candidates, undecided)
@@ -137,7 +126,10 @@ def choose(
         for way, before, trial in tried:
             if (way, before) == (how, bias):
                 return trial
-        trial = carries_over(bias, model, data, how)
+        known = kept.trial(bias, how) if kept else None
+        trial = known or carries_over(bias, model, data, how)
+        if kept and not known:
+            kept.keep(bias, how, trial)
         tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
         checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, how))
         on_check(checks[-1])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from abc_calib import plugins
+from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
@@ -173,7 +175,8 @@ def calibrate(
     Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
     trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
     interpolated, unless ``force``. ``options`` are those of the calibration and of the retraining;
-    ``scheme``: the positions of the new model.
+    ``scheme``: the positions of the new model. Trials that had ended before an interruption are not
+    made again.
     """
     tracker_of(track)
     vanilla = _vanilla(run)
@@ -186,13 +189,14 @@ def calibrate(
     judged = again.in_whole_sources or not again.no_certificate
     looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, vanilla.data, looked)
-    ruled_out: Any = {}
+    kept = Kept(vanilla.path / "trials", json.dumps(config.chosen, sort_keys=True))
+    more: Any = {"kept": kept}
     if looked is not None and not force:
-        ruled_out = {"undecided": partial(undecided, model=again, batch=looked)}
+        more["undecided"] = partial(undecided, model=again, batch=looked)
     with busy("reading attention and choosing lines", progress):
         optimizer = config.train.optimizer
         calibration = find_lines(
-            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **ruled_out
+            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **more
         )
     if looked is not None:
         _warn_of_undecided(again, looked, calibration.bias)
@@ -201,6 +205,7 @@ def calibrate(
         calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = created(config, out, partial(_write_lines, calibration))
+    kept.forget()
     on_lines(calibrated, calibration)
     if retrain:
         return _trained(calibrated, device, on_step, progress, track)
