@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from abc_calib.text import visible
@@ -23,6 +25,8 @@ from abc_calib.text import visible
 err = Console(stderr=True)
 BAR = 30
 """Characters of a bar at most."""
+NARROW = 115
+"""Columns of a terminal below which a bar shows only what is essential."""
 _shown: ContextVar[bool | None] = ContextVar("shown", default=None)
 
 
@@ -52,18 +56,33 @@ def is_live() -> bool:
     return err.is_terminal or (err.is_jupyter and find_spec("ipywidgets") is not None)
 
 
+class Left(TimeRemainingColumn):
+    """The time left, or the most that may be left of work that can end early."""
+
+    def render(self, task: Task) -> Text:
+        left = super().render(task).plain
+        if task.finished or "-" in left:
+            return Text("")
+        left = left.removeprefix("0") + " left"
+        if not task.fields["ends_early"]:
+            return Text(left)
+        return Text(f"at most {left}" + ("" if err.width < NARROW else ", may stop earlier"))
+
+
 @contextmanager
-def bar(title: str, show: bool | None, unit: str = "") -> Iterator[Update]:
+def bar(
+    title: str, show: bool | None, unit: str = "", ends_early: bool = False
+) -> Iterator[Update]:
     """A bar with the time left, or a line now and then; gives what tells it how much is done.
 
     ``show``: None is what ``showing`` says; else a bar in a terminal or notebook, and nothing
-    elsewhere.
+    elsewhere. ``ends_early``: the work may end before all of it is done.
     """
     show = _shown.get() if show is None else show
     if show is None:
         show = err.is_terminal or err.is_jupyter
     if show and is_live():
-        with _drawn(title, unit) as update:
+        with _drawn(title, unit, ends_early) as update:
             yield update
         return
 
@@ -79,19 +98,19 @@ def _bar(unit: str) -> Progress:
     count = "{task.percentage:.0f}" if unit == "%" else "{task.completed}/{task.total}"
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(BAR),
+        BarColumn(None, table_column=Column(max_width=BAR)),
         TextColumn(f"{count} {unit}"),
         TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        *([] if err.width < NARROW else [TimeElapsedColumn(Column(no_wrap=True))]),
+        Left(compact=True, table_column=Column(no_wrap=True)),
         console=err,
     )
 
 
 @contextmanager
-def _drawn(title: str, unit: str) -> Iterator[Update]:
+def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
     with _bar(unit) as drawn:
-        task = drawn.add_task(visible(title), total=None, note="")
+        task = drawn.add_task(visible(title), total=None, note="", ends_early=ends_early)
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
             fields = {"note": visible(note)} if note else {}
@@ -112,16 +131,19 @@ def busy(title: str, show: bool | None) -> Iterator[None]:
 
 
 @contextmanager
-def training(title: str, show: bool | None) -> Iterator[Callable[[Any], None]]:
+def training(
+    title: str, show: bool | None, ends_early: bool = True
+) -> Iterator[Callable[[Any], None]]:
     """The progress of a training, as its ``on_step`` callback (``training.trainer.Progress``)."""
-    with bar(title, show, "steps") as update:
+    with bar(title, show, "steps", ends_early) as update:
 
         def on_step(done: Any) -> None:
             if done.accuracy is None:
                 update(done.step, done.steps)
                 return
             seconds = "" if is_live() else f" after {done.seconds:.0f} s"
-            note = f"held-out {100 * done.accuracy:.1f} %, loss {done.loss:.4f}{seconds}"
+            loss = "" if is_live() and err.width < NARROW else f", loss {done.loss:.4f}"
+            note = f"held-out {100 * done.accuracy:.1f} %{loss}{seconds}"
             update(done.step, done.steps, note, True)
 
         yield on_step

@@ -18,6 +18,13 @@ def _shown(character: str) -> str:
     return character if character.isprintable() else repr(character)[1:-1]
 
 
+def counted(count: int | str, unit: str) -> str:
+    """A number with its unit, whose first word loses its plural for 1: ``1 pair of bits``."""
+    first, *more = unit.split(" ")
+    shown = f"{count:,}" if isinstance(count, int) else count
+    return " ".join([shown, first.removesuffix("s") if shown == "1" else first, *more])
+
+
 class Markup(str):
     """A cell that is in the language of the table already."""
 

@@ -13,12 +13,13 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import as_markdown
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Known = Literal["tensorboard", "wandb", "trackio"]
 Row = Mapping[str, Any]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperCommand
 
 from abc_calib.config import EvaluateOptions, MachineOptions
+from abc_calib.text import counted
 from cli.command import FREE, Force, RunArgument, command, opened
 from cli.console import Result
 
@@ -37,16 +38,23 @@ def evaluate(
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, plain_accuracy_table, token_table
+    from abc_calib.runs.rows import kept_rows
 
     found = opened(run, force)
     rows: list[Row] = []
     stages.evaluate(found, options=asked, on_row=rows.append, **given)
     by_set = {kind: [row for row in rows if row.set == kind] for kind in asked.sets}
     words = [row for row in rows if isinstance(row, SequenceRow)]
+    file = found.path / "eval.csv"
+    remark = f"written to {file}"
+    if kept := kept_rows(file, (row.as_dict() for row in rows)):
+        remark += (
+            f", which keeps {kept} of {counted(len(rows), 'rows')}, measured with more samples"
+        )
     caption = f"Exact match in percent of {found.config.task} ({found.config.stage}), by length"
     return Result(
         {"run": str(found), "task": found.config.task, "rows": [row.as_dict() for row in rows]},
         [token_table(words) if words else accuracy_table(by_set)],
-        [f"written to {found.path / 'eval.csv'}"],
+        [remark],
         plain_accuracy_table(by_set, caption, f"tab:{found.config.task}"),
     )

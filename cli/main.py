@@ -34,7 +34,19 @@ from cli.console import out, say_error
 
 
 class OneLine(TyperGroup):
-    """The group of commands; what its parser refuses is one line, as every other error is."""
+    """The group of commands; what its parser refuses is one line, as every other error is.
+
+    Help names no type for a switch.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        return _untyped(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            _untyped(found.get_params(ctx))
+        return found
 
     def main(self, *args: Any, **extra: Any) -> Any:
         if not extra.get("standalone_mode", True):
@@ -57,6 +69,13 @@ class OneLine(TyperGroup):
         if (lost := terminal.flush()) and not code:
             code = say_error(lost, 1)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _untyped(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 def _refuse(error: Any, message: str) -> int:

@@ -6,6 +6,8 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -155,5 +157,9 @@ def tasks() -> Result:
         except UsageError as error:
             say(str(error))
     rows = examples()
-    cells = [[*row.values()] for row in rows]
-    return Result(rows, [Table(("task", "what", "sample", "trained on"), cells, whole=("task",))])
+    columns = ("task", "what", "sample", "trained on")
+    tables = [
+        Table(columns, [[*row.values()][1:] for row in found], whole=("task",), title=group)
+        for group, found in groupby(rows, key=itemgetter("group"))
+    ]
+    return Result(rows, [part for table in tables for part in (table, "")][:-1])

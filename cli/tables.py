@@ -38,7 +38,11 @@ class Fitted:
             caption = self.table.caption if number == len(parts) - 1 else ""
             columns = [[row[i] for row in texts] for i in part]
             widths = fitted(columns, [least[i] for i in part], options.max_width)
-            yield self._drawn(columns, widths, title, caption)
+            if title:
+                yield Text(title, style="bold")
+            yield self._drawn(columns, widths)
+            if caption:
+                yield Text(caption)
 
     def _least(self, name: str, *cells: str) -> int:
         """The narrowest width of a column."""
@@ -58,15 +62,11 @@ class Fitted:
             part.append(number)
         yield [*keys, *part]
 
-    def _drawn(
-        self, columns: Sequence[Sequence[str]], widths: Sequence[int], *around: str
-    ) -> Drawn:
+    def _drawn(self, columns: Sequence[Sequence[str]], widths: Sequence[int]) -> Drawn:
         """Columns, the name of each first."""
-        title, caption = (Text(text) if text else None for text in around)
         drawn = Drawn(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True,
-            padding=(0, 1), title=title, title_justify="left", caption=caption,
-            caption_justify="left",
+            padding=(0, 1),
         )  # fmt: skip
         for (name, *_), width in zip(columns, widths, strict=True):
             side: Any = "right" if name in self.table.right else "left"

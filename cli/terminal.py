@@ -27,6 +27,10 @@ def prepare(*consoles: Console) -> None:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     columns = os.environ.get("COLUMNS")
+    if columns is None:
+        for console in consoles:
+            if not console.is_terminal:  # a file or a pipe: every row of a table is one line
+                console.width = WIDEST
     if columns is None or (columns.isdecimal() and NARROWEST <= int(columns[:9]) <= WIDEST):
         return
     os.environ["COLUMNS"] = "80"

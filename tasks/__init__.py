@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -103,19 +104,34 @@ def get_task(name: str, **options: Any) -> Task:
     return kind(**given)
 
 
+GROUPS = {
+    **{"successor": "Numbers", "long_multiplication": "Numbers, in rows", "automaton": "Machines"},
+    **{"division": "Division, roots and order", "duplicate": "Copies"},
+    **{"lookup": "Tables that are composed", "scan": "Language"},
+}
+"""The first task of each group, and what the group is called."""
+
+
 def examples() -> list[dict[str, str]]:
-    """What each task is, with a sample, and what it trains on by default."""
-    rows = []
+    """Group, name and rule of each task, with a sample, and what it trains on by default.
+
+    The sample is that of the task's docstring; without one a short problem is drawn.
+    """
+    rows: list[dict[str, str]] = []
+    group = ""
     for name, kind in TASKS.items():
-        what = (kind.__doc__ or name).strip().splitlines()[0].split(":")[0]
-        row = {"task": name, "what": what, "sample": "", "trained_on": "local files"}
+        group = GROUPS.get(name, group) if kind.__module__.startswith("tasks.") else "Plugins"
+        about = (kind.__doc__ or name).split("\n\n")[0]
+        what = " ".join(re.split(r"[:,]?(?: as)? ``|[:.]$", about, maxsplit=1)[0].split())
+        sample = next(iter(re.findall(r"``([^`]+ -> [^`]+)``", about)), "")
+        row = {"task": name, "what": what, "sample": sample, "trained_on": "local files"}
         with suppress(TaskError):  # it needs files that are not named here
             task = get_task(name)
-            length = min(task.train_length, 6)
-            source = task.write(task.sample(np.random.default_rng(0), 1, length, exact=True), 0)
-            row["sample"] = f"{source} -> {task.solve(source)}"
+            if not sample:
+                problems = task.sample(np.random.default_rng(0), 1, min(task.train_length, 6))
+                row["sample"] = f"{(source := task.write(problems, 0))} -> {task.solve(source)}"
             row["trained_on"] = f"up to {task.train_length} {task.unit}"
-        rows.append(row)
+        rows.append({"group": group, **row})
     return rows
 
 

@@ -18,7 +18,7 @@ PLUS, MINUS = "+", "-"
 
 
 class Division(Whole):
-    """Quotient and remainder of two numbers, as ``13/3 -> 4 r 1``."""
+    """Quotient and remainder of two numbers, as ``1101/11 -> 100 r 1``."""
 
     name = "division"
     symbols = ("0", "1", "0'", "1'", PLUS, MINUS)

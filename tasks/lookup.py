@@ -199,7 +199,7 @@ class Lookup(WordTask):
 
 
 class ReverseLookup(Lookup):
-    """Tables written before the string and applied from the last: ``t4 t3 010 .``."""
+    """Tables before the string, applied from the last: ``t4 t3 010 . -> 010 011 010``."""
 
     name = "reverse_lookup"
     step = WordTask.step

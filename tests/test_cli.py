@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 from conftest import CALIBRATED, VANILLA, change_json, quicker, vouch
 from rich.console import Console
+from rich.text import Text
 from typer.main import get_command
 
 from abc_calib import certified, progress, stages
@@ -32,7 +34,7 @@ from abc_calib.runs import Run
 from abc_calib.version import __version__
 from cli.calibrate import compared
 from cli.main import app
-from tasks import TASKS, Successor
+from tasks import TASKS, Successor, get_task
 
 QUICK = (
     "train", "successor", "--steps", 4, "--batch", 5, "--width", 8, "--heads", 2,
@@ -205,13 +207,15 @@ def test_runs_are_listed_oldest_first_with_their_state(tiny, abc):
 def test_tasks_are_listed_with_a_sample(abc):
     rows = abc("tasks", "--json").json()
     assert [row["task"] for row in rows] == list(TASKS)
-    for row in rows[:3]:
+    for row in rows[:-1]:  # the last one is read from files
         source, answer = row["sample"].split(" -> ")
-        number = {"successor": f"{source}+1"}.get(row["task"], source)
-        assert eval(number) == int(answer)
+        assert get_task(row["task"]).solve(source) == answer
+        assert "``" not in row["what"]
     shown = abc("tasks").out
-    assert all(row["task"] in shown for row in rows)
-    assert rows[0]["sample"] in shown
+    for row in rows:
+        assert row["group"] in shown
+        line = next(line for line in shown.splitlines() if line.split()[:1] == [row["task"]])
+        assert row["sample"] in line and row["what"] in line  # a pipe: nothing is wrapped
 
 
 # Help
@@ -222,6 +226,7 @@ def test_help_shows_the_usage_an_example_and_the_options(abc, name):
     said = abc(name, "--help")
     text = " ".join(said.out.split())
     assert said.code == 0 and f"Usage: abc {name}" in text.replace("root", "abc")
+    assert "<bool>" not in text
     assert f"abc {name}" in text.split("Example", 1)[1]
     assert "--json" in text
 
@@ -256,16 +261,19 @@ def test_only_what_is_needed_is_loaded(tiny, commands, loaded):
 # Progress
 
 
-def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
+@pytest.mark.parametrize(("width", "elapsed", "early"), [(80, "", ""), (120, "0:00:0", ", may ")])
+def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch, width, elapsed, early):
     shown = io.StringIO()
-    terminal = Console(file=shown, force_terminal=True, width=120, _environ={})
+    terminal = Console(file=shown, force_terminal=True, width=width, _environ={})
     monkeypatch.setattr(progress, "err", terminal)
-    with progress.bar("training", None, "steps") as update:
-        for done in range(1, 4):
-            update(done, 3, f"at {done}", True)
-    bar = shown.getvalue()
-    for part in ("training", "3/3", "steps", "at 3", "0:00"):
-        assert part in bar
+    with progress.training("training addition", None) as on_step:
+        for step in (100, 200, 300):
+            on_step(SimpleNamespace(step=step, steps=3000, accuracy=0.5, loss=0.1, seconds=1.0))
+            time.sleep(0.01)
+    *_, line = filter(str.strip, Text.from_ansi(shown.getvalue()).plain.splitlines())
+    for part in ("training addition", "300/3000 steps", "held-out 50.0 %", elapsed, "at most 0:0"):
+        assert part in line
+    assert early in line and (" left," in line) is bool(early)
 
 
 def test_a_verb_shows_its_progress_if_asked_to(tiny, capsys):

@@ -227,7 +227,7 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
         if progress.step == 4:
             raise KeyboardInterrupt
 
-    def stopping(title, progress):
+    def stopping(title, *more):
         return nullcontext(stop)
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_calib.proof.page import page
-from abc_calib.text import Markup, Table, as_latex, as_markdown, visible
+from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
 from cli import console
 from cli.main import app
 
@@ -172,3 +172,16 @@ def test_a_committed_certificate_renders_to_its_page(path: Path) -> None:
     if "kinds" not in found:
         pytest.skip("written by an older program, whose page it has")
     assert page(found) == path.with_suffix(".md").read_text()
+
+
+def test_counts_agree_with_their_units() -> None:
+    said = [counted(n, unit) for n, unit in ((1, "pairs of bits"), (2, "rows"), (1234, "digits"))]
+    assert said == ["1 pair of bits", "2 rows", "1,234 digits"]
+    assert counted("1", "digits") == "1 digit" and counted("2x1", "digits") == "2x1 digits"
+
+
+def test_an_evaluation_says_which_rows_it_left(tiny, abc) -> None:
+    first = abc("eval", tiny.calibrated, "--lengths", "2,3", "--samples", 20)
+    assert first.err.splitlines()[-1].endswith("eval.csv")
+    fewer = abc("eval", tiny.calibrated, "--lengths", "2,3,4", "--samples", 10)
+    assert "which keeps 2 of 3 rows, measured with more samples" in fewer.err

@@ -74,7 +74,7 @@ class Check:
     @property
     def text(self) -> str:
         """The same in a line."""
-        sees = f"about {self.windows:.2g} windows"
+        sees = f"about {float(f'{self.windows:.2g}'):,.0f} windows"
         if math.isinf(self.windows):
             sees = "a token of the output sees the whole source, so longer ones may fail"
         return (

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import check_regular, parse_json
 from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
+from abc_calib.text import counted
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +94,9 @@ class LineBias:
             lines = [line for heads in layers for head in heads for line in head]
             kinds = len({replace(line, value=0.0) for line in lines})
             heads = sum(map(len, layers))
-            parts.append(f"{site}: {len(lines)} lines ({kinds} different) in {heads} heads")
+            parts.append(
+                f"{site}: {counted(len(lines), 'lines')} ({kinds} different) in {heads} heads"
+            )
         return "; ".join(parts) or "no lines"
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
+from abc_calib.text import counted
 from tasks.rows import ROW
 
 LAST = -1
@@ -126,7 +127,7 @@ def note_of(kept: Iterable[LineRow]) -> str:
     """What stands over a panel: its line, or how many there are."""
     lines = [entry for entry in kept if entry.note != "transparent"]
     if len(lines) > 1:
-        return f"{len(lines)} lines"
+        return counted(len(lines), "lines")
     if not lines:
         return "no line"
     return f"{lines[0].line}\n{lines[0].note}".replace("-", "−").replace("segment", "seg.")

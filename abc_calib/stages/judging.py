@@ -36,7 +36,7 @@ from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
 from abc_calib.stopping import uninterrupted
-from abc_calib.text import names
+from abc_calib.text import counted, names
 from tasks import Size, Task
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def evaluate(
                 with uninterrupted():
                     add_rows(path, [row.as_dict()])
                     rows.append(row)
-                measured = f"{row.set} {row.size} {found.task.unit}: {row.accuracy:.2f} %"
+                measured = f"{row.set} {counted(row.size, found.task.unit)}: {row.accuracy:.2f} %"
                 update(len(rows), total, measured, True)
                 on_row(row)
 
@@ -172,7 +172,7 @@ def stress(
 
         def told_row(row: Stressed) -> None:
             at = wanted.index(row.length) if row.length in wanted else 0
-            note = f"{row.length} digits, {row.family}: {row.wrong} wrong"
+            note = f"{counted(row.length, 'digits')}, {row.family}: {row.wrong} wrong"
             update(at + (row.family == "search"), len(wanted), note, True)
             on_row(row)
 

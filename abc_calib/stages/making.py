@@ -287,8 +287,12 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
     begun = run.trial_weights() if ending is not None else None
     if begun:
         model.load_state_dict(begun, strict=False)
+    options = _going_on(config.train) if begun else config.train
+    if by_windows and ending is None and _takes_all_steps(run):
+        options = options.model_copy(update={"stop_early": False})  # its margins go on growing
     title = "retraining" if retrained else f"training {config.task}"
-    with tracked(track, run) as follow, training_bar(title, progress) as shown:
+    drawn = training_bar(title, progress, options.stop_early)
+    with tracked(track, run) as follow, drawn as shown:
 
         def every(step: Progress) -> None:
             shown(step)
@@ -296,9 +300,6 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
             if step.accuracy is not None:
                 follow(trainer.history)
 
-        options = _going_on(config.train) if begun else config.train
-        if by_windows and ending is None and _takes_all_steps(run):
-            options = options.model_copy(update={"stop_early": False})  # its margins go on growing
         trainer = Trainer(run, model, device, ending, options)
         trainer.train(every)
         follow(trainer.history)
