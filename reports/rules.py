@@ -112,7 +112,9 @@ PAGE = """# Rules from nothing to a certificate
 Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`: each seed trains,
 calibrates, retrains and certifies a model by `abc prove` in a process of its own, with one thread,
 on a machine whose other core was busy as well. Seconds are of processor time, from nothing to the
-certificate and its second look; none where a run went on after an interruption.
+certificate and its second look; none where a run went on after an interruption. Models of one row
+have three decoder layers and one encoder layer (decoder-only ones three layers), those of several
+rows (tape, division, mod, square_root, sort) no encoder layer, and one seed so far.
 
 {table}
 
