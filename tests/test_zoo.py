@@ -28,12 +28,13 @@ QUESTIONS = {
     "reverse-copy": ("4 7 9 8 8 8 1 0 5 5 4 2 3", "3 2 4 5 5 0 1 8 8 8 9 7 4"),
     "rule110": ("3 : 0 0 0 0 1 0", "0 0 0 1 1 0 | 0 0 1 1 1 0 | 0 1 1 0 1 0"),
     "s3": ("213 321 213", "213 231 132"),
+    "sort": ("4 7 9 8 8 8 1 0 5 5 4 2 3", "0 1 2 3 4 4 5 5 7 8 8 8 9"),
     "subtraction": ("1000000000000-1", "999999999999"),
     "successor": ("199999999999", "200000000000"),
     "successor-base36": ("zzzzzzzzzz", "10000000000"),
     "successor-decoder": ("199999999999", "200000000000"),
 }
-SMALL = ("copy", "parity", "addition-base2")
+SMALL = ("copy", "parity", "addition-base2", "sort")
 
 
 def checked(name: str) -> str:
