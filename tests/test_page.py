@@ -23,7 +23,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.reporting.page import MOST_BYTES, names, rendered, write_page
-from abc_calib.reporting.page.collect import collected, embedded
+from abc_calib.reporting.page.collect import LEARNED, collected, embedded
 from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -87,7 +87,7 @@ def written(chromium: Browser, run: int) -> str:
 def test_the_page_shows_itself_without_complaint_or_request(chromium, page, width, dark):
     chromium.open(page, width, dark=dark)
     chromium.ask("document.querySelector('#run-1').open = true")
-    chromium.until("document.querySelector('#run-1 .verdict').textContent.includes('Right')")
+    chromium.until("document.querySelector('#run-1 .verdict').textContent.endsWith('✓')")
     assert chromium.complaints() == []
     assert chromium.requests() == []
     assert chromium.ask("document.documentElement.scrollWidth <= innerWidth")
@@ -97,6 +97,14 @@ def test_the_page_shows_itself_without_complaint_or_request(chromium, page, widt
     assert chromium.ask(named)
 
 
+REFUSED = {
+    **{"": "nothing was typed", "12a": "“a” is not a digit", "<b>": "“<” is not a digit"},
+    **{"1+1": "“+” is not a digit", "-1": "a number cannot be negative", "٣": "“٣” is not a"},
+    **{"1,000": "a number has no separators", "１２": "full-width characters are not read"},
+}
+"""What cannot be typed, and why not."""
+
+
 @needs_browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_typed_problems_are_written_and_judged(chromium, page, width):
@@ -104,13 +112,19 @@ def test_typed_problems_are_written_and_judged(chromium, page, width):
     chromium.ask("document.querySelector('#run-1').open = true")
     for problem in ("199", "0", " 0099 ", "9" * 500, "1234567890" * 20):
         said = ask_problem(chromium, 1, problem)
-        assert said.startswith("✓ Right"), (problem, said)
+        number = problem.strip().lstrip("0") or "0"
+        assert said == f"{number} → {int(problem) + 1} ✓"
         answer = written(chromium, 1).removeprefix("&")
         assert int(answer) == int(problem) + 1
-    for refused in ("12a", "", "1+1", "<b>", "-1", "٣"):
-        assert "write digits 0-9" in ask_problem(chromium, 1, refused)
+    for refused, why in REFUSED.items():
+        said = ask_problem(chromium, 1, refused)
+        assert said.startswith(why) and "write digits 0-9" in said
         assert written(chromium, 1) == ""
     assert "too long" in ask_problem(chromium, 1, "9" * 9000)
+    ask_problem(chromium, 1, "199")
+    chromium.ask("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    chromium.ask("document.querySelector('#run-1 .said button').click()")
+    assert chromium.ask("window.copied") == "200"
     assert chromium.complaints() == []
 
 
@@ -123,7 +137,7 @@ def test_runs_are_opened_and_tokens_chosen_by_keyboard(chromium, page):
     chromium.ask("document.querySelector('#run-1 > summary').focus()")
     chromium.press("Enter")
     assert chromium.ask(opened) == [True, True]
-    chromium.until("document.querySelector('#run-1 .verdict').textContent.includes('Right')")
+    chromium.until("document.querySelector('#run-1 .verdict').textContent.endsWith('✓')")
     chromium.ask("document.querySelector('#run-1 .board').focus()")
     at = "document.querySelector('#run-1 .reads b').textContent"
     before = chromium.ask(at)
@@ -164,9 +178,13 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     chips = "document.querySelectorAll('.chip')"
     chromium.ask(f"{chips}[0].click()")
     assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1&040", "=0408"]
+    verdict = "document.querySelector('.verdict').textContent"
+    assert chromium.ask(verdict) == "12 × 34 = 408 ✓"
     chromium.ask(f"{chips}[1].click()")
     assert chromium.ask(rows)[3:] == ["row1&050", "right&040", "=0508"]
-    assert "y5, 5 instead of 4" in chromium.ask("document.querySelector('.verdict').textContent")
+    said = chromium.ask(verdict)
+    assert said.startswith("12 × 34 = 508 ✗ The right answer is 408.")
+    assert "y5, 5 instead of 4" in said
     assert chromium.complaints() == []
 
 
@@ -276,6 +294,12 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
             assert chromium.ask(f"abcPage.right({i}, '{text}')") == symbols, text
 
 
+def test_the_first_line_says_what_the_model_is(both):
+    said = "A small Transformer that learned to add 1 to a number from examples of at most "
+    assert both[1]["intro"].startswith(said) and both[1]["intro"] in rendered(both[1:])
+    assert all(name in TASKS for name in LEARNED)
+
+
 def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
     spoiled = {**both[1], "name": "</script><script>alert(1)</script>", "doubt": "<b>&"}
     text = rendered([spoiled])
@@ -314,6 +338,8 @@ def test_the_command_writes_a_page_and_says_where(tiny, tmp_path):
     told = run_command("report", tiny.calibrated, "--out", out, "--json").json()
     assert told == {"runs": [str(tiny.calibrated)], "file": str(out)}
     assert "abc train successor" in out.read_text("utf-8")
+    run_command("report", "zoo:addition", "--out", out)
+    assert "that learned to add two numbers" in out.read_text("utf-8")
     assert "there is no run nothing" in run_command("report", "nothing").error(2)
 
 

@@ -21,6 +21,28 @@ RUNS = ("abc_transformer", "abc_decoder")
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 
+LEARNED = {
+    **{"successor": "add 1 to a number", "addition": "add two numbers"},
+    **{"addition3": "add three numbers", "addition4": "add four numbers"},
+    **{"subtraction": "subtract one number from another", "sum": "add any number of numbers"},
+    **{"multiplication": "multiply a number by one digit"},
+    **{"multiplication2": "multiply a number by one of two digits"},
+    **{"multiplication3": "multiply a number by one of three digits"},
+    **{"long_multiplication": "multiply two long numbers"},
+    **{"parity": "tell whether a number of ones is odd", "sort": "sort symbols"},
+    **{"division": "divide numbers", "compare": "compare two numbers"},
+    **{"copy": "copy words", "reverse_copy": "write words backwards"},
+}
+"""What a model of a task learned, for the first line of its page; others have their name."""
+
+
+def intro(task: str, kind: str, length: int, unit: str) -> str:
+    """What a model is, in one sentence for a person who knows nothing of it."""
+    model = "recurrent network" if kind == "gru" else "Transformer"
+    learned = LEARNED.get(task, f"solve the task {task}")
+    return f"A small {model} that learned to {learned} from examples of at most {length} {unit}."
+
+
 def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
     """Everything about a run. Where the page cannot compute its model, ``why`` says why not.
 
@@ -44,6 +66,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "name": run.path.resolve().name,
         "summary": run.summary,
         "task": config.task,
+        "intro": intro(config.task, config.kind, config.train.length, run.task.unit),
         "about": _plain((inspect.getdoc(type(run.task)) or "").split("\n\n")[0]),
         "stage": config.stage,
         "unit": run.task.unit,

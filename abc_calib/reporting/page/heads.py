@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from abc_calib.config import FigureOptions
@@ -20,9 +21,12 @@ ORDER = ("first", "second", "third", "fourth")
 def heads_of(run: Run) -> dict[str, Any] | None:
     """The figures of a run's layers with the words for their heads; None for a model without any.
 
+    None, too, for a run without its table of lines, as the zoo has them.
+
     ``rests``: by site, layer and head, whether it stays where nothing new stands.
     """
-    if model_type(run.config.kind).no_lines:
+    bare = run.config.stage == "calibrated" and not os.path.lexists(run.path / "lines.csv")
+    if bare or model_type(run.config.kind).no_lines:
         return None
     far = FAR_IN_ROWS if run.data.vocabulary.tokens.rows else FAR
     layers, rests = [], {}

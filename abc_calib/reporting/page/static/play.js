@@ -19,6 +19,7 @@ class Player {
     this.run = run;
     this.model = run.model ? new Transformer(run.model) : null;
     this.verdict = make("p", {class: "verdict", role: "status"});
+    this.copier = make("button", {type: "button", class: "chip", hidden: "", onclick: () => this.copy()}, "Copy the answer");
     this.board = make("div", {class: "board", tabindex: 0, role: "group", "aria-label": "The problem and what was written"});
     this.reads = make("div", {class: "reads", "aria-live": "polite"});
     this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Token that is looked at", oninput: () => this.look(Number(this.slider.value))});
@@ -33,12 +34,12 @@ class Player {
 
   elements() {
     const rows = make("label", {class: "slider"}, make("span", {}, "Token"), this.slider);
-    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), make("p", {class: "printed"}, this.paper), this.verdict, this.board, rows, this.reads];
+    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), make("p", {class: "printed"}, this.paper), make("div", {class: "said"}, this.verdict, this.copier), this.board, rows, this.reads];
   }
 
   form() {
     return make("form", {class: "ask", onsubmit: (event) => { event.preventDefault(); this.ask(this.input.value); }},
-      make("label", {for: this.input.id}, `A problem of ${this.run.task}`),
+      make("label", {for: this.input.id}, `Type any problem: ${this.run.spelling.usage}`),
       make("div", {class: "line"}, this.input, make("button", {type: "submit", class: "primary"}, "Write it")));
   }
 
@@ -78,7 +79,7 @@ class Player {
     this.paper.textContent = this.input.value = text.trim();
     const problem = parsed(this.run, text), right = problem.error ? null : rightOutput(this.run, problem);
     if (problem.error || right === undefined) {
-      this.say("wrong", problem.error ?? `“${shown(text.trim())}” is no problem of ${this.run.task}: its answer is below 0`);
+      this.say("wrong", problem.error ?? `the answer of ${shown(text.trim())} would be below 0: write the larger number first`);
       this.board.replaceChildren();
       this.reads.replaceChildren();
       return;
@@ -144,17 +145,45 @@ class Player {
 
   finish() {
     this.done = true;
-    const wrong = this.wrong(), count = `${this.written.length.toLocaleString("en")} tokens`;
-    if (!this.right) this.say("open", `${count} written. The page has no rule for this task and does not judge them.`);
-    else if (wrong < 0) this.say("right", `Right: all ${count}.`);
-    else this.say("wrong", `Wrong: the first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`);
+    const wrong = this.wrong(), answer = this.answer(this.written);
+    if (!this.right) this.say("open", `${this.stated(answer)} (not checked: the page has no rule for this task)`, answer);
+    else if (wrong < 0) this.say("right", `${this.stated(answer)} ✓`, answer);
+    else this.say("wrong", `${this.stated(answer)} ✗ The right answer is ${this.answer(this.right)}. The first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`, answer);
     this.draw();
     this.look(Math.min(wrong < 0 ? 1 : wrong, this.written.length - 1));
   }
 
-  say(kind, text) {
+  // What tokens of an output say, as a person writes it: of rows what they come to.
+  answer(tokens) {
+    const said = tokens.filter((token) => token !== "&"), digits = this.run.spelling?.digits;
+    if (this.problem.words || !digits || !said.every((token) => token === "|" || digits.includes(token))) return said.join(" ");
+    const lines = said.join("\n").split("|").map((line) => line.split("\n").filter(Boolean)), shift = this.run.rule?.shift ?? 0;
+    const number = lines.flatMap((line, row) => (row < lines.length - 1 ? line.slice(0, shift) : line)).reverse().join("");
+    return this.run.spelling.operator ? number.replace(/^0+(?=.)/, "") : number;
+  }
+
+  // The problem and its answer in one line.
+  stated(answer) {
+    const {operands, words} = this.problem, {operator} = this.run.spelling ?? {};
+    if (words || !operands) return `${this.paper.textContent} → ${answer || "nothing"}`;
+    const numbers = operands.map((operand) => operand.replace(/^0+(?=.)/, ""));
+    return `${numbers.join(` ${{"*": "×", "-": "−"}[operator] ?? operator} `)} ${operator ? "=" : "→"} ${answer || "nothing"}`;
+  }
+
+  async copy() {
+    try {
+      await navigator.clipboard.writeText(this.copied);
+      this.copier.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(this.verdict);  // the browser does not let a page copy: a person can
+    }
+  }
+
+  say(kind, text, copied = "") {
     this.verdict.className = `verdict ${kind}`;
-    this.verdict.textContent = `${{right: "✓ ", wrong: "✗ "}[kind] ?? ""}${text}`;
+    this.verdict.textContent = text;
+    Object.assign(this.copier, {textContent: "Copy the answer", hidden: !copied});
+    this.copied = copied;
   }
 
   draw() {
