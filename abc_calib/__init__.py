@@ -7,13 +7,15 @@
 >>> abc.predict(calibrated, "999999999999+1").answer
 >>> abc.heatmap(calibrated, "figures")
 
-Names are loaded when first used, so that ``import abc_calib`` takes no time.
+Names are loaded when first used, so that ``import abc_calib`` takes no time. Functions check what
+they are given (``abc_calib.checked``), and every error is an ``AbcError``.
 """
 
 from __future__ import annotations
 
 import ast
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 
 _NAMED = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
@@ -31,8 +33,11 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, there = _HOMES[name]
-    globals()[name] = getattr(import_module(module), there)
-    return globals()[name]
+    found = getattr(import_module(module), there)
+    if isfunction(found):
+        found = import_module("abc_calib.checked").checked(found)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

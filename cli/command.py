@@ -99,7 +99,7 @@ def command(
         def wrapped(*, plugin: list[str] | None, quiet: bool, **values: Any) -> None:
             form = _form({name: values.pop(name) for name in always.keys() & values.keys()})
             texts = {name: values.pop(name) for name in known}
-            with showing(not quiet), console.printing(form), _one_line(known, texts):
+            with showing(not quiet), console.printing(form, plugin or ()), _one_line(known, texts):
                 _load(loads, plugin or [])
                 given, built = _read(known, texts)
                 if number := given.pop("threads", None) or (threads if loads == "torch" else FREE):

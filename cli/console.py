@@ -48,16 +48,31 @@ class Result:
 
 
 _form: ContextVar[str] = ContextVar("form", default="")
+_plugins: ContextVar[Sequence[str]] = ContextVar("plugins", default=())
+NEXT = re.compile(
+    r"(?<=: )abc (?:train|calibrate|retrain|eval|certify|verify|stress|predict|export)\b.*$"
+)
+"""A command to type next, where a message ends with one."""
 
 
 @contextmanager
-def printing(form: str) -> Iterator[None]:
-    """Results are printed for a person meanwhile, or as ``json``, ``latex`` or ``csv``."""
-    token = _form.set(form)
+def printing(form: str, plugins: Sequence[str] = ()) -> Iterator[None]:
+    """Results are printed for a person meanwhile, or as ``json``, ``latex`` or ``csv``.
+
+    Commands that messages end with need the same ``plugins``.
+    """
+    tokens = _form.set(form), _plugins.set(plugins)
     try:
         yield
     finally:
-        _form.reset(token)
+        _form.reset(tokens[0])
+        _plugins.reset(tokens[1])
+
+
+def _complete(message: str) -> str:
+    """A message, with the plugins that a command at its end needs."""
+    more = "".join(f" --plugin {shlex.quote(one)}" for one in _plugins.get())
+    return NEXT.sub(lambda found: found[0] + more, message) if more else message
 
 
 def show_early(*parts: str | Table) -> None:
@@ -105,7 +120,7 @@ def say(message: str) -> None:
 
 
 def _say(message: str) -> None:
-    err.print(Text(wrapped(visible(message), err)), soft_wrap=True)
+    err.print(Text(wrapped(visible(_complete(message)), err)), soft_wrap=True)
 
 
 def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
@@ -123,7 +138,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 def say_error(message: str, code: int) -> int:
     """An error in one line; gives the exit code."""
-    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), visible(message))
+    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), visible(_complete(message)))
     text = Text(wrapped(f"error: {shortened(line, LONGEST_LINE)}", err))
     text.stylize("bold red", 0, len("error:"))
     err.print(text, soft_wrap=True)

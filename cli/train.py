@@ -89,7 +89,7 @@ def trained(run: Run, *more: str) -> Result:
     if not result["interpolated"]:
         then = "it has not interpolated: try another --seed, or more --steps"
     elif run.fresh_model().no_lines:
-        then = "next: abc eval, or abc inspect --input ..."
+        then = "next: abc eval"
     elif run.config.stage == "vanilla":
         then = "next: abc calibrate --dirs diag,anti,vert"
     else:

@@ -1,16 +1,20 @@
-"""Write ``api.md`` from the code: ``python docs/make_api.py``. A test fails where it is stale."""
+"""Write ``api.md`` and ``config/keywords.py`` from the code: ``python docs/make_api.py``.
+
+A test fails where either is stale.
+"""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
 from pathlib import Path
-from types import FunctionType
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import abc_calib
 from abc_calib import config
 from abc_calib.calibration.fits import FITS, Fit
+from abc_calib.checked import own_signature
 from abc_calib.config.options import Options, about, allowed
 from abc_calib.config.signature import named
 from abc_calib.data import DATA, Data
@@ -24,6 +28,7 @@ from abc_calib.training.recipes import RECIPES
 from tasks import TASKS, Task
 
 PAGE = Path(__file__).parent / "api.md"
+KEYWORDS = Path(config.__file__).parent / "keywords.py"
 WIDTH = 100
 ESCAPED = str.maketrans({c: f"\\{c}" for c in "*_|<>"})
 
@@ -91,14 +96,6 @@ def default_of(value: Any) -> str:
     if len(shown) > 40 and isinstance(value, tuple):
         return f"({value[0]!r}, ..., {value[-1]!r})"
     return shown
-
-
-def own_signature(verb: Any) -> inspect.Signature:
-    """The signature as it is typed in the file, ``**options`` left as that."""
-    plain = FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__)
-    plain.__kwdefaults__ = verb.__kwdefaults__
-    plain.__annotations__ = verb.__annotations__
-    return inspect.signature(plain)
 
 
 def written(name: str, signature: inspect.Signature) -> str:
@@ -197,10 +194,19 @@ def words_of(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def public() -> dict[str, Any]:
+    """What the package offers, by name."""
+    return {n: getattr(abc_calib, n) for n in abc_calib.__all__ if not n.startswith("_")}
+
+
+def all_verbs() -> dict[str, Any]:
+    """The functions among it."""
+    return {name: value for name, value in public().items() if not isinstance(value, type)}
+
+
 def page() -> str:
     """All of ``api.md``."""
-    values = {n: getattr(abc_calib, n) for n in abc_calib.__all__ if not n.startswith("_")}
-    verbs = {name: value for name, value in values.items() if not isinstance(value, type)}
+    values, verbs = public(), all_verbs()
     classes = {name: value for name, value in values.items() if isinstance(value, type)}
     listed = [
         [kind, Markup(", ".join(f"`{name}`" for name in known))]
@@ -233,5 +239,47 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def keywords() -> str:
+    """All of ``keywords.py``: what type checkers know of the options of each verb."""
+    parts = [
+        '"""The options of verbs as type checkers see them: made by ``docs/make_api.py``."""',
+        "from __future__ import annotations\n\nfrom collections.abc import Sequence\n"
+        "from typing import Literal, TypedDict",
+    ]
+    for name, value in sorted(all_verbs().items()):
+        own = own_signature(value).parameters
+        options = [o for o in getattr(value, "options", {}).values() if o.name not in own]
+        if not any(p.kind is p.VAR_KEYWORD for p in own.values()) or not options:
+            continue
+        title = "".join(part.title() for part in name.split("_"))
+        lines = [f"    {o.name}: {source(o.name, o.field.annotation)}\n" for o in options]
+        parts.append(
+            f"\nclass {title}Keywords(TypedDict, total=False):\n"
+            f'    """Of ``{name}``."""\n\n' + "".join(lines).rstrip()
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def source(name: str, annotation: Any) -> str:
+    """The type of an option as code; it may be left unset, and a scheme may be a class."""
+    kinds = plain_of(annotation).split(" | ")
+    more = ["type"] if name.endswith("scheme") else []
+    return " | ".join(dict.fromkeys([*(k for k in kinds if k != "None"), *more, "None"]))
+
+
+def plain_of(kind: Any) -> str:
+    """A type without what pydantic knows of it, as code."""
+    if get_origin(kind) is Annotated:
+        return plain_of(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return f"Literal[{', '.join(f'{x!r}' for x in get_args(kind))}]".replace("'", '"')
+    if get_origin(kind) is tuple:
+        return f"Sequence[{plain_of(get_args(kind)[0])}] | str"
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(map(plain_of, get_args(kind)))
+    return "None" if kind is type(None) else str(kind.__name__)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    KEYWORDS.write_text(keywords())

@@ -230,7 +230,7 @@ def test_what_cannot_be_read_or_followed_is_refused():
     with pytest.raises(UsageError, match="decoder-only model, and this is an encoder-decoder"):
         abc.inject(abc.AnyModule(Pair(), sites=["encoder"]), lines, delimiters=[CLOSE])
     wrong: Any = "plain"
-    with pytest.raises(UsageError, match=r"give an nn\.Module"):
+    with pytest.raises(UsageError, match="give Module"):
         abc.AnyModule(wrong)
 
 

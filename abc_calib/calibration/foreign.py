@@ -168,8 +168,6 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
 
 def evidence_of(parts: Sequence[Attention]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
-    if not isinstance(parts, Sequence) or not all(isinstance(one, Attention) for one in parts):
-        parts = []
     if not parts:
         raise UsageError("no attention to fit: give the list that abc.capture gave")
     closes = [part.views["cross"].keys.marks for part in parts]

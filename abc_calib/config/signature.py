@@ -127,6 +127,7 @@ def documented(
         else:
             options = {name: o for name, o in options.items() if name in signature.parameters}
         verb.__signature__ = signature  # type: ignore[attr-defined]
+        verb.options = options  # type: ignore[attr-defined]
         lines = [inspect.getdoc(verb) or "", "", "Options", "-------"]
         for option in options.values():
             told = fill(option.help, 96, initial_indent="    ", subsequent_indent="    ")

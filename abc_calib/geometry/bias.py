@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from abc_calib.checked import checked
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import check_regular, parse_json
 from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
@@ -36,6 +37,15 @@ class LineBias:
     stream: bool = False
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except (TypeError, AttributeError) as error:
+            raise UsageError(
+                f"LineBias: give sites as {{'self': layers}}, each layer a list of heads, each "
+                f"head a list of Line ({error})"
+            ) from None
+
+    def _check(self) -> None:
         off = self.off_line_bias
         if off is not None and not -math.inf < off < 0:
             raise UsageError(f"off_line_bias = {off}: give a finite number below 0, or none")
@@ -127,9 +137,8 @@ class LineBias:
         return data
 
     @classmethod
+    @checked
     def from_dict(cls, data: dict[str, Any]) -> LineBias:
-        if not isinstance(data, dict):
-            raise TypeError(f"{type(data).__name__} in place of a table")
         data = dict(data)
         off = data.pop("off_line_bias", None)
         stream = data.pop("stream", False)
@@ -147,7 +156,8 @@ class LineBias:
             stream,
         )
 
-    def save(self, path: Path, **arrays: np.ndarray) -> None:
+    @checked
+    def save(self, path: Path | str, **arrays: np.ndarray) -> None:
         """Write to a safetensors file: the lines in its metadata, ``arrays`` beside them."""
         values = {"values": np.array([line.value for line in self.every()], np.float32)}
         metadata = {"format": "abc-calib line bias 1", "lines": json.dumps(self.to_dict())}
@@ -155,10 +165,11 @@ class LineBias:
         save_file({**values, **contiguous}, path, metadata=metadata)
 
     @classmethod
-    def load(cls, path: Path) -> LineBias:
+    @checked
+    def load(cls, path: Path | str) -> LineBias:
         """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
         try:
-            check_regular(path)
+            check_regular(Path(path))
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
             return cls.from_dict(parse_json(metadata["lines"]))

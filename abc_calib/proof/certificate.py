@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
 
+from abc_calib.checked import checked
 from abc_calib.errors import AbcError
 from abc_calib.files import read_json, write_text
 from abc_calib.proof.fingerprint import digest, fingerprint
@@ -84,6 +85,7 @@ class Certificate:
         """SHA-256 of all fields but this one."""
         return digest({k: v for k, v in self.as_dict().items() if k != "sha256"})
 
+    @checked
     def save(self, run: Run) -> None:
         """Write the certificate and its page into the run's folder."""
         self.sha256 = self.seal()
@@ -91,6 +93,7 @@ class Certificate:
         write_text(run.path / PAGE, page(asdict(self)))
 
     @classmethod
+    @checked
     def load(cls, run: Run) -> Certificate:
         """The run's certificate; ``AbcError`` if there is none, or it is of another model.
 

@@ -15,13 +15,13 @@ from abc_calib.proof.fingerprint import FILES
 from abc_calib.runs import Run
 
 
-def export(run: Run | Path | str | None, folder: Path) -> Path:
+def export(run: Run | Path | str | None, folder: Path | str) -> Path:
     """Write weights, lines, rule, configurations, certificate and ``check.py`` into a new folder.
 
     ``python FOLDER/check.py`` needs numpy alone. Raises ``UsageError`` if the folder is there
     already, and ``AbcError`` if the run has no certificate, or one without windows.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
+    folder, opened = Path(folder), Run.open(run)
     opened.check()
     only_ours(opened, "abc export certificate")
     certificate = Certificate.load(opened)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from abc_calib.calibration.fits.base import LineRow
 from abc_calib.config import FigureOptions, build, documented
+from abc_calib.config.keywords import HeatmapFiguresKeywords, HeatmapKeywords
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.predict import Answer, answered
 from abc_calib.files import make_folder, write_atomically
@@ -53,7 +54,7 @@ def heatmap(
     *,
     progress: bool | None = None,
     options: FigureOptions | None = None,
-    **keywords: Any,
+    **keywords: Unpack[HeatmapKeywords],
 ) -> list[Path]:
     """Draw every layer of the given sites of a run; returns the files written.
 
@@ -85,7 +86,9 @@ def heatmap(
 
 
 @documented(FigureOptions, without=("format",))
-def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict[str, Figure]:
+def heatmap_figures(
+    run: Run | Path | str | None = None, **options: Unpack[HeatmapFiguresKeywords]
+) -> dict[str, Figure]:
     """The heatmaps of a run as matplotlib figures, by name."""
     asked = build(FigureOptions, **options)
     with font(asked.font):

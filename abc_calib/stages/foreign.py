@@ -60,8 +60,6 @@ def adopt(
     that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot be taken, before
     a run is made.
     """
-    if not isinstance(data, (str, Path)) or not isinstance(delimiters, str):
-        raise UsageError("give data, a file of pairs, and delimiters, as in '+,='")
     found = _without_more_tokens(folders.load(folder, lined))
     given = described(data, delimiters, fit_lengths, check_lengths, task)
     config = RunConfig(

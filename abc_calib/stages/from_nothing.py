@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
@@ -21,6 +21,7 @@ from abc_calib.config import (
     TrainOptions,
     documented,
 )
+from abc_calib.config.keywords import CertifiedKeywords
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.geometry import ALONE, Line, LineBias
@@ -65,7 +66,7 @@ def certified(
     on_step: Callable[[str, Progress], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Any,
+    **options: Unpack[CertifiedKeywords],
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
 
@@ -78,14 +79,14 @@ def certified(
     """
     tracker_of(track)
     task = plugins.by_name("task", task)
-    own, options = "preset" not in options, {"preset": "quick", **options, "seed": seed}
-    if own and (sooner := _sooner(planned(task, **options))):
-        options = {**sooner, **options}
-    once = planned(task, **options)
+    own, given = "preset" not in options, {"preset": "quick", **options, "seed": seed}
+    if own and (sooner := _sooner(planned(task, **given))):
+        given = {**sooner, **given}
+    once = planned(task, **given)
     if (why := hopeless(once)) is not None:
         raise why
     root = Path(folder) if folder else runs_root() / "certified"
-    stem, is_once = root / _stem(task, options), "steps" in options
+    stem, is_once = root / _stem(task, given), "steps" in given
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
     with suppress(AbcError):
         if (known := Certificate.load(run)).outcome == "certified" and known.verified:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from abc_calib import plugins
 from abc_calib.config import (
@@ -21,7 +21,13 @@ from abc_calib.config import (
     build,
     documented,
 )
-from abc_calib.errors import Interrupted, OptionError, UsageError
+from abc_calib.config.keywords import (
+    CertifyKeywords,
+    CheckTaskKeywords,
+    EvaluateKeywords,
+    StressKeywords,
+)
+from abc_calib.errors import Interrupted, OptionError
 from abc_calib.evaluation import Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
@@ -54,7 +60,10 @@ def ignore(*_: Any) -> None:
 
 @documented(TaskOptions)
 def check_task(
-    task: str | type[Task], *, options: TaskOptions | None = None, **keywords: Any
+    task: str | type[Task],
+    *,
+    options: TaskOptions | None = None,
+    **keywords: Unpack[CheckTaskKeywords],
 ) -> Outlook:
     """Whether a model on lines can do a task, and what it would see; in seconds, untrained.
 
@@ -76,7 +85,7 @@ def evaluate(
     on_row: Callable[[Row], None] = ignore,
     progress: bool | None = None,
     options: EvaluateOptions | None = None,
-    **keywords: Any,
+    **keywords: Unpack[EvaluateKeywords],
 ) -> pd.DataFrame:
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
@@ -140,8 +149,6 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     writes no end within the longest possible answer or the source does not fit the memory.
     """
     found = Run.open(run)
-    if not isinstance(problem, str):
-        raise UsageError(f"problem {problem!r}: give a text, as in '12+34'")
     found.task.parse(problem)
     return answer(found.load_model().to(resolve_device(device)), found.data, problem, show)
 
@@ -154,7 +161,7 @@ def stress(
     on_row: Callable[[Stressed], None] = ignore,
     progress: bool | None = None,
     options: StressOptions | None = None,
-    **keywords: Any,
+    **keywords: Unpack[StressKeywords],
 ) -> pd.DataFrame:
     """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
 
@@ -200,7 +207,7 @@ def certify(
     on_windows: Callable[[int, int], None] = ignore,
     progress: bool | None = None,
     options: CertifyOptions | None = None,
-    **keywords: Any,
+    **keywords: Unpack[CertifyKeywords],
 ) -> Certificate:
     """Decide about a trained run and write its certificate and page into its folder.
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from safetensors.torch import save_file
 
@@ -40,6 +40,7 @@ from abc_calib.config import (
     taken,
 )
 from abc_calib.config import preset as preset_of
+from abc_calib.config.keywords import CalibrateKeywords, TrainKeywords
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import locked, write_text
@@ -90,7 +91,7 @@ def train(
     on_start: Callable[[Run], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Any,
+    **options: Unpack[TrainKeywords],
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
@@ -103,9 +104,9 @@ def train(
     """
     resolve_device(device)
     tracker_of(track)
-    options |= {"base": base, "task_options": task_options, "preset": preset}
+    given = {**options, "base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else Run.open(finetune)
-    config = planned(task, finetune=start, **options)
+    config = planned(task, finetune=start, **given)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=2)
     return made(config, out, device, on_step, progress, on_start, track)
@@ -168,7 +169,7 @@ def calibrate(
     on_lines: Callable[[Run, Calibration], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Any,
+    **options: Unpack[CalibrateKeywords],
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def outstanding(means: dict[Line, float], threshold: float) -> tuple[Line, ...]:
 
 
 def extend_bias(
-    attention: np.ndarray,
+    attention: np.ndarray | Sequence[Any],
     shape: tuple[int, int],
     dirs: Sequence[Direction] = DIRECTIONS,
     threshold: float = 4.0,

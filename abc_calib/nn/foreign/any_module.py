@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from abc_calib.checked import checked
 from abc_calib.errors import UsageError
-from abc_calib.geometry import SITES, LineBias, Site
+from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED, weighed
 from abc_calib.nn.foreign.attention import ModuleLines
 from abc_calib.nn.foreign.places import Marks, State
@@ -34,6 +35,7 @@ class AnyModule:
     (and ``decoder_input_ids``).
     """
 
+    @checked
     def __init__(
         self,
         module: nn.Module,
@@ -41,11 +43,6 @@ class AnyModule:
         sites: Sequence[Site] = (),
         call: Callable[[nn.Module, Mapping[str, Tensor]], Any] | None = None,
     ):
-        if not isinstance(module, nn.Module) or not {*sites} <= {*SITES}:
-            raise UsageError(
-                f"AnyModule({type(module).__name__}): give an nn.Module, and as sites a list of "
-                f"{', '.join(SITES)}"
-            )
         self.module, self.sites, self.call = module, tuple(sites), call or _called
         self.marks: Marks | None = None
         self.lines: LineBias | None = None

@@ -43,8 +43,6 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    if not isinstance(folder, (str, Path)):
-        raise UsageError(f"{folder!r} is no folder: name one that save_pretrained wrote")
     path = Path(folder)
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
