@@ -18,6 +18,7 @@ from abc_calib.nn.foreign.inject import load as load
 from abc_calib.proof.certificate import Certificate as Certificate
 from abc_calib.proof.export import export as export
 from abc_calib.reporting.card import card as card
+from abc_calib.reporting.of_runs import curves as curves
 from abc_calib.reporting.views import heatmap as heatmap
 from abc_calib.reporting.views import heatmap_figures as heatmap_figures
 from abc_calib.runs import Run as Run

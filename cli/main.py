@@ -16,6 +16,7 @@ from cli import (
     calibrate,
     certify,
     check_task,
+    curves,
     demo,
     evaluate,
     export,
@@ -133,6 +134,7 @@ app.command("repair")(certify.repair)
 app.command("prove")(certify.prove)
 app.command("predict")(predict.predict)
 app.command("heatmap")(heatmap.heatmap)
+app.command("curves")(curves.curves)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("card")(export.card)

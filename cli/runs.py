@@ -37,7 +37,7 @@ Sort = Annotated[
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
-SHOWN = ("run", "task", "stage", "seed", "held-out", "seconds")
+SHOWN = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
 
 
 @command(tables=True)
@@ -69,7 +69,7 @@ def runs(
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
     cells, caption = [list(_cells(row)) for row in rows], "Runs" if rows else ""
-    table = Table(SHOWN, cells, right=SHOWN[3:], whole=SHOWN[1:], caption=caption, label="tab:runs")
+    table = Table(SHOWN, cells, right=SHOWN[5:], whole=SHOWN[1:], caption=caption, label="tab:runs")
     if rows:
         return Result(rows, [replace(table, caption="")], table=table)
     which = "such " if task or stage else ""
@@ -83,6 +83,7 @@ def _row(run: Run) -> Row:
     try:
         config = run.config
         row |= {"task": config.task, "base": config.base, "stage": config.stage}
+        row |= {"scheme": config.model.label, "preset": config.preset}
         row["seed"] = config.train.seed
         run.check(contents=False)
         result = run.result or {}
@@ -106,6 +107,8 @@ def _cells(row: Row) -> Iterator[object]:
     base = "" if row.get("base") in (None, 10) else f", base {row['base']}"
     yield f"{row.get('task') or ''}{base}"
     yield row.get("stage")
+    yield row.get("scheme")
+    yield row.get("preset")
     yield row.get("seed")
     held_out = row.get("held_out")
     yield row["state"].split(":")[0] if held_out is None else f"{held_out:.2f} %"

@@ -67,6 +67,7 @@ GROUPS: list[type[Options]] = [
     config.CertifyOptions,
     config.ProveOptions,
     config.FigureOptions,
+    config.CurveOptions,
     config.DemoOptions,
     config.ReproduceOptions,
     config.WorkOptions,

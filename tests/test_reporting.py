@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from conftest import VANILLA, digit_data
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
+from PIL import Image
 
 from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, UsageError
@@ -25,6 +27,7 @@ from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps
+from abc_calib.reporting.of_runs import figure_of
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
@@ -377,6 +380,28 @@ def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: P
     (calibrated.path / "bias.safetensors").write_bytes(b"broken")
     with pytest.raises(AbcError, match="is not a bias file"):
         heatmap(calibrated, tmp_path / "out")
+
+
+def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
+    tiny, abc, tmp_path: Path
+) -> None:
+    for run, *more in ((tiny.vanilla,), (tiny.calibrated, "--stress", "carry")):
+        words = ("eval", run, "--lengths", "3,5,9", "--samples", 20, *more)
+        assert abc(*words, "-q").code == 0
+    runs = [Run.open(run) for run in (tiny.vanilla, tiny.calibrated)]
+    figure = figure_of(runs, ("before", "after"), 5.0)
+    curves = {line.get_label(): line for line in figure.axes[0].lines[1:]}
+    assert list(curves) == ["before", "after, carry", "after, random"]
+    rows = pd.read_csv(tiny.vanilla / "eval.csv")
+    assert [*curves["before"].get_xdata()] == rows["length"].tolist()
+    assert [*curves["before"].get_ydata()] == rows["accuracy"].tolist()
+    words = ("curves", *runs, "--labels", "before,after", "--format", "png", "--width", 3)
+    said = abc(*words, "--out", tmp_path)
+    assert said.code == 0 and Image.open(tmp_path / "curves.png").width == 900
+    for labels in ("before", "before,before", "a,b,c"):
+        assert "labels of 2 runs: give one" in abc(*words[:4], labels).error(2)
+    other = abc("curves", tiny.vanilla, Run.draft(runs[0].config)).error(2)
+    assert "there is no run draft" in other
 
 
 def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:

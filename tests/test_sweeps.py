@@ -165,6 +165,14 @@ TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given in [options] an
 TASK; [options]; calibrate.steps = 9 | calibrate.steps is given, and nothing is calibrated
 TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown key 'depth' in [grid] calibrate:
 TASK; calibrate = true; [grid]; calibrate.threshold = [2] | threshold = 2.0: give a number above 0
+TASK; [options]; steps = -3 | [options] steps = -3: give a whole number
+TASK; [grid]; batch = [4, 'x'] | [grid] batch = 'x': give a whole number
+TASK; calibrate = true; [options]; calibrate.steps = -1 | [options] calibrate.steps = -1: give
+TASK; [[jobs]]; task = 'parity'; width = 0 | [[jobs]] 1: width = 0: give
+TASK; [[jobs]]; task = 'nothing' | [[jobs]] 1: task: unknown task 'nothing'
+TASK; schemes = ['nothing'] | [sweep] schemes: unknown scheme 'nothing'
+TASK; task_options = {x = 1} | [sweep] task_options.x: successor has no option 'x'
+TASK; [grid]; seed = [3] | [grid] seed: seeds of [sweep] say it; leave one out
 TASK; seeds = [1, 1] | two jobs have the key successor-
 TASK; [[jobs]]; task = 'successor' | two jobs have the key successor-
 TASK; seeds = 1000000 | jobs: give at most 10000

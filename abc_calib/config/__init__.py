@@ -3,6 +3,7 @@
 from abc_calib.config.calibration import CalibrationOptions
 from abc_calib.config.commands import (
     CertifyOptions,
+    CurveOptions,
     DemoOptions,
     EvaluateOptions,
     FigureOptions,

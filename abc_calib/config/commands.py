@@ -285,6 +285,16 @@ class FigureOptions(Options):
         return {"column": 3.25, "page": 6.75}.get(self.width) or float(self.width)
 
 
+class CurveOptions(Options):
+    """What a figure of several runs says."""
+
+    labels: Words | None = option(
+        None, "Names of the runs in the figure, in their order; by default their folders'."
+    )
+
+    _several = listed("labels")
+
+
 class WorkOptions(Options):
     """How many trainings run at once, and how long."""
 

@@ -95,7 +95,35 @@ def read_sweep(path: Path) -> list[Job]:
     try:
         return checked(expand(data))
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {_where(data, error)}{error}") from None
+
+
+def _where(data: Mapping[str, Any], error: UsageError) -> str:
+    """The section and the key of what an error is about, unless it says so itself."""
+    if str(error).startswith(("[", "unknown key")):
+        return ""
+    if isinstance(error, OptionError):
+        found = ((w, k) for w, k, v in _places(data) if k[-1] == error.option and v == error.value)
+        where, keys = next(found, ("", ()))
+        return where and f"{where} {''.join(f'{key}.' for key in keys[:-1])}"
+    for where, keys, value in _places(data):
+        if (isinstance(value, str) and repr(value) in str(error)) or repr(keys[-1]) in str(error):
+            return f"{where} {'.'.join(keys)}: "
+    return ""
+
+
+def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Each value in a file, those of lists one by one, with its section and its keys."""
+    tables = [(f"[{name}]", table) for name, table in data.items() if isinstance(table, dict)]
+    jobs = data.get("jobs")
+    several = enumerate(jobs if isinstance(jobs, list) else (), 1)
+    tables += [(f"[[jobs]] {n}:", one) for n, one in several if isinstance(one, dict)]
+    for where, table in tables:
+        for name, value in table.items():
+            inner = value.items() if isinstance(value, dict) else [("", value)]
+            for key, held in inner:
+                keys = (name, key) if key else (name,)
+                yield from ((where, keys, v) for v in (held if isinstance(held, list) else [held]))
 
 
 def expand(data: Mapping[str, Any]) -> list[Job]:
@@ -145,6 +173,8 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
         if grid:
             raise UsageError("[grid] multiplies the tasks of [sweep]: give tasks")
         return
+    for name in grid.keys() & {"seed", *asked}:
+        raise UsageError(f"[grid] {name}: {AXES[name]} of [sweep] say it; leave one out")
     for name, values in axes.items():
         where = AXES.get(name, name)
         if not isinstance(values, list):
