@@ -61,7 +61,7 @@ def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, word
     assert max(map(cell_len, lines)) <= WIDTH
     if words[0] == "runs":
         assert said.out.splitlines()[0].split() == [
-            *("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
+            *("run", "task", "stage", "scheme", "preset", "seed", "held-out")
         ]
         assert "a folder of" in said.out
 
