@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from abc_calib.config import CurveOptions, FigureOptions, build
-from cli.command import Figures, command
+from cli.command import command
 from cli.completion import run_names
 from cli.console import Result
 
@@ -18,7 +19,7 @@ def curves(
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
     ],
     asked: CurveOptions,
-    out: Figures = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
     **given: Any,
 ) -> Result:
     """Draw the exact match of several runs against length in one figure.

@@ -386,20 +386,19 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
     tiny, abc, tmp_path: Path
 ) -> None:
     for run, *more in ((tiny.vanilla,), (tiny.calibrated, "--stress", "carry")):
-        words = ("eval", run, "--lengths", "3,5,9", "--samples", 20, *more)
-        assert abc(*words, "-q").code == 0
+        assert abc("eval", run, "--lengths", "3,5,9", "--samples", 20, "-q", *more).code == 0
     runs = [Run.open(run) for run in (tiny.vanilla, tiny.calibrated)]
     figure = figure_of(runs, ("before", "after"), 5.0)
     curves = {line.get_label(): line for line in figure.axes[0].lines[1:]}
     assert list(curves) == ["before", "after, carry", "after, random"]
     rows = pd.read_csv(tiny.vanilla / "eval.csv")
-    assert [*curves["before"].get_xdata()] == rows["length"].tolist()
-    assert [*curves["before"].get_ydata()] == rows["accuracy"].tolist()
-    words = ("curves", *runs, "--labels", "before,after", "--format", "png", "--width", 3)
-    said = abc(*words, "--out", tmp_path)
+    assert np.asarray(curves["before"].get_xdata()).tolist() == rows["length"].tolist()
+    assert np.asarray(curves["before"].get_ydata()).tolist() == rows["accuracy"].tolist()
+    words: list[object] = ["curves", *runs, "--labels"]
+    said = abc(*words, "before,after", "--format", "png", "--width", 3, "--out", tmp_path)
     assert said.code == 0 and Image.open(tmp_path / "curves.png").width == 900
     for labels in ("before", "before,before", "a,b,c"):
-        assert "labels of 2 runs: give one" in abc(*words[:4], labels).error(2)
+        assert "labels of 2 runs: give one" in abc(*words, labels).error(2)
     other = abc("curves", tiny.vanilla, Run.draft(runs[0].config)).error(2)
     assert "there is no run draft" in other
 

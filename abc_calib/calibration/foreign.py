@@ -209,7 +209,7 @@ def fit_lines(
                 f"on these lines {count} of {rows} rows see what others see that write another "
                 "token: no model is right in all of them; try a lower threshold",
                 AbcWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
     return bias
 

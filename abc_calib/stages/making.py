@@ -108,7 +108,7 @@ def train(
     start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, **given)
     if (why := hopeless(config)) is not None:
-        warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=2)
+        warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=3)
     return made(config, out, device, on_step, progress, on_start, track)
 
 
@@ -337,7 +337,7 @@ def _warn_of_undecided(model: Any, looked: Batch, lines: LineBias) -> None:
             "write another token: no model is right in all of them (docs/rows.md: which outputs "
             "can local windows decide?)",
             AbcWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
