@@ -38,6 +38,8 @@ Sort = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 SHOWN = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
+WHOLE = 40
+"""Characters of a run's name that is never broken."""
 
 
 @command(tables=True)
@@ -69,7 +71,9 @@ def runs(
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
     cells, caption = [list(_cells(row)) for row in rows], "Runs" if rows else ""
-    table = Table(SHOWN, cells, right=SHOWN[5:], whole=SHOWN[1:], caption=caption, label="tab:runs")
+    short = all(len(str(name)) <= WHOLE for name, *_ in cells)
+    whole = SHOWN if short else SHOWN[1:]
+    table = Table(SHOWN, cells, right=SHOWN[5:], whole=whole, caption=caption, label="tab:runs")
     if rows:
         return Result(rows, [replace(table, caption="")], table=table)
     which = "such " if task or stage else ""

@@ -122,7 +122,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "eval": ((), {"--lengths": "3", "--samples": "5"}),
     "stress": ((), {"--lengths": "3", "--samples": "2", "--search": "4"}),
     "predict": (("7",), {}),
-    "curves": (("vanilla", "calibrated", "bare"), {}),
+    "curves": (("vanilla", "calibrated", "calibrated"), {"--labels": "a,b,c"}),
     "heatmap": ((), {"--sites": "cross", "--format": "png", "--digits": "5"}),
     "export": (("certificate", "bare"), {"--out": "checked"}),
     "sweep": (("good.toml", "--check"), {}),

@@ -24,6 +24,8 @@ def template(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(root))
         run_command("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain", "-q")
+        for run in (VANILLA, latest.strip()):
+            run_command("eval", run, "--lengths", 3, "--samples", 5, "-q")
         run_command("train", "copy", "--model", "gru", "--steps", 3, "-q")
     (root / "latest").write_text(latest)
     assert all((root / name).is_dir() for name in RUNS.values())
