@@ -52,6 +52,8 @@ class Coords:
     @property
     def alike(self) -> Coords:
         """The same for one sample, where all stand alike."""
+        if torch.compiler.is_compiling():  # a traced pass does not ask data
+            return self
         named = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
         if all(len(x) == 1 or bool((x == x[:1]).all()) for x in named.values()):
             return replace(self, **{name: x[:1] for name, x in named.items()})
@@ -74,7 +76,7 @@ class Coords:
         joined = {}
         for name in TENSORS:
             parts = getattr(self, name), getattr(other, name)
-            b = max(map(len, parts))
+            b = max(part.shape[0] for part in parts)
             joined[name] = torch.cat([part.expand(b, -1) for part in parts], 1)
         return replace(other, **joined)
 
@@ -84,7 +86,7 @@ class Coords:
         Above the first row is nothing but what opens it.
         """
         number = self.row[..., None] - torch.arange(above + 1, device=self.row.device)
-        b = max(len(number), len(self.marks))
+        b = max(number.shape[0], self.marks.shape[0])
         number, marks = number.clamp(min=0).expand(b, -1, -1), self.marks.expand(b, -1)
         return marks.gather(1, number.flatten(1)).view(number.shape)
 
@@ -139,13 +141,16 @@ def _marks(found: Tensor, count: Tensor, position: Tensor, after: Coords | None)
 
     A sample with fewer of them than others repeats its last one.
     """
-    known = found.new_zeros(len(found), 0, dtype=torch.long) if after is None else after.marks
-    total = int(count.max()) if count.numel() else 0
-    known = F.pad(known.expand(len(found), -1), (0, max(total - known.shape[1], 0) + 1))
+    known = found.new_zeros(found.shape[0], 0, dtype=torch.long) if after is None else after.marks
+    total = found.shape[1]
+    if not torch.compiler.is_compiling():  # a traced pass has room for all
+        total = int(count.max()) if count.numel() else 0
+    known = F.pad(known.expand(found.shape[0], -1), (0, max(total - known.shape[1], 0) + 1))
     nowhere = known.shape[1] - 1
     at = torch.where(found, count - 1, nowhere)
     made = known.scatter(1, at, position.expand(at.shape))[:, :total]
-    return made.cummax(1).values if total else made
+    number = torch.arange(total, device=made.device).minimum(count[:, -1:] - 1)
+    return made.gather(1, number.clamp(min=0)) if total else made
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ class View:
         if wanted not in self._anchors:
             if self.site == "self":
                 opened, own = self.queries.opened(max(wanted - 3, 0)), self.queries.position
-                b = max(len(opened), len(own))
+                b = max(opened.shape[0], own.shape[0])
                 parts = [opened[..., :1], own[..., None], opened]
                 made = torch.cat([part.expand(b, -1, -1) for part in parts], 2)
             else:

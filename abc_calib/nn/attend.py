@@ -50,7 +50,8 @@ def attend(
         return gathered(queries, keys, values, bias, dropout, scaling)
     b, h, i, _ = queries.shape
     j = keys.shape[2]
-    if queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
+    traced = torch.compiler.is_compiling()  # for any size
+    if traced or queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
         return F.scaled_dot_product_attention(queries, keys, values, bias, dropout, scale=scaling)
     if (missing := LANES - j) > 0:
         keys, values = (F.pad(one, (0, 0, 0, missing)) for one in (keys, values))
@@ -74,7 +75,7 @@ def gathered(
     queries: Tensor, keys: Tensor, values: Tensor, bias: Gathered, dropout: float, scaling: float
 ) -> Tensor:
     """Attention over the keys of ``bias`` alone: cost linear in ``i``."""
-    index, b = bias.index, len(keys)
+    index, b = bias.index, keys.shape[0]
     weights = torch.ones_like(bias.bias, dtype=queries.dtype)
     if index.shape[-1] > 1:
         scores = torch.einsum("bhie,bhike->bhik", queries, picked(keys, index))
@@ -99,7 +100,7 @@ def picked(x: Tensor, index: Tensor) -> Tensor:
     b, h, j, e = x.shape
     start = torch.arange(h, device=index.device)[:, None, None] * j
     groups = b
-    if len(index) > 1:
+    if index.shape[0] > 1:
         groups = 1
         start = start + torch.arange(b, device=index.device)[:, None, None, None] * (h * j)
     flat = (index + start).flatten()
@@ -115,7 +116,7 @@ def one_key(values: Tensor, key: Tensor) -> Tensor:
     b, h, j, e = values.shape
     index = key.transpose(1, 2) * h + torch.arange(h, device=key.device)
     groups = b
-    if len(index) > 1:
+    if index.shape[0] > 1:
         groups = 1
         index = index + torch.arange(b, device=key.device)[:, None, None] * (j * h)
     flat = values.transpose(1, 2).reshape(groups, -1, e).index_select(1, index.flatten())

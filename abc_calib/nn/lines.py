@@ -55,9 +55,12 @@ class Lines:
 
     def at(self, site: Site, device: torch.device) -> _Tensors:
         """The formulas of the lines at a site."""
-        if (site, device) not in self._tensors:
-            self._tensors[site, device] = _build(self.heads[site], site, device)
-        return self._tensors[site, device]
+        found = self._tensors.get((site, device))
+        if found is None:
+            found = _build(self.heads[site], site, device)
+            if not torch.compiler.is_compiling():  # those of a trace are of no use outside it
+                self._tensors[site, device] = found
+        return found
 
     def positions(self, view: View) -> tuple[Tensor, Tensor]:
         """The key of each line for each query, and whether the line has left the matrix there.
@@ -82,7 +85,7 @@ class Lines:
                 return anchors[:, :, number[:, 0]].permute(0, 2, 1, 3)
             stepped = (number + step * row).maximum(number.clamp(max=DELIMITERS))
             stepped = stepped.clamp(max=anchors.shape[2] - 1)
-            b = max(len(stepped), len(anchors))
+            b = max(stepped.shape[0], anchors.shape[0])
             every = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
             return every.gather(3, stepped.expand(b, -1, -1, -1))
 
@@ -172,13 +175,14 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device).long()
     fields = [one.contiguous() for one in numbers[:, None].unbind(-1)]
     origin, slope, shift, low, high, leaves, down, step = fields
+    every = [one for head in filled for one, _ in head]
     return _Tensors(
         (origin, slope, shift, low, high, leaves.bool(), down, step),
         value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
         there=torch.tensor([bool(head) for head in heads], device=device),
-        anchors=1 + int(torch.stack([origin, low, high]).max()),
-        moves=bool(down.any()),
-        steps=bool(step.any()),
+        anchors=1 + max(max(one.origin, one.low, one.high) for one in every),
+        moves=any(one.down for one in every),
+        steps=any(one.step for one in every),
     )
 
 

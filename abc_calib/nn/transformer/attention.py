@@ -204,7 +204,8 @@ class Block(nn.Module):
         """
         seen = []
         for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
-            site, parts, y = views[-1].site, list[Part](), norm(x)
+            site, y = views[-1].site, norm(x)
+            parts: list[Part] = []
             how = schemes[site], site, weights
             for view in views:
                 part = None if cache is None else cache.source.get(self)

@@ -149,7 +149,8 @@ class Transformer(Tabled):
     def _through(self, x: Tensor, at: Coords, weights: bool) -> tuple[list[Tensor], list[Any]]:
         """The source before and after each block that reads it, and what its tokens saw."""
         blocks = self.layers[:-1] if self.stream else self.encoder.layers
-        states, seen, view = [x], list[Any](), View("encoder", at, at, causal=self.stream)
+        seen: list[Any] = []
+        states, view = [x], View("encoder", at, at, causal=self.stream)
         schemes: dict[Site, Scheme] = {"encoder": self.scheme_of("encoder")}
         for block in blocks:
             x, (one,) = block(x, [(view,)], schemes, weights=weights)
@@ -193,7 +194,7 @@ class Transformer(Tabled):
         if encoded.numbers is None:
             return self.scheme_of("self").renumber(queries.place, queries.length)
         last = encoded.numbers.shape[1] - 1
-        b = max(len(encoded.numbers), len(queries.place))
+        b = max(encoded.numbers.shape[0], queries.place.shape[0])
         numbers, place = encoded.numbers.expand(b, -1), queries.place.expand(b, -1)
         return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
 
@@ -209,7 +210,8 @@ class Transformer(Tabled):
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
         encoded, read = self.encode(source), self.shifted(target)
-        kept = self.kept_rows if not self.training and read.shape[1] > ROWS_AT_ONCE else None
+        whole = self.training or torch.compiler.is_compiling() or read.shape[1] <= ROWS_AT_ONCE
+        kept = None if whole else self.kept_rows
         if kept is None:
             return self.run(encoded, read).logits
         cache = Cache(kept)
