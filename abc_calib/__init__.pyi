@@ -10,6 +10,8 @@ from abc_calib.errors import AbcError as AbcError
 from abc_calib.errors import Interrupted as Interrupted
 from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
+from abc_calib.exports import export_lines as export_lines
+from abc_calib.exports import export_onnx as export_onnx
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
 from abc_calib.nn.foreign.any_module import AnyModule as AnyModule

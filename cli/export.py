@@ -17,27 +17,53 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
+Form = Literal["certificate", "lines", "onnx"]
+To = Literal["flex", "mask", "numpy", "jax"]
+
+
 @command()
 def export(
-    form: Annotated[
-        Literal["certificate"], typer.Argument(help="certificate: a folder that proves it.")
-    ],
+    form: Annotated[Form, typer.Argument(help="certificate, lines or onnx: see above.")],
     run: RunArgument = None,
-    out: Out = None,
+    to: Annotated[To | None, typer.Option(help="What lines are written for.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
+    ] = None,
 ) -> Result:
     """Write what a run holds in a form that other tools read.
 
-    certificate: weights, rule and check.py, which checks them with numpy alone.
+    certificate: a folder with weights, rule and check.py, which checks them with numpy alone.
+    lines: a Python file with the lines --to flex (torch's flex_attention), mask, numpy or jax.
+    onnx: the model with inputs of any length.
 
-    Example: **abc export certificate --out checked**
+    Example: **abc export lines --to flex**
     """
-    from abc_calib import stages
+    from abc_calib import exports, stages
+    from abc_calib.runs import Run
 
-    if out is None:
-        raise UsageError(f"{run}: a certificate is exported into a new folder: name it with --out")
-    found = certified_first(run, CertifyOptions())
-    folder = stages.export(found, out)
-    return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
+    if (form == "lines") != (to is not None):
+        raise UsageError(
+            "abc export lines: name what for: --to flex, mask, numpy or jax"
+            if to is None
+            else f"abc export {form} takes no --to {to}: that is of abc export lines"
+        )
+    if form == "certificate":
+        if out is None:
+            raise UsageError(
+                f"{run}: a certificate is exported into a new folder: name it with --out"
+            )
+        found = certified_first(run, CertifyOptions())
+        folder = stages.export(found, out)
+        return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
+    found = Run.open(run)
+    if to is not None:
+        return written(
+            found,
+            [exports.export_lines(found, to=to, out=out)],
+            "its docstring says how to call it",
+        )
+    file = exports.export_onnx(found, out=out)
+    return written(found, [file], "onnxruntime computes its logits at three lengths")
 
 
 @command()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -168,15 +167,16 @@ class View:
     causal: bool = False
     first: int = 0
     evicted: tuple[int, int] = (0, 0)
-    _anchors: dict[int, Tensor] = field(init=False, default_factory=dict, compare=False)
+    _made: dict[int | None, Tensor] = field(init=False, default_factory=dict, compare=False)
 
-    @cached_property
+    @property
     def mask(self) -> Tensor:
         """Which keys exist for a query: ``(b, 1, i|1, j)`` bool (padding, causality)."""
-        keys = self.keys.position[:, None]
-        if self.causal:
-            return (keys <= self.queries.position[..., None])[:, None]
-        return (keys < self.keys.length[..., None])[:, None]
+        if None not in self._made:  # a cached_property has a lock, which torch.compile cannot take
+            keys = self.keys.position[:, None]
+            last = self.queries.position if self.causal else self.keys.length - 1
+            self._made[None] = (keys <= last[..., None])[:, None]
+        return self._made[None]
 
     def index(self, key: Tensor) -> Tensor:
         """Where keys, given by their positions, stand among all that are held."""
@@ -190,7 +190,7 @@ class View:
         At an output as many rows above a query as make ``wanted`` anchors.
         """
         wanted = wanted if self.site == "self" else 0
-        if wanted not in self._anchors:
+        if wanted not in self._made:
             if self.site == "self":
                 opened, own = self.queries.opened(max(wanted - 3, 0)), self.queries.position
                 b = max(opened.shape[0], own.shape[0])
@@ -199,8 +199,8 @@ class View:
             else:
                 last = self.keys.length - 1
                 made = torch.cat([torch.zeros_like(last), last, self.keys.marks], 1)[:, None]
-            self._anchors[wanted] = made
-        return self._anchors[wanted]
+            self._made[wanted] = made
+        return self._made[wanted]
 
     def offsets(self) -> Tensor:
         """How far each key's place is behind its query's: ``(b, 1, i, j)``."""

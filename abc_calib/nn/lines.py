@@ -127,7 +127,7 @@ class Lines:
 
     def transparent(self, device: torch.device) -> Tensor:
         """Which heads have no line, ``(h, 1, 1)``."""
-        return torch.tensor([not head for head in self.every], device=device)[:, None, None]
+        return torch.tensor([len(x) == 0 for x in self.every], device=device)[:, None, None]
 
 
 def met(key: Tensor, bias: Tensor) -> Gathered:
@@ -179,7 +179,7 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     return _Tensors(
         (origin, slope, shift, low, high, leaves.bool(), down, step),
         value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
-        there=torch.tensor([bool(head) for head in heads], device=device),
+        there=torch.tensor([len(head) > 0 for head in heads], device=device),
         anchors=1 + max(max(one.origin, one.low, one.high) for one in every),
         moves=any(one.down for one in every),
         steps=any(one.step for one in every),

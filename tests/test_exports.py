@@ -1,0 +1,236 @@
+"""Exported lines name the keys of our own attention, and exported models compute what ours do."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import digit_data, in_stream, random_heads
+from torch.nn.attention.flex_attention import flex_attention
+
+import abc_calib as abc
+from abc_calib.config import DecoderOptions, TrainOptions, TransformerOptions
+from abc_calib.data import make_data
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.exports import onnx as exported
+from abc_calib.exports.lines import Target, written
+from abc_calib.geometry import Line, LineBias, Site
+from abc_calib.geometry.coords import View
+from abc_calib.nn.attend import MASKED, weighed
+from abc_calib.nn.build import build_model
+from tasks import get_task
+
+SHAPE = {"width": 12, "heads": 3, "feedforward": 16, "scheme": "none"}
+
+
+def rows_line(rng: random.Random, site: str) -> Line:
+    """A line that goes on from row to row of an output."""
+    if site == "self":
+        return Line(rng.choice(["diag", "vert", "anti"]), rng.randint(0, 2), rng.randint(-3, 3))
+    steps = {"beta": rng.randint(-1, 2), "part_step": rng.randint(0, 1)}
+    return Line(
+        rng.choice(["diag", "vert", "anti"]), rng.randint(0, 2), rng.randint(-3, 3), **steps
+    )
+
+
+def case(name: str, seed: int = 0, layers: int = 2) -> tuple[Any, Any]:
+    """Data, and a model with random lines: for one row, for several rows, as one stream."""
+    rng = random.Random(seed)
+    stream, rows = name == "stream", name == "rows"
+    data: Any = digit_data()
+    if rows:
+        data = make_data(get_task("long_multiplication"), TrainOptions(length=4))
+    shape: dict[str, Any] = {**SHAPE, "decoder_layers": layers}
+    options: Any = (
+        DecoderOptions(**shape) if stream else TransformerOptions(**shape, encoder_layers=1)
+    )
+    model: Any = build_model("decoder" if stream else "transformer", options, data, 0).eval()
+    counts: dict[Site, int] = {"encoder": 1, "self": layers, "cross": layers}
+    sites = {
+        site: tuple(random_heads(rng, site, 3, 0.3) for _ in range(n)) for site, n in counts.items()
+    }
+    if rows:
+        for site in ("self", "cross"):
+            heads = [[(rows_line(rng, site),) * rng.randint(0, 1)] for _ in range(6)]
+            made = [one[0] + (rows_line(rng, site),) for one in heads]
+            sites[site] = tuple(made[:3]), tuple(made[3:])
+    lines = LineBias(sites, -2.5 if name == "off the lines" else None)
+    if stream:
+        lines = in_stream(lines, seed)
+    model.set_lines(lines)
+    return model, data
+
+
+CASES = ("masked", "off the lines", "rows", "stream")
+
+
+def module_of(model: Any, to: Target, **other: str) -> ModuleType:
+    text = written(model, to, "random")
+    for old, new in other.items():
+        text = text.replace(f"import {old}.numpy as", f"import {new} as")
+    assert "abc_calib" not in text
+    made = sys.modules["exported"] = ModuleType("exported")
+    exec(compile(text, "exported", "exec"), made.__dict__)
+    return made
+
+
+def ours(model: Any, batch: Any) -> list[tuple[str, int, int, torch.Tensor]]:
+    """Site, layer, first query and the bias ``(b, h, i, j)`` of every attention of a model."""
+    views, found = model.views(batch.source, batch.target), []
+    calls: dict[Site, list[View]] = {site: [view] for site, view in views.items()}
+    if model.stream:
+        s = batch.source.shape[1]
+        calls = {"encoder": calls["encoder"]}
+        calls["self"] = [views["cross"], replace(views["self"], first=s)]
+    for site, seen in calls.items():
+        for layer, attention in enumerate(model._attending(site)):
+            x = torch.zeros(1)
+            bias, nowhere = attention._bias(
+                x, x, seen, model.scheme_of(site), attention.lines.get(site)
+            )
+            if nowhere is not None:
+                bias = bias.masked_fill(nowhere, MASKED)
+            first = batch.source.shape[1] if model.stream and site == "self" else 0
+            found.append(("stream" if model.stream else site, layer, first, bias))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", range(3))
+def test_arrays_are_our_biases(name, seed):
+    model, data = case(name, seed)
+    batch = data.test(data.size, 5) if name == "rows" else data.training(seed, 5)
+    read, source = model.shifted(batch.target).numpy(), batch.source.numpy()
+    made = module_of(model, "numpy")
+    twin = module_of(model, "jax", jax="numpy")
+    for site, layer, first, wanted in ours(model, batch):
+        bias = made.bias(site, layer, source, read)
+        np.testing.assert_array_equal(twin.bias(site, layer, source, read), bias)
+        here = bias[:, :, first : first + wanted.shape[2]]
+        if site == "stream" and not first:
+            assert (here[..., wanted.shape[3] :] == -np.inf).all()
+            here = here[..., : wanted.shape[3]]
+        shape = np.broadcast_shapes(here.shape, tuple(wanted.shape))
+        np.testing.assert_array_equal(np.broadcast_to(here, shape), wanted.expand(shape).numpy())
+
+
+def test_jax_makes_the_same_arrays():
+    jax = pytest.importorskip("jax")
+    for name in CASES:
+        model, data = case(name)
+        batch = data.test(data.size, 3)
+        read, source = model.shifted(batch.target).numpy(), batch.source.numpy()
+        made, other = module_of(model, "jax"), module_of(model, "numpy")
+        for site, layer, *_ in ours(model, batch):
+            found = jax.jit(made.bias, static_argnums=(0, 1))(site, layer, source, read)
+            np.testing.assert_array_equal(found, other.bias(site, layer, source, read))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torch_attends_as_our_attention_does(name):
+    model, data = case(name)
+    batch = data.test(data.size, 2)
+    read, source = model.shifted(batch.target), batch.source
+    flex, mask = module_of(model, "flex"), module_of(model, "mask")
+    s, t = source.shape[1], read.shape[1]
+    for site, layer, first, wanted in ours(model, batch):
+        size = (s + t, s + t) if site == "stream" else (wanted.shape[2], wanted.shape[3])
+        queries, keys, values = (torch.randn(2, 3, n, 4) for n in (size[0], size[1], size[1]))
+        own, (i, j) = queries[:, :, first : first + wanted.shape[2]], wanted.shape[2:]
+        weights = weighed(own, keys[:, :, :j], wanted).nan_to_num()
+        expected = weights @ values[:, :, :j]
+        score_mod, _ = flex.mods(site, layer, source, read)
+        blocks = flex.block_mask(site, layer, source, read)
+        assert blocks.shape[-2:] == size
+        found = [
+            flex_attention(queries, keys, values, score_mod=score_mod, block_mask=blocks),
+            F.scaled_dot_product_attention(
+                queries, keys, values, mask.attn_mask(site, layer, source, read)
+            ),
+        ]
+        for one in found:
+            here = one[:, :, first : first + i]
+            torch.testing.assert_close(here, expected.expand(here.shape), atol=1e-5, rtol=1e-4)
+
+
+# The model itself
+
+KINDS = (("masked", 1), ("stream", 2))
+
+
+needed = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in exported.PACKAGES),
+    reason="the extra onnx is not installed",
+)
+
+
+@needed
+@pytest.mark.parametrize("name, layers", KINDS)
+def test_a_traced_model_is_the_same_at_any_length(name, layers, tmp_path):
+    """By onnxruntime, by torch.export and by torch.compile."""
+    import onnxruntime
+
+    model, data = case(name, layers=layers)
+    program = exported.traced(model, data.test(4, 2))
+    operations = {str(node.target) for node in program.exported_program.graph.nodes}
+    assert not any("item" in one or "_local_scalar" in one for one in operations)
+    program.save(str(tmp_path / "model.onnx"))
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    for length, n in ((2, 1), (9, 3), (70, 2)):
+        assert exported.difference(session, model, data.test(length, n)) < 1e-4
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    for length in (9, 70):
+        batch = data.test(length, 2)
+        with torch.no_grad():
+            wanted = model(batch.source, batch.target)
+            for pass_ in (compiled, program.exported_program.module()):
+                found = pass_(batch.source, batch.target)
+                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+@needed
+def test_commands_write_files_that_say_what_they_are(tiny, abc, tmp_path):
+    said = abc("export", "onnx", tiny.calibrated, "--json").json()
+    assert said["files"] == [str(tiny.calibrated / "exports" / "model.onnx")]
+    out = tmp_path / "lines.py"
+    abc("export", "lines", tiny.calibrated, "--to", "numpy", "--out", out)
+    made = ModuleType("made")
+    exec(out.read_text(), made.__dict__)
+    assert made.bias("cross", 0, np.array([[1, 2]]), np.array([[1]])).shape == (1, 8, 1, 2)
+    assert "is there already" in abc("export", "lines", "--to", "flex", "--out", out).error(2)
+    assert "name what for: --to" in abc("export", "lines").error(2)
+    assert "--to" in abc("export", "certificate", "--to", "flex", "--out", "x").error(2)
+    for form in (["lines", "--to", "jax"], ["onnx"]):
+        assert "has no lines: abc calibrate" in abc(
+            "export", form[0], tiny.vanilla, *form[1:]
+        ).error(2)
+
+
+def test_what_cannot_be_exported_is_said(monkeypatch, tiny):
+    with pytest.raises(UsageError, match="to 'tensorflow': choose flex, mask, numpy, jax"):
+        abc.export_lines(tiny.calibrated, to="tensorflow")  # type: ignore[arg-type]
+    monkeypatch.setattr(exported, "PACKAGES", ("no_such_package",))
+    with pytest.raises(UsageError, match=r"no_such_package.*pip install .abc-calib\[onnx\]"):
+        abc.export_onnx(tiny.calibrated)
+
+
+@needed
+def test_a_scheme_that_cannot_be_traced_is_named(monkeypatch, tiny):
+    run = abc.Run.open(tiny.calibrated)
+    model: Any = run.load_model()
+
+    def refused(*_: Any) -> Any:
+        raise RuntimeError("data-dependent")
+
+    model.forward = refused
+    monkeypatch.setattr(run, "load_model", lambda: model)
+    with pytest.raises(AbcError, match=r"cannot export a .* \(RuntimeError\)"):
+        abc.export_onnx(run)
