@@ -38,6 +38,7 @@ GUIDES = {
     "Position schemes": "schemes",
     "Recurrent models": "recurrent",
     "Trackers": "tracking",
+    "Lines and models for other frameworks": "export",
     "Clusters": "clusters",
     "The gallery": "gallery",
 }

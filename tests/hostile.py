@@ -132,6 +132,8 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 }
 """What makes each command quick and possible, but for what is attacked."""
 
+FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines", "--to=flex"), ("onnx",))
+"""What a run may be exported as."""
 NO_VALUE = {"--stress"}
 """Options that may stand without a value."""
 SLOW = {"calibrate", "heatmap"}
@@ -241,9 +243,10 @@ def of_argument(command: str, parameter: Any) -> Iterator[Case]:
             yield Case(command, "problem", ("--", value), digits)
         return
     for value in (*ODD_WORDS, *PATHS):
-        first = ("certificate",) if parameter.name == "run" and command == "export" else ()
-        rest = tuple(word for word in before if word.startswith("--")) if not first else ()
-        yield Case(command, parameter.name, (*rest, *more, "--", *first, value), False, value)
+        rest = tuple(word for word in before if word.startswith("--"))
+        for form in FORMS if parameter.name == "run" and command == "export" else ((),):
+            words = (*rest, *more, *form[1:], "--", *form[:1], value)
+            yield Case(command, parameter.name, words, False, value)
 
 
 def of_unknown(command: str) -> Iterator[Case]:

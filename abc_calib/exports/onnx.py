@@ -44,13 +44,13 @@ def export_onnx(run: Run | Path | str | None, *, out: Path | str | None = None) 
             f'onnx needs {", ".join(missing)}, not installed here: pip install "abc-calib[onnx]"'
         )
     found = opened(run)
-    model, data = found.load_model(), found.data
+    model: Any = found.load_model()
     try:
-        program = traced(model, data.test(data.size, 3))
+        program = traced(model, found.data.test(found.data.size, 3))
     except Exception as error:
         raise AbcError(
-            f"{found}: torch {torch.__version__} cannot export a {found.config.model.label} "
-            f"({type(error).__name__}): calibrate a model with scheme none"
+            f"{found}: torch {torch.__version__} cannot export a model with the scheme "
+            f"{model.options.scheme} ({type(error).__name__}): calibrate one with scheme none"
         ) from None
     path = place(found, "model.onnx", out)
 
