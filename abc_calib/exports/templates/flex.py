@@ -18,11 +18,11 @@ def mods(site: str, layer: int, source: Tensor, read: Tensor) -> tuple[Callable,
     """`score_mod` and `mask_mod` of one attention on these sequences."""
     found = keys(site, layer, source.cpu().numpy(), read.cpu().numpy())
     key, value = (torch.from_numpy(one).to(source.device) for one in found)
-    length, s, off = (source != PAD).sum(1), source.shape[1], float(OFF)
-    masked = off == -np.inf
+    length, s, masked = (source != PAD).sum(1), source.shape[1], bool(np.isneginf(OFF))
+    off = torch.full((HEADS,), OFF, device=source.device)  # as a number it would be dynamic
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        total = torch.full_like(score, off)
+        total = off[h].to(score.dtype)
         for k in range(key.shape[3]):
             there = key[b, h, q, k] == kv
             total = torch.where(
