@@ -132,7 +132,7 @@ def test_results_show_themselves_in_a_notebook():
     from abc_calib import Certificate, Line, LineBias
 
     bias = LineBias({"cross": (((Line("anti", 1, 2),), ()),)})
-    assert repr(bias) == "LineBias(cross: 1 lines (1 different) in 2 heads)"
+    assert repr(bias) == "LineBias(cross: 1 line (1 different) in 2 heads)"
     assert "<td>anti +2 segment 1</td>" in bias._repr_html_()
     found = Certificate("refuted", "3 < 4 windows", "addition", 10, 6, "none", "")
     found.counterexamples = [{"problem": "1+1", "answer": "3", "right": "2"}]

@@ -313,7 +313,11 @@ def read_as(task, words: list[str]) -> list[str]:
     """A source's tokens: where outputs have rows the count in unary, and words from the last on."""
     if not getattr(task, "in_rows", False):
         return words
-    return [*"#" * int(words[0]), ":", *words[:1:-1]] if task.counted else words[::-1]
+    if task.counted:
+        return [*"#" * int(words[0]), ":", *words[:1:-1]]
+    if task.name == "stack":  # from its bottom on, behind its instructions
+        return [*words[: words.index(":")][::-1], *words[words.index(":") :]]
+    return words[::-1]
 
 
 @pytest.mark.parametrize("name", NAMES)
