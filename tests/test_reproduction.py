@@ -11,6 +11,7 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import (
     TARGETS,
+    chomsky,
     get_target,
     load_results,
     make_report,
@@ -136,7 +137,11 @@ def test_only_some_rows_are_run(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(p.stem[:-6] for p in COMMITTED.glob("*-seeds.csv")))
 def test_the_committed_pages_are_what_their_results_render_to(name):
-    made = make_report(get_target(name), load_results(name, COMMITTED))
+    results = load_results(name, COMMITTED)
+    if name == chomsky.NAME:
+        made = chomsky.report(results)
+    else:
+        made = make_report(get_target(name), results)
     table = pd.DataFrame(made.records).to_csv(index=False)
     for suffix, text in (("md", made.markdown), ("tex", made.latex), ("csv", table)):
         assert (COMMITTED / f"{name}.{suffix}").read_bytes() == text.encode()
