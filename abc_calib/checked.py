@@ -18,8 +18,13 @@ from abc_calib.errors import AbcError, OptionError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMES: dict[Any, str] = {
-    **{str: "a text", Path: "a path", int: "a whole number", float: "a number"},
-    **{bool: "True or False", NoneType: "None", type: "a class"},
+    str: "a text",
+    Path: "a path",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    NoneType: "None",
+    type: "a class",
 }
 VARIADIC = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 

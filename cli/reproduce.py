@@ -17,6 +17,8 @@ from cli.console import Result, Sentence, say, typed
 from cli.jobs import jobs_progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
@@ -117,18 +119,26 @@ def _chomsky(
     from abc_calib.files import runs_root
     from abc_calib.reproduction import chomsky
 
-    def say_row(row: dict[str, Any]) -> None:
+    def write(table: pd.DataFrame) -> Report:
+        made = chomsky.report(table)
+        if out is not None:
+            reproduction.write_report(made, None if asked.from_results else table, out)
+        return made
+
+    def on_row(row: dict[str, Any], table: pd.DataFrame) -> None:
         right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
         say(f"{row['row']}, seed {row['seed']}: {right}")
+        write(table)
 
     if asked.from_results:
         table = reproduction.load_results(chomsky.NAME, results)
     else:
-        table = chomsky.reproduce(asked.seeds, rows, jobs, on_row=say_row)
         out = out or runs_root() / "reproduction"
-    made = chomsky.report(table)
+        there = (out / f"{chomsky.NAME}-seeds.csv").exists()
+        known = reproduction.load_results(chomsky.NAME, out) if there else None
+        table = chomsky.reproduce(asked.seeds, rows, jobs, known, on_row)
+    made = write(table)
     if out is not None:
-        reproduction.write_report(made, None if asked.from_results else table, out)
         say(f"written to {out}")
     return Result({"rows": made.records}, [*shown(made)], failed=bool(table["error"].notna().any()))
 

@@ -247,18 +247,37 @@ def keywords() -> str:
         "from __future__ import annotations\n\nfrom collections.abc import Sequence\n"
         "from typing import Literal, TypedDict",
     ]
+    verbs: dict[str, list[str]] = {}
     for name, value in sorted(all_verbs().items()):
         own = own_signature(value).parameters
         options = [o for o in getattr(value, "options", {}).values() if o.name not in own]
-        if not any(p.kind is p.VAR_KEYWORD for p in own.values()) or not options:
-            continue
+        if any(p.kind is p.VAR_KEYWORD for p in own.values()) and options:
+            verbs[name] = [f"    {o.name}: {source(o.name, o.field.annotation)}" for o in options]
+    users = {line: tuple(v for v in verbs if line in verbs[v]) for v in verbs for line in verbs[v]}
+    shared = [
+        some for some in dict.fromkeys(users.values()) if len(some) > 1 and several(users, some)
+    ]
+    for number, some in enumerate(shared):
+        parts.append(class_of(f"Shared{number}", ["TypedDict"], some, several(users, some)))
+    for name, lines in verbs.items():
+        bases = [f"Shared{number}" for number, some in enumerate(shared) if name in some]
+        rest = [line for line in lines if users[line] not in shared]
         title = "".join(part.title() for part in name.split("_"))
-        lines = [f"    {o.name}: {source(o.name, o.field.annotation)}\n" for o in options]
-        parts.append(
-            f"\nclass {title}Keywords(TypedDict, total=False):\n"
-            f'    """Of ``{name}``."""\n\n' + "".join(lines).rstrip()
-        )
+        parts.append(class_of(f"{title}Keywords", bases or ["TypedDict"], (name,), rest))
     return "\n\n".join(parts) + "\n"
+
+
+def several(users: dict[str, tuple[str, ...]], some: tuple[str, ...]) -> list[str]:
+    """The options that exactly these verbs have, if a class of their own pays."""
+    lines = [line for line, verbs in users.items() if verbs == some]
+    return lines if len(lines) > 3 else []
+
+
+def class_of(name: str, bases: list[str], verbs: tuple[str, ...], lines: list[str]) -> str:
+    """A class of options as code."""
+    said = " and ".join(f"``{verb}``" for verb in verbs)
+    head = f'\nclass {name}({", ".join(bases)}, total=False):\n    """Of {said}."""'
+    return "\n".join([head, *([""] if lines else []), *lines])
 
 
 def source(name: str, annotation: Any) -> str:

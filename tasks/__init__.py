@@ -105,9 +105,13 @@ def get_task(name: str, **options: Any) -> Task:
 
 
 GROUPS = {
-    **{"successor": "Numbers", "long_multiplication": "Numbers, in rows", "automaton": "Machines"},
-    **{"division": "Division, roots and order", "duplicate": "Copies"},
-    **{"lookup": "Tables that are composed", "scan": "Language"},
+    "successor": "Numbers",
+    "long_multiplication": "Numbers, in rows",
+    "automaton": "Machines",
+    "division": "Division, roots and order",
+    "duplicate": "Copies",
+    "lookup": "Tables that are composed",
+    "scan": "Language",
 }
 """The first task of each group, and what the group is called."""
 

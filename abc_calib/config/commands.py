@@ -139,7 +139,7 @@ class MachineOptions(Options):
 
 
 class TrackOptions(Options):
-    """Where a training is followed. It is no part of what a run is."""
+    """Where the progress of a training is sent. A run's configuration does not contain it."""
 
     track: Known | None = option(
         None, "Follow the training there, too: history.jsonl has the same.", panel=TRAINING

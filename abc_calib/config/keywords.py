@@ -6,20 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 
-class CalibrateKeywords(TypedDict, total=False):
-    """Of ``calibrate``."""
+class Shared0(TypedDict, total=False):
+    """Of ``calibrate`` and ``certified`` and ``train``."""
 
-    fit: str | None
-    dirs: Sequence[Literal["diag", "anti", "vert"]] | str | None
-    threshold: float | None
-    samples: int | None
-    layer: Literal["own", "first", "last"] | None
-    sites: Sequence[Literal["encoder", "self", "cross"]] | str | None
-    anchors: Literal["segment", "corner"] | None
-    average: Literal["all", "digits"] | None
-    off_line_bias: float | None
-    values: Literal["hard", "soft"] | None
-    empty: Literal["transparent", "sink"] | None
     steps: int | None
     batch: int | None
     learning_rate: float | None
@@ -29,7 +18,6 @@ class CalibrateKeywords(TypedDict, total=False):
     stop_early: bool | None
     cooldown: int | None
     sampling: str | None
-    seed: int | None
     dev: Literal["same", "longer"] | None
     early_stop_at: float | None
     early_stop_after: int | None
@@ -42,40 +30,24 @@ class CalibrateKeywords(TypedDict, total=False):
     teacher_forcing: float | None
 
 
-class CertifiedKeywords(TypedDict, total=False):
-    """Of ``certified``."""
+class Shared1(TypedDict, total=False):
+    """Of ``certified`` and ``check_task`` and ``train``."""
 
-    base: int | None
     tables: int | None
     tables_seed: int | None
     data: str | None
     table: str | None
     machine: str | None
     rule: str | None
-    preset: str | None
+
+
+class Shared2(TypedDict, total=False):
+    """Of ``certified`` and ``train``."""
+
     model: str | None
     epochs: int | None
-    steps: int | None
-    batch: int | None
-    learning_rate: float | None
-    optimizer: Literal["adam", "muon"] | None
-    warmup: int | None
-    validate_every: int | None
-    stop_early: bool | None
-    cooldown: int | None
-    sampling: str | None
     length: int | None
     format: str | None
-    dev: Literal["same", "longer"] | None
-    early_stop_at: float | None
-    early_stop_after: int | None
-    patience: int | None
-    halvings: int | None
-    schedule: Literal["cosine", "plateau"] | None
-    keep_best: bool | None
-    monitor: Literal["accuracy", "loss"] | None
-    max_grad_norm: float | None
-    teacher_forcing: float | None
     decoder_layers: int | None
     heads: int | None
     width: int | None
@@ -97,22 +69,52 @@ class CertifiedKeywords(TypedDict, total=False):
     legacy_normalisation: bool | None
 
 
+class Shared3(TypedDict, total=False):
+    """Of ``heatmap`` and ``heatmap_figures``."""
+
+    input: str | None
+    layer: int | None
+    head: int | None
+    block: Literal["attention", "fit", "bias"] | None
+    width: str | None
+    font: Literal["serif", "sans", "latex"] | None
+    titled: bool | None
+
+
+class CalibrateKeywords(Shared0, total=False):
+    """Of ``calibrate``."""
+
+    fit: str | None
+    dirs: Sequence[Literal["diag", "anti", "vert"]] | str | None
+    threshold: float | None
+    samples: int | None
+    layer: Literal["own", "first", "last"] | None
+    sites: Sequence[Literal["encoder", "self", "cross"]] | str | None
+    anchors: Literal["segment", "corner"] | None
+    average: Literal["all", "digits"] | None
+    off_line_bias: float | None
+    values: Literal["hard", "soft"] | None
+    empty: Literal["transparent", "sink"] | None
+    seed: int | None
+
+
+class CertifiedKeywords(Shared0, Shared1, Shared2, total=False):
+    """Of ``certified``."""
+
+    base: int | None
+    preset: str | None
+
+
 class CertifyKeywords(TypedDict, total=False):
     """Of ``certify``."""
 
     minutes: float | None
 
 
-class CheckTaskKeywords(TypedDict, total=False):
+class CheckTaskKeywords(Shared1, total=False):
     """Of ``check_task``."""
 
     base: int | None
-    tables: int | None
-    tables_seed: int | None
-    data: str | None
-    table: str | None
-    machine: str | None
-    rule: str | None
 
 
 class EvaluateKeywords(TypedDict, total=False):
@@ -128,30 +130,15 @@ class EvaluateKeywords(TypedDict, total=False):
     dense: bool | None
 
 
-class HeatmapKeywords(TypedDict, total=False):
+class HeatmapKeywords(Shared3, total=False):
     """Of ``heatmap``."""
 
-    input: str | None
-    layer: int | None
-    head: int | None
-    block: Literal["attention", "fit", "bias"] | None
-    width: str | None
-    font: Literal["serif", "sans", "latex"] | None
-    titled: bool | None
 
-
-class HeatmapFiguresKeywords(TypedDict, total=False):
+class HeatmapFiguresKeywords(Shared3, total=False):
     """Of ``heatmap_figures``."""
 
     sites: Sequence[str] | str | None
     digits: int | None
-    input: str | None
-    layer: int | None
-    head: int | None
-    block: Literal["attention", "fit", "bias"] | None
-    width: str | None
-    font: Literal["serif", "sans", "latex"] | None
-    titled: bool | None
 
 
 class StressKeywords(TypedDict, total=False):
@@ -163,55 +150,7 @@ class StressKeywords(TypedDict, total=False):
     dense: bool | None
 
 
-class TrainKeywords(TypedDict, total=False):
+class TrainKeywords(Shared0, Shared1, Shared2, total=False):
     """Of ``train``."""
 
-    tables: int | None
-    tables_seed: int | None
-    data: str | None
-    table: str | None
-    machine: str | None
-    rule: str | None
-    model: str | None
-    epochs: int | None
-    steps: int | None
-    batch: int | None
-    learning_rate: float | None
-    optimizer: Literal["adam", "muon"] | None
-    warmup: int | None
-    validate_every: int | None
-    stop_early: bool | None
-    cooldown: int | None
-    sampling: str | None
-    length: int | None
-    format: str | None
     seed: int | None
-    dev: Literal["same", "longer"] | None
-    early_stop_at: float | None
-    early_stop_after: int | None
-    patience: int | None
-    halvings: int | None
-    schedule: Literal["cosine", "plateau"] | None
-    keep_best: bool | None
-    monitor: Literal["accuracy", "loss"] | None
-    max_grad_norm: float | None
-    teacher_forcing: float | None
-    decoder_layers: int | None
-    heads: int | None
-    width: int | None
-    feedforward: int | None
-    dropout: float | None
-    scheme: str | type | None
-    encoder_layers: int | None
-    encoder_scheme: str | type | None
-    decoder_scheme: str | type | None
-    cross_scheme: str | type | None
-    cyclic: int | None
-    attention_window: int | None
-    backbone: str | None
-    attender: str | None
-    embedding: int | None
-    d_head: int | None
-    value: int | None
-    layers: int | None
-    legacy_normalisation: bool | None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from abc_calib.errors import UsageError
 from abc_calib.exports.place import opened, place
 from abc_calib.exports.templates import flex, lines, mask
 from abc_calib.files import write_text
@@ -40,8 +39,6 @@ def export_lines(
     ``out``: a new file, by default ``exports/lines_TO.py`` in the run's folder. Raises
     ``UsageError`` for a run without lines, and for models that are not of this program.
     """
-    if to not in MADE:
-        raise UsageError(f"to {to!r}: choose {', '.join(get_args(Target))}")
     found = opened(run)
     path = place(found, f"lines_{to}.py", out)
     write_text(path, written(found.fresh_model(), to, found.path.name))

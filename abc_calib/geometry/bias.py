@@ -158,7 +158,7 @@ class LineBias:
 
     @checked
     def save(self, path: Path | str, **arrays: np.ndarray) -> None:
-        """Write to a safetensors file: the lines in its metadata, ``arrays`` beside them."""
+        """Write to a safetensors file: the lines in its metadata, and ``arrays``."""
         values = {"values": np.array([line.value for line in self.every()], np.float32)}
         metadata = {"format": "abc-calib line bias 1", "lines": json.dumps(self.to_dict())}
         contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
@@ -198,7 +198,7 @@ def _as_dict(line: Line) -> dict[str, Any]:
 
 
 def stored(path: Path) -> dict[Site, np.ndarray]:
-    """The averaged attention that calibration left beside its lines."""
+    """The averaged attention that a calibration stored with its lines."""
     try:
         check_regular(path)
         with safe_open(path, "numpy") as file:

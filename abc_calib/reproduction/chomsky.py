@@ -1,9 +1,9 @@
-"""The fifteen tasks of Delétang et al. (2023, arXiv 2207.02098), answered by certified models.
+"""The fifteen tasks of Delétang et al. (2023, arXiv 2207.02098), by models that are certified.
 
-Sources are drawn by the laws of the benchmark's public code, and its answers are computed by their
-definitions, apart from our rules. A model writes what stands between a source and its answer; one
-fixed map of its output gives the answer. That is a scratchpad: it is no result of the benchmark's
-own setting, where a model is given the source and has to give the answer.
+Sources are drawn from the distributions of the benchmark's public code. Answers are computed from
+the definitions of its tasks, independently of our rules. A model writes intermediate steps before
+the answer (a scratchpad), and a fixed map reads the answer from its output. In the benchmark's own
+setting a model gives the answer alone, so the two kinds of numbers are not comparable.
 """
 
 from __future__ import annotations
@@ -186,27 +186,31 @@ def reproduce(
     seeds: int | None = None,
     rows: Sequence[str] = (),
     folder: Path | None = None,
-    samples: int = 1,
-    on_row: Callable[[dict[str, Any]], None] = lambda row: None,
+    measured: pd.DataFrame | None = None,
+    on_row: Callable[[dict[str, Any], pd.DataFrame], None] = lambda row, table: None,
 ) -> pd.DataFrame:
     """Certify a model for each task of ``rows`` and seed, and test it at every length.
 
-    ``folder``: where models lie, and those that are there are not made again. ``samples``: sources
-    of each length. ``UsageError`` for a task that there is not.
+    ``folder``: of the models; those that it holds are not trained again. ``measured``: results
+    that are kept. ``on_row`` is called with each new result and the table of all.
+    ``UsageError`` for an unknown task.
     """
     known = [name for name, one in TASKS.items() if one is not None]
     for name in rows:
         if name not in known:
             raise UsageError(f"no row {name!r} here: choose of {'; '.join(known)}")
-    found = []
+    table = pd.DataFrame() if measured is None else measured[measured["error"].isna()]
+    done = {(row["row"], row["seed"]) for row in table.to_dict("records")}
     for seed in range(seeds or 1):
         for name in rows or known:
-            found.append(_measured(name, seed, folder, samples))
-            on_row(found[-1])
-    return pd.DataFrame(found)
+            if (name, seed) not in done:
+                found = _measured(name, seed, folder)
+                table = pd.concat([table, pd.DataFrame([found])], ignore_index=True)
+                on_row(found, table)
+    return table
 
 
-def _measured(name: str, seed: int, folder: Path | None, samples: int) -> dict[str, Any]:
+def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     one = TASKS[name]
     assert one is not None
     about: dict[str, Any] = {"row": name, "task": one.task, "seed": seed, "stage": "calibrated"}
@@ -215,7 +219,7 @@ def _measured(name: str, seed: int, folder: Path | None, samples: int) -> dict[s
     except AbcError as error:
         return {**about, "error": str(error)}
     model, shares, whole = run.load_model().frozen(), list[float](), list[bool]()
-    for drawn, n in _draws(one, seed, samples):
+    for drawn, n in _draws(one, seed):
         right = _answers(model, run.data, one, drawn, n)
         whole += [x == 1 for x in right]
         shares += right
@@ -234,12 +238,11 @@ def _measured(name: str, seed: int, folder: Path | None, samples: int) -> dict[s
     }
 
 
-def _draws(one: Benchmark, seed: int, samples: int) -> Iterator[tuple[list[Drawn], list[int]]]:
-    """Sources of every length, in batches, and their lengths."""
+def _draws(one: Benchmark, seed: int) -> Iterator[tuple[list[Drawn], list[int]]]:
+    """A source of every length, in batches, and their lengths."""
     rng = np.random.default_rng([seed, 8])
-    lengths = [n for n in LENGTHS for _ in range(samples)]
-    for first in range(0, len(lengths), BATCH):
-        part = lengths[first : first + BATCH]
+    for first in range(0, len(LENGTHS), BATCH):
+        part = [*LENGTHS[first : first + BATCH]]
         yield [one.law(rng, n) for n in part], part
 
 
@@ -319,13 +322,14 @@ def report(results: pd.DataFrame) -> Report:
 
 NOTES = (
     "*right at 41 to 500*: answers of which every symbol is right, in percent, median / worst over "
-    "seeds; *of symbols*: as the benchmark counts, up to the answer's end. Sources are drawn by "
-    "the benchmark's laws at every length from 41 to 500.",
-    "**Not the benchmark's setting**: there a model is trained to length 40 on sources and answers "
-    "alone, and gives all symbols of an answer at once. Ours write what the column names before "
-    "the answer, were trained on those outputs, and are decoded token by token. Only a row with "
-    "*none* gives the answer alone. Numbers are given without zeros in front, copied words are two "
-    "of ten digits, and instructions stand in front of their stack.",
+    "seeds, of one source for each length and seed. *of symbols*: as the benchmark counts, up to "
+    "the answer's end. Sources are drawn from the benchmark's distributions. Where a model has a "
+    "certificate, that covers every length; *certified* counts the seeds that have one.",
+    "**Not the benchmark's setting**: there a model is trained up to length 40 on sources and "
+    "answers alone, and gives all symbols of an answer at once. Ours are trained to write what the "
+    "third column names before the answer, token by token. Only a row with *none* gives the answer "
+    "alone. Numbers are given without leading zeros, strings use two of the ten digits that a "
+    "model knows, and instructions come before their stack.",
     "*published*: the Transformer of table 1 of arXiv 2207.02098, in percent of symbols, the best "
     "of its encodings and seeds; empty where we could not read the table.",
 )

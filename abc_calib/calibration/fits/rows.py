@@ -193,8 +193,8 @@ def candidates(
         crossed += [Line("anti", part, offset, part_step=step) for offset in near]
         crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
     moving = [Line("anti", 1, offset, part_step=1) for offset in near]
-    alone = parts == 1 and coupling != "operands"  # there is no second part to begin at
-    moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 2 - alone]]
+    several = parts > 1 or coupling == "operands"  # the parts of a sum are alike
+    moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 1 + several]]
     still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
     every: dict[Site, list[Line]] = {
         "self": own,

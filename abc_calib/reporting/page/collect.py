@@ -22,16 +22,22 @@ SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 
 LEARNED = {
-    **{"successor": "add 1 to a number", "addition": "add two numbers"},
-    **{"addition3": "add three numbers", "addition4": "add four numbers"},
-    **{"subtraction": "subtract one number from another", "sum": "add any number of numbers"},
-    **{"multiplication": "multiply a number by one digit"},
-    **{"multiplication2": "multiply a number by one of two digits"},
-    **{"multiplication3": "multiply a number by one of three digits"},
-    **{"long_multiplication": "multiply two long numbers"},
-    **{"parity": "tell whether a number of ones is odd", "sort": "sort symbols"},
-    **{"division": "divide numbers", "compare": "compare two numbers"},
-    **{"copy": "copy words", "reverse_copy": "write words backwards"},
+    "successor": "add 1 to a number",
+    "addition": "add two numbers",
+    "addition3": "add three numbers",
+    "addition4": "add four numbers",
+    "subtraction": "subtract one number from another",
+    "sum": "add any number of numbers",
+    "multiplication": "multiply a number by one digit",
+    "multiplication2": "multiply a number by one of two digits",
+    "multiplication3": "multiply a number by one of three digits",
+    "long_multiplication": "multiply two long numbers",
+    "parity": "tell whether a number of ones is odd",
+    "sort": "sort symbols",
+    "division": "divide numbers",
+    "compare": "compare two numbers",
+    "copy": "copy words",
+    "reverse_copy": "write words backwards",
 }
 """What a model of a task learned, for the first line of its page; others have their name."""
 
