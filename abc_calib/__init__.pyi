@@ -21,6 +21,7 @@ from abc_calib.proof.certificate import Certificate as Certificate
 from abc_calib.proof.export import export as export
 from abc_calib.reporting.card import card as card
 from abc_calib.reporting.of_runs import curves as curves
+from abc_calib.reporting.transducer import compile as compile
 from abc_calib.reporting.views import heatmap as heatmap
 from abc_calib.reporting.views import heatmap_figures as heatmap_figures
 from abc_calib.runs import Run as Run

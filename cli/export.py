@@ -67,6 +67,23 @@ def export(
 
 
 @command()
+def transducer(run: RunArgument = None, out: Out = None) -> Result:
+    """Read a calibrated model out as a finite-state transducer that writes the same.
+
+    A folder with its table, a file that runs it with numpy alone, and its graph.
+
+    Example: **abc compile zoo:addition --out carry**
+    """
+    from abc_calib.reporting.transducer import compile
+    from abc_calib.runs import Run
+
+    found = Run.open(run)
+    made = compile(found, out=out)
+    runs = next(path for path in made.files if path.suffix == ".py")
+    return written(found, made.files, f"{made.states} states; run them: python {runs} OPERAND ...")
+
+
+@command()
 def card(run: RunArgument = None, out: Out = None) -> Result:
     """Write a folder to upload: model, tokenizer, certificate and a model card.
 

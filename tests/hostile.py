@@ -125,6 +125,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "curves": (("vanilla", "calibrated", "calibrated"), {"--labels": "a,b,c"}),
     "heatmap": ((), {"--sites": "cross", "--format": "png", "--digits": "5"}),
     "export": (("certificate", "bare"), {"--out": "checked"}),
+    "compile": (("bare",), {"--out": "checked"}),
     "sweep": (("good.toml", "--check"), {}),
     "reproduce": (("table1", "--from-results"), {}),
     "inspect": (("recurrent",), {"--input": "7 8"}),
@@ -137,7 +138,7 @@ FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines", "--to=flex"), 
 NO_VALUE = {"--stress"}
 """Options that may stand without a value."""
 SLOW = {"calibrate", "heatmap"}
-LONG = {"demo", "export", "retrain", "certify", "verify", "repair", "prove"}
+LONG = {"demo", "compile", "export", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
 LONG_WORK = {
     *("batch", "steps", "epochs", "max_len", "samples", "search", "seeds", "minutes", "budget"),

@@ -113,15 +113,23 @@ class Evaluation:
     @torch.inference_mode()
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
-        blocks, found = self.blocks, []
-        where = self._there(np.searchsorted(self.codes[node], codes))
-        wanted = self._there(right.astype(np.int64))[:, None]
-        for at, token in zip(where.split(CHUNK), wanted.split(CHUNK), strict=True):
-            logits = blocks.logits(self.states[node].states.index_select(0, at))
+        found = []
+        wanted = self._there(right.astype(np.int64))[:, None].split(CHUNK)
+        for logits, token in zip(self._logits(node, codes), wanted, strict=True):
             mine = logits.gather(1, token)
             others = logits.scatter(1, token, -math.inf).amax(1)
             found.append((mine[:, 0] - others).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(found)
+
+    @torch.inference_mode()
+    def tokens(self, node: int, codes: np.ndarray) -> np.ndarray:
+        """The tokens with the largest logits, ``(n,)``."""
+        return torch.cat([x.argmax(1).cpu() for x in self._logits(node, codes)]).numpy()
+
+    def _logits(self, node: int, codes: np.ndarray) -> Iterator[Tensor]:
+        where = self._there(np.searchsorted(self.codes[node], codes))
+        for at in where.split(CHUNK):
+            yield self.blocks.logits(self.states[node].states.index_select(0, at))
 
 
 def by_layers(
@@ -132,15 +140,30 @@ def by_layers(
 ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
     """Node, windows and their margins, for the ``windows`` of each node as numbers."""
     done = 0
+    for run, node, codes in _runs(blocks, field, windows):
+        right, value = np.divmod(codes, field.radix(node))
+        yield node, codes, run.margins(node, value, right)
+        done += len(codes)
+        on_windows(done)
+
+
+def predicted(
+    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Node, windows and the tokens with the largest logits, ``(n,)``."""
+    for run, node, codes in _runs(blocks, field, windows):
+        yield node, codes, run.tokens(node, codes % field.radix(node))
+
+
+def _runs(
+    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
+) -> Iterator[tuple[Evaluation, int, np.ndarray]]:
+    """The windows of each node with an evaluation that has computed them."""
     for together in _together(windows):
         values = {node: distinct(codes % field.radix(node)) for node, codes in together}
         run = Evaluation(blocks, field.graph, field.shape.rule.base, values)
         run.run()
-        for node, codes in together:
-            right, value = np.divmod(codes, field.radix(node))
-            yield node, codes, run.margins(node, value, right)
-            done += len(codes)
-            on_windows(done)
+        yield from ((run, node, codes) for node, codes in together)
 
 
 def _together(

@@ -1,0 +1,343 @@
+"""A certified model as a finite-state transducer, read out of what it predicts.
+
+A model on lines is a table: of each window the token with the largest logit. What of a window is
+needed for that, and stands before the column in question, is a state. Such a machine is built from
+the first column on, and states that nothing tells apart are united.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from abc_calib.data import Data
+from abc_calib.errors import AbcError
+from abc_calib.proof.evaluate import Noted, predicted
+from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.prove import Proof, Undecided, prepare
+from abc_calib.proof.windows import Place
+from tasks.rules import NO, Tape, Transducer, reduced
+
+MOST_COLUMNS = 4_000_000
+"""Columns of letters from all states together; more would take minutes."""
+
+Letters = tuple[int, ...]
+
+
+class Ref(NamedTuple):
+    """Where a token of a window stands: on a ``tape``, or ``WRITTEN``, or the row's ``SYMBOL``.
+
+    So many columns behind the query (before it below 0); with ``fixed`` behind the first column.
+    """
+
+    tape: int
+    column: int
+    fixed: bool
+
+
+WRITTEN, SYMBOL = -1, -2
+
+
+@dataclass
+class Table:
+    """What a model writes where one node is the query, by the values of the atoms ``kept``."""
+
+    kept: tuple[int, ...]
+    tokens: dict[Letters, int]
+
+
+class Known(NamedTuple):
+    """A state while it is built: all of what was read and written that a later window may show.
+
+    ``read`` columns, ``over`` of them behind the end, as far as that matters. Of letters and of
+    what was written the ``first`` and ``began``, and the ``last`` and ``wrote``.
+    """
+
+    start: int
+    read: int = 0
+    over: int = 0
+    first: tuple[Letters, ...] = ()
+    last: tuple[Letters, ...] = ()
+    began: Letters = ()
+    wrote: Letters = ()
+
+
+DONE = Known(-1)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A transducer that writes what a model writes, at every length.
+
+    ``shown``: of each state how many columns lead to it, and some of them, as (letters, written).
+    """
+
+    data: Data
+    transducer: Transducer
+    shown: list[tuple[int, list[tuple[Letters, int]]]]
+    files: list[Path] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        """How many states there are, without the one behind the end."""
+        return self.transducer.states - 1
+
+    def answer(self, problem: str) -> str:
+        """The answer to a problem as a person writes both; ``TaskError`` where it is none."""
+        task = self.data.task
+        values, width = self.rows(task.letters(task.parse(problem)))
+        return self.data.read([task.symbols[k] for k in values[0, : width[0]]])
+
+    def rows(self, operands: list[Tape]) -> Tape:
+        """What is written for letters ``(n, w)`` of each operand: as ``Transducer.row``."""
+        by, of_row = self.transducer, self.data.task.rule().of_row
+        symbol = None if of_row is None else operands[of_row][0][:, 0]
+        return by.row([operands[k] for k in by.tapes], symbol)
+
+
+def compiled(model: Any, data: Data) -> Compiled:
+    """A model as a transducer; ``AbcError`` where it is none, or is wrong in some window."""
+    if model.in_whole_sources:
+        raise AbcError("models of transformers are not compiled: give one of this program's own")
+    try:
+        proof = prepare(model, data)
+    except (Undecided, Unbounded) as error:
+        raise AbcError(f"it cannot be compiled: {error}") from None
+    if proof.rule.in_rows:
+        raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
+    if proof.field.shape.period > 1:
+        raise AbcError("its positions repeat, which no state of a transducer follows")
+    if not proof.whole:
+        raise AbcError(f"its {proof.size:,} windows are too many to be held")
+    return Reader(replace(proof, model=model.frozen().exact())).machine()
+
+
+class Reader:
+    """Builds the transducer of a proof's model, one column after another."""
+
+    def __init__(self, proof: Proof):
+        self.proof, self.rule = proof, proof.rule.first
+        self.base, self.end = self.rule.base, (self.rule.base,) * len(self.rule.tapes)
+        #: by whether the query is behind the end, and gaps
+        self.places: dict[tuple[int, ...], tuple[Table, tuple[Ref, ...]]] = {}
+        self.open: dict[tuple[int, ...], list[bool]] = {}
+        for node, table in self._tables():
+            for place in proof.field.places[node]:
+                at = place.size.frame["column"][0] > 0, *place.size.gaps.values
+                self.places[at] = table, self._refs(place, table)
+                self.open[at] = place.size.gaps.open
+        most = max(gap for _, *gaps in self.places for gap in gaps)
+        self.clip, self.past = 2 * most + 2, most + 2
+        refs = {ref for _, found in self.places.values() for ref in found}
+        near = [r for r in refs if not r.fixed and r.tape != WRITTEN]
+        self.ahead = max([self._told() - 1, 0, *(r.column for r in near)])
+        self.back = self.ahead + max([0, *(-r.column for r in near)])
+        self.own = max([0, *(-r.column for r in refs if not r.fixed and r.tape == WRITTEN)])
+        self.fixed = max([0, *(1 + r.column for r in refs if r.fixed and r.tape != SYMBOL)])
+
+    def _tables(self) -> Iterator[tuple[int, Table]]:
+        """What the model predicts, of each node."""
+        field = self.proof.field
+        blocks, found = Noted(self.proof.model, 1), dict[int, list[tuple[np.ndarray, np.ndarray]]]()
+        for node, codes, tokens in predicted(blocks, field, self.proof.every()):
+            values, right = field.places[node][0].split(codes)
+            if wrong := int((tokens != right).sum()):
+                raise AbcError(
+                    f"it is wrong in {wrong:,} windows at least, so that it is no machine of its "
+                    "task: abc certify names sources, and abc repair mends it"
+                )
+            found.setdefault(node, []).append((values, tokens))
+        for node, parts in found.items():
+            values, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
+            place = field.places[node][0]
+            far = [
+                abs((a.column - place.size.column).value) if a.column is not None else 0
+                for a in place.atoms
+            ]
+            yield node, _table(values, tokens, sorted(range(len(far)), key=lambda k: -far[k]))
+
+    def _refs(self, place: Place, table: Table) -> tuple[Ref, ...]:
+        """Where the atoms stand that a table is asked by."""
+        found, gaps = [], [k for k, one in enumerate(place.size.gaps.open) if one]
+        for atom in (place.atoms[k] for k in table.kept):
+            if atom.kind == "symbol":
+                found.append(Ref(SYMBOL, 0, True))
+                continue
+            tape = WRITTEN if atom.kind == "written" else self.rule.tapes.index(atom.of)
+            apart = atom.column - place.size.column
+            if not any(apart.slopes[k] for k in gaps):
+                found.append(Ref(tape, apart.value, False))
+            elif not any(atom.column.slopes[k] for k in gaps):
+                found.append(Ref(tape, atom.column.value, True))
+            else:
+                raise AbcError("it reads the far end of a source, which no transducer does")
+        return tuple(found)
+
+    def _at(self, column: int, rest: int) -> tuple[Table, tuple[Ref, ...]] | None:
+        """What answers in a column with so many letters from it on; below 0: behind the end."""
+        past = rest < 0
+        gaps = (column + rest, -rest - 1) if past else (column, rest)
+        for less in itertools.product(*(range(gap, -1, -1) for gap in gaps)):
+            at = past, *less
+            fits = zip(gaps, less, self.open.get(at, ()), strict=False)
+            if at in self.places and all(a == b or one for a, b, one in fits):
+                return self.places[at]
+        return None
+
+    def _told(self) -> int:
+        """From how many letters on it does not matter how many there are."""
+        every = range(self.clip)
+        for told in reversed(range(1, self.clip)):
+            if any(self._at(c, told) != self._at(c, told + 1) for c in every):
+                return told + 1
+        return 1
+
+    # The machine
+
+    def machine(self) -> Compiled:
+        """The transducer, in which states that nothing tells apart are one."""
+        starts = [Known(k) for k in range(max(1, len(self.rule.symbols)))]
+        numbers = {one: k for k, one in enumerate(starts)}
+        letters = [*np.ndindex(self.end), self.end] if self.end else [()]
+        steps: list[tuple[int, Letters, int, int]] = []
+        for known in (queue := [*starts]):
+            for read in letters:
+                if (step := self._after(known, read)) is None:
+                    continue
+                if step[0] not in numbers:
+                    numbers[step[0]] = len(numbers)
+                    queue.append(step[0])
+                steps.append((numbers[known], read, step[1], numbers[step[0]]))
+            if len(numbers) * len(letters) > MOST_COLUMNS:
+                raise AbcError(
+                    f"more than {len(numbers):,} states of {len(letters):,} columns each: these "
+                    "are too many to be written down"
+                )
+        shape = len(numbers), *(self.base + 1 for _ in self.end)
+        following, written = np.full(shape, NO), np.full(shape, self.base + 1)
+        for state, read, token, after in steps:
+            following[state, *read], written[state, *read] = after, token
+        by = replace(
+            self.rule,
+            start=tuple(range(len(starts))),
+            next=following,
+            written=written,
+            lag=self.ahead,
+        )
+        one = reduced(by)
+        if not same(self.rule, one):
+            raise AbcError("a machine was built that is not the task's: please report this")
+        return Compiled(self.proof.data, one, _shown(by, one, steps))
+
+    def _after(self, known: Known, read: Letters) -> tuple[Known, int] | None:
+        """The state after a column of letters, and what is written there; None for no source."""
+        ended = read == self.end
+        if known == DONE:
+            return (known, self.base + 1) if ended else None
+        if known.over and not ended:
+            return None
+        over = min(known.over + ended, self.ahead + self.past)
+        first = (*known.first, read)[: self.fixed]
+        last = (*known.last, read)[-1 - self.back :]
+        column, count = known.read - self.ahead, min(known.read + 1, self.clip + self.ahead)
+        kept = last[len(last) - self.back :] if self.back else ()
+        after = Known(known.start, count, over, first, kept, known.began, known.wrote)
+        if column < 0:
+            return after, self.base + 1
+        token = self._token(after, last, column)
+        if token is None or token >= self.base:
+            return None if token is None else (DONE, self.base)
+        began = (*known.began, token)[: self.fixed]
+        wrote = (*known.wrote, token)[-self.own :] if self.own else ()
+        return after._replace(began=began, wrote=wrote), token
+
+    def _token(self, known: Known, last: tuple[Letters, ...], column: int) -> int | None:
+        """What the model writes in a column, all of whose window is known."""
+        rest = self.ahead + 1 - known.over
+        if (found := self._at(column, rest)) is None:
+            return None
+        values = []
+        for tape, at, fixed in found[1]:
+            if tape == SYMBOL:
+                values.append(self.rule.symbols[known.start])
+            elif tape == WRITTEN:
+                values.append(known.began[at] if fixed else known.wrote[at])
+            else:
+                values.append((known.first[at] if fixed else last[at - self.ahead - 1])[tape])
+        return found[0].tokens.get(tuple(values))
+
+
+def _table(values: np.ndarray, tokens: np.ndarray, order: list[int]) -> Table:
+    """A table without those columns of ``values (n, k)``, tried in order, that decide nothing."""
+    kept, rows = [*range(values.shape[1])], np.unique(np.column_stack([values, tokens]), axis=0)
+    for number in order:
+        fewer = np.unique(np.delete(rows, kept.index(number), axis=1), axis=0)
+        if len(np.unique(fewer[:, :-1], axis=0)) == len(fewer):
+            kept.remove(number)
+            rows = fewer
+    return Table(tuple(kept), {tuple(row[:-1]): row[-1] for row in rows.tolist()})
+
+
+def same(rule: Transducer, other: Transducer) -> bool:
+    """Does ``other`` write what ``rule`` writes for each of its sources, of every length?
+
+    Both read all sources at once; of pairs of states each is looked at once, with what one of
+    them has written before the other.
+    """
+    every = [*np.ndindex(rule.next.shape[1:])]
+    by_symbol = dict(zip(other.symbols, other.start, strict=False))
+    of = rule.symbols or (0,)
+    starts = [
+        (s, by_symbol.get(k, other.start[0]), ()) for k, s in zip(of, rule.start, strict=True)
+    ]
+    seen: dict[tuple[int, int, Letters], None] = dict.fromkeys(starts)
+    for mine, its, ahead in (queue := [*seen]):
+        for read in every:
+            after = int(rule.next[mine, *read]), int(other.next[its, *read])
+            if after[0] == NO:
+                continue
+            if after[1] == NO:
+                return False
+            out = _signed(rule, rule.written[mine, *read], 1)
+            out += _signed(other, other.written[its, *read], -1)
+            left = [*ahead]
+            for token in out:  # what one wrote cancels what the other wrote
+                if left and left[0] * token < 0:
+                    if left.pop(0) != -token:
+                        return False
+                else:
+                    left.append(token)
+            if len(left) > 2 * (rule.lag + other.lag):
+                return False
+            pair = (*after, tuple(left))
+            if pair not in seen:
+                seen[pair] = None
+                queue.append(pair)
+    return True
+
+
+def _signed(by: Transducer, token: int, sign: int) -> list[int]:
+    """What is written in a column, as a number that says by whom; closing tokens are one."""
+    if token == by.base + 1:
+        return []
+    return [sign * (1 + min(int(token), by.base))]
+
+
+def _shown(
+    by: Transducer, one: Transducer, steps: list[tuple[int, Letters, int, int]]
+) -> list[tuple[int, list[tuple[Letters, int]]]]:
+    """The columns that lead to each state of ``one``, which is ``by`` with equal states united."""
+    symbols = [*by.symbols] or [0]
+    place = dict(zip((symbols.index(s) for s in one.symbols or [0]), one.start, strict=True))
+    found: list[dict[tuple[Letters, int], None]] = [{} for _ in range(one.states)]
+    for state, read, token, after in steps:
+        if state in place and (reached := int(one.next[place[state], *read])) != NO:
+            place[after] = reached
+            if token <= by.base:
+                found[reached][read, token] = None
+    return [(len(columns), [*columns][:3]) for columns in found]
