@@ -118,7 +118,7 @@ def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Probl
         if not count:
             continue
         codes = next(part for part in proof.parts(checked.node) if len(part))
-        for code in rng.choice(codes, count):
+        for code in rng.permutation(codes)[:count]:
             found += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
     return found
 

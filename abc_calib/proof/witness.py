@@ -13,12 +13,14 @@ from abc_calib.proof.windows import Field, Place
 from tasks import Rows
 from tasks.rules import ABOVE, Rule, Tape
 
-DRAWN = 2**15
-"""Problems with the digits of a window that are drawn, to find some with its rows."""
+DRAWN = 2**11, 2**15
+"""Problems with the digits of a window that are drawn, to find some with its rows; then more."""
 WALKED = 2**11
 """The same of sources on words, whose outputs are longer to find."""
 SPOTS = 24
 """Sizes of problems that are tried for a window."""
+SHOWN = 64
+"""Problems of one size that are kept of those that show a window."""
 DIRECTED = 2
 """Sizes for which sources on words with the known words of a window are drawn, too."""
 
@@ -130,6 +132,7 @@ class Witnesses(Sources):
         super().__init__(task, field.shape.rule)
         self.field = field
         self._pools: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._narrow: dict[tuple[int, int, bool], list[tuple[Place, list[tuple[int, ...]]]]] = {}
 
     def _pool(self, spot: Spot, rng: np.random.Generator) -> tuple[Any, Any]:
         """Problems of the spot's size in which any window may be, drawn once, and what they say."""
@@ -156,6 +159,18 @@ class Witnesses(Sources):
         also stand where it is another node, nearer to an end than where it fails.
         """
         found: list[tuple[int, Any]] = []
+        counts = DRAWN if self.rule.in_rows and not self.rule.first.words else DRAWN[:1]
+        for count in counts:  # few problems of every size first
+            for at, problems in self._found(node, code, widest, rng, near, count):
+                found += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
+                if len(found) >= n:
+                    return found[:n]
+        return found
+
+    def _found(
+        self, node: int, code: int, widest: int, rng: np.random.Generator, near: bool, count: int
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Of each size the problems that show the window, and where, among ``count`` drawn."""
         tried = 0
         for place, gaps in self._spots(node, widest, rng, near):
             values, right = place.split(np.array([code]))
@@ -163,43 +178,43 @@ class Witnesses(Sources):
             if spot.clashes:
                 continue
             drawn: Iterator[tuple[Any, Any]]
-            drawn = ((problems, None) for problems in spot.proposals(self.task, rng))
+            drawn = ((problems, None) for problems in spot.proposals(self.task, rng, count))
             if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
                 more = drawn if tried < DIRECTED else ()
                 drawn = itertools.chain([self._pool(spot, rng)], more)
                 tried += 1
             for problems, said in drawn:
-                if not len(problems):  # of words, none of them is a source
-                    continue
-                at, shown = spot.shown(self.task, problems, said)
-                some = np.flatnonzero(shown)[: n - len(found)]
-                found += [(int(at[i]), problems.take(np.array([i]))) for i in some]
-            if len(found) >= n:
-                break
-        return found
+                if len(problems):  # of words, maybe none of them is a source
+                    at, shown = spot.shown(self.task, problems, said)
+                    some = np.flatnonzero(shown)[:SHOWN]
+                    yield at[some].tolist(), problems.take(some)
 
     def _spots(
         self, node: int, widest: int, rng: np.random.Generator, near: bool
     ) -> Iterator[tuple[Place, tuple[int, ...]]]:
         """Where a node may stand in problems that are not too wide."""
-        for place in self.field.places[node]:
-            size = place.size
-            ranges = []
-            for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
-                period = self.field.shape.period
-                more = range(gap, max(gap, widest) + 1 if open_ else gap + 1, period)
-                less = range(gap % period, gap, period) if near else ()
-                ranges.append([*less, *more][: widest + 1])
-            every = [
-                gaps
-                for gaps in itertools.islice(itertools.product(*ranges), 4096)
-                if 1 <= size.wide.at(gaps) <= widest
-                and size.column.at(gaps) >= 0
-                and (not self.rule.in_rows or size.rows.at(gaps) <= widest)
-            ]
-            narrow = sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
+        if (node, widest, near) not in self._narrow:
+            every = [(one, self._gaps(one, widest, near)) for one in self.field.places[node]]
+            self._narrow[node, widest, near] = every
+        for place, narrow in self._narrow[node, widest, near]:
             order = range(len(narrow)) if not self.rule.in_rows else rng.permutation(len(narrow))
             yield from ((place, narrow[k]) for k in order)
+
+    def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
+        """The gaps of the smallest problems in which the place is."""
+        size, period, ranges = place.size, self.field.shape.period, []
+        for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
+            more = range(gap, max(gap, widest) + 1 if open_ else gap + 1, period)
+            less = range(gap % period, gap, period) if near else ()
+            ranges.append([*less, *more][: widest + 1])
+        every = [
+            gaps
+            for gaps in itertools.islice(itertools.product(*ranges), 4096)
+            if 1 <= size.wide.at(gaps) <= widest
+            and size.column.at(gaps) >= 0
+            and (not self.rule.in_rows or size.rows.at(gaps) <= widest)
+        ]
+        return sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
 
 
 class Spot:
@@ -255,7 +270,7 @@ class Spot:
 
     # Sources that may have the window
 
-    def proposals(self, task: Any, rng: np.random.Generator) -> Iterator[Any]:
+    def proposals(self, task: Any, rng: np.random.Generator, count: int) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
         if self.row and self.rule.first.words:
             yield task.posed(self.walked(rng, self.digits))
@@ -263,7 +278,7 @@ class Spot:
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self.rows - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
-                yield task.posed(self._random(rng))
+                yield task.posed(self._random(rng, count))
             return
         tapes = self.rule.of(self.row).tapes
         for _ in range(4):
@@ -363,21 +378,21 @@ class Spot:
             tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
 
-    def _random(self, rng: np.random.Generator) -> list[Tape]:
+    def _random(self, rng: np.random.Generator, count: int) -> list[Tape]:
         """Many problems, at random but for the digits that are known."""
         base, found = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
             wide = self.rows if operand == self.rule.of_row else self.width
-            drawn = rng.integers(0, base, (DRAWN, wide))
-            extreme = rng.integers(0, 2, (DRAWN, 1)) * (base - 1)  # rare carries need runs of them
-            few = (rng.random((DRAWN, 1)) < 0.25) & (rng.random(drawn.shape) < 0.8)
+            drawn = rng.integers(0, base, (count, wide))
+            extreme = rng.integers(0, 2, (count, 1)) * (base - 1)  # rare carries need runs of them
+            few = (rng.random((count, 1)) < 0.25) & (rng.random(drawn.shape) < 0.8)
             drawn = np.where(few, extreme, drawn)
             if wide > 1:
                 drawn[:, -1] = np.maximum(drawn[:, -1], 1)
             for (of, column), value in self.digits.items():
                 if of == operand:
                     drawn[:, column] = value
-            found.append((drawn, np.full(DRAWN, wide)))
+            found.append((drawn, np.full(count, wide)))
         return found
 
     # Read back
