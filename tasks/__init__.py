@@ -23,6 +23,7 @@ from tasks.cfq import Cfq
 from tasks.compare import Compare
 from tasks.digits import Digits
 from tasks.division import Division, Mod
+from tasks.expressions import Brackets, Equation
 from tasks.gcd import Gcd
 from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
@@ -63,8 +64,11 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "compare": Compare,
     "sort": Sort,
     "stack": Stack,
+    "brackets": Brackets,
+    "solve_equation": Equation,
     "duplicate": copying.Duplicate,
     "odds_first": copying.OddsFirst,
+    "missing_duplicate": copying.MissingDuplicate,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,
     "recopy": copying.ReCopy,

@@ -91,6 +91,38 @@ def _odds_first(rng: np.random.Generator, n: int) -> Drawn:
     return " ".join(bits), bits[1::2] + bits[::2]
 
 
+def _missing(rng: np.random.Generator, n: int) -> Drawn:
+    """Of an odd length without the symbol that the benchmark fills it up with."""
+    bits = _bits(rng, n // 2) * 2
+    at = int(rng.integers(0, len(bits)))
+    return " ".join([*bits[:at], "_", *bits[at + 1 :]]), [bits[at]]
+
+
+def _expression(rng: np.random.Generator, n: int, operators: str) -> tuple[str, int]:
+    """A text of ``n`` symbols, and its value modulo 5."""
+    if n < 5:
+        digit = int(rng.integers(0, 5))
+        signed = f"{'-' * (n % 2 == 0)}{digit}"
+        return f"({signed})" if n > 2 else signed, (-digit if n % 2 == 0 else digit) % 5
+    first = int(rng.integers(1, n - 3))
+    (left, a), (right, b) = (_expression(rng, k, operators) for k in (first, n - first - 3))
+    one = operators[int(rng.integers(0, len(operators)))]
+    return f"({left}{one}{right})", {"+": a + b, "-": a - b, "*": a * b}[one] % 5
+
+
+def _brackets(rng: np.random.Generator, n: int) -> Drawn:
+    text, value = _expression(rng, n, "+-*")
+    return " ".join(text), [str(value)]
+
+
+def _equation(rng: np.random.Generator, n: int) -> Drawn:
+    text, value = _expression(rng, n - 2, "+-")
+    at = int(rng.integers(0, len(text)))
+    while not text[at].isdigit():
+        at = (at + 1) % len(text)
+    return " ".join(f"{text[:at]}x{text[at + 1 :]}={value}"), [text[at]]
+
+
 def _number(rng: np.random.Generator, n: int) -> int:
     """Uniform among 1 to 2^n - 1."""
     return int("".join(_bits(rng, n)), 2) or _number(rng, n)
@@ -167,10 +199,10 @@ TASKS: dict[str, Benchmark | None] = {
     "cycle_navigation": _automaton(_cycle, "cycle:5"),
     "stack_manipulation": Benchmark(_stack, "stack", {}, _words, "stacks", 57.5),
     "reverse_string": Benchmark(_reverse, "reverse_copy", {}, _words, "none", 62.3),
-    "modular_arithmetic_brackets": None,
-    "solve_equation": None,
+    "modular_arithmetic_brackets": Benchmark(_brackets, "brackets", {}, _words, "stacks"),
+    "solve_equation": Benchmark(_equation, "solve_equation", {}, _words, "stacks"),
     "duplicate_string": Benchmark(_duplicate, "duplicate", {}, _words, "a mark", 52.8),
-    "missing_duplicate_string": None,
+    "missing_duplicate_string": Benchmark(_missing, "missing_duplicate", {}, _words, "pairs"),
     "odds_first": Benchmark(_odds_first, "odds_first", {}, _words, "gaps", 52.8),
     "binary_addition": Benchmark(_addition, "addition", {"base": 2}, _reversed, "none"),
     "binary_multiplication": Benchmark(
