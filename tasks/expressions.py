@@ -30,7 +30,9 @@ class Expression(WordTask):
     read_as: dict[str, Value]
 
     def __init__(self) -> None:
-        self.waiting = {f"{n}{o}": (v, o) for (v, n), o in product(self.names.items(), self.operators)}
+        self.waiting = {
+            f"{n}{o}": (v, o) for (v, n), o in product(self.names.items(), self.operators)
+        }
         self.values = {name: value for value, name in self.names.items()}
         self.row_words = (*self.read_as, *self.operators, "(", ")", *self.more)
         self.symbols = tuple(dict.fromkeys((*self.values, *self.waiting, *self.row_words)))
@@ -60,7 +62,9 @@ class Expression(WordTask):
             return "keep", self.names[self.apply(value, operator, self.read_as[does])]
         if does == "-":  # a sign: a - -b is a + b, and a * -b is -a * b
             negative = self.names[self.apply(self.read_as["0"], "-", value)]
-            return "keep", f"{negative}*" if operator == "*" else top[:-1] + "-+"["+-".index(operator)]
+            return "keep", f"{negative}*" if operator == "*" else top[:-1] + "-+"[
+                "+-".index(operator)
+            ]
         return "keep", top
 
     def begin(self, word: str | None, closer: str | None) -> Any:

@@ -350,6 +350,14 @@ class Rule:
         grows = self.later is not None and {*self.later.tapes} == {ABOVE} and extra != 0
         return None if grows else extra
 
+    @property
+    def shorter(self) -> int | None:
+        """How many symbols a later row has less than the one above; None if that varies."""
+        if self.later is None or {*self.later.tapes} != {ABOVE} or self.shift:
+            return None
+        extra = self.later.extra
+        return None if extra is None or extra > 0 else -extra
+
     def of(self, row: int) -> Transducer:
         """What writes that row."""
         return self.first if row == 0 or self.later is None else self.later

@@ -315,7 +315,7 @@ def read_as(task, words: list[str]) -> list[str]:
         return words
     if task.counted:
         return [*"#" * int(words[0]), ":", *words[:1:-1]]
-    if task.name == "stack":  # from its bottom on, behind its instructions
+    if task.name in ("stack", "brackets", "solve_equation"):  # from its bottom on, in the end
         return [*words[: words.index(":")][::-1], *words[words.index(":") :]]
     return words[::-1]
 

@@ -212,9 +212,10 @@ class Size:
         """How many symbols the row ``up`` above has."""
         if self.shape.rule.extra is not None:
             return self.wide + self.shape.rule.extra
-        if up != 1 or self.above is None:
+        shorter = 0 if up == 1 else self.shape.rule.shorter
+        if shorter is None or self.above is None:
             raise Unbounded("it reads rows further up than the one above, which may have any width")
-        return self.above
+        return self.above + (up - 1) * shorter
 
     def query(self) -> State:
         """The state that the query's prediction is read off."""

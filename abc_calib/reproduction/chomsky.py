@@ -192,7 +192,7 @@ def _automaton(law: Any, machine: str, published: float | None = None) -> Benchm
     return Benchmark(law, "automaton", {"machine": machine}, _last, "states", published)
 
 
-TASKS: dict[str, Benchmark | None] = {
+TASKS: dict[str, Benchmark] = {
     "even_pairs": _automaton(_even_pairs, "even_pairs"),
     "modular_arithmetic": _automaton(_arithmetic, "arithmetic_mod:5", 24.2),
     "parity_check": _automaton(_parity, "parity", 52.0),
@@ -211,7 +211,7 @@ TASKS: dict[str, Benchmark | None] = {
     "compute_sqrt": Benchmark(_sqrt, "square_root", {}, _root, "remainders"),
     "bucket_sort": Benchmark(_sort, "sort", {"base": 5}, _words, "insertions"),
 }
-"""In the order of the paper's table; None: no rule of it is written here."""
+"""In the order of the paper's table."""
 
 
 def reproduce(
@@ -227,14 +227,13 @@ def reproduce(
     that are kept. ``on_row`` is called with each new result and the table of all.
     ``UsageError`` for an unknown task.
     """
-    known = [name for name, one in TASKS.items() if one is not None]
     for name in rows:
-        if name not in known:
-            raise UsageError(f"no row {name!r} here: choose of {'; '.join(known)}")
+        if name not in TASKS:
+            raise UsageError(f"no row {name!r} here: choose of {'; '.join(TASKS)}")
     table = pd.DataFrame() if measured is None else measured[measured["error"].isna()]
     done = {(row["row"], row["seed"]) for row in table.to_dict("records")}
     for seed in range(seeds or 1):
-        for name in rows or known:
+        for name in rows or TASKS:
             if (name, seed) not in done:
                 found = _measured(name, seed, folder)
                 table = pd.concat([table, pd.DataFrame([found])], ignore_index=True)
@@ -244,7 +243,6 @@ def reproduce(
 
 def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     one = TASKS[name]
-    assert one is not None
     about: dict[str, Any] = {"row": name, "task": one.task, "seed": seed, "stage": "calibrated"}
     try:
         run, certificate = certified(one.task, seed, folder=folder, progress=False, **one.options)
@@ -325,14 +323,13 @@ def report(results: pd.DataFrame) -> Report:
     rows, missing = list[list[str]](), list[str]()
     records: list[dict[str, Any]] = []
     for name, one in TASKS.items():
-        published = "" if one is None or one.published is None else f"{one.published:.1f}"
+        published = "" if one.published is None else f"{one.published:.1f}"
         mine = results[results["row"] == name] if len(results) else results
         done = mine[mine["error"].isna()] if len(mine) else mine
         records += [{str(key): x for key, x in row.items()} for row in done.to_dict("records")]
-        if one is None or not len(done):
-            why = "no rule is written here" if one is None else "not run"
-            missing += [f"{name}: {why}"]
-            rows.append([name, "0", why, "", "", "", "", "", published])
+        if not len(done):
+            missing += [f"{name}: not run"]
+            rows.append([name, "0", "not run", "", "", "", "", "", published])
             continue
         certified_, wide = done[done["outcome"] == "certified"], done["windows"].max()
         rows.append(
@@ -361,7 +358,8 @@ NOTES = (
     "answers alone, and gives all symbols of an answer at once. Ours are trained to write what the "
     "third column names before the answer, token by token. Only a row with *none* gives the answer "
     "alone. Numbers are given without leading zeros, strings use two of the ten digits that a "
-    "model knows, and instructions come before their stack.",
+    "model knows, instructions come before their stack, and a doubled string of odd length has "
+    "no padding.",
     "*published*: the Transformer of table 1 of arXiv 2207.02098, in percent of symbols, the best "
     "of its encodings and seeds; empty where we could not read the table.",
 )
