@@ -24,7 +24,7 @@ TASKS: list[tuple[Any, int | None]] = [
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],
-    *[("division", None), ("sort", 3), ("compare", 3)],
+    *[("division", None), ("sort", 3), ("compare", 3), ("missing_duplicate", None)],
 ]
 
 

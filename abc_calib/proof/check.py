@@ -162,11 +162,9 @@ class Export:
         below = self.later.extra() if self.later else set()
         extra = self.first.extra() | below
         self.extra = extra.pop() if len(extra) == 1 else None
-        #: how many symbols more a row has than the one above
-        self.growth = 0 if self.extra is not None else None
+        self.growth = 0  # how many symbols more a row has than the one above
         if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
-            self.extra, self.growth = None, below.pop() if len(below) == 1 else None
-            self.growth = None if self.shift or (self.growth or 0) > 0 else self.growth
+            self.extra, self.growth = None, (len(below) == 1 and below.pop()) or 0
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
@@ -234,10 +232,10 @@ class Size:
 
     def opens(self, up: int) -> int:
         """Where a row opens, counted in tokens from where the row in question does."""
-        growth = 0 if up < 2 else self.e.growth
-        require(growth is not None, "it reads rows further up than the one above")
+        known = self.e.extra is not None or (self.e.growth < 0 and not self.e.shift)
+        require(up < 2 or known, "it reads rows further up than the one above")
         up = min(up, self.row)
-        return growth * (up * (up - 1) // 2) - up * (self.above + 1)
+        return self.e.growth * (up * (up - 1) // 2) - up * (self.above + 1)
 
     def key(self, site: str, x: dict[str, Any], up: int | None, at: int) -> tuple[int | None, int]:
         """The token that a line names: of a row above and its column, or of the source (None)."""
