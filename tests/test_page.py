@@ -22,7 +22,7 @@ from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
-from abc_calib.reporting.page import MOST_BYTES, names, rendered, write_page
+from abc_calib.reporting.page import MOST_BYTES, names, rendered, text_of, together, write_page
 from abc_calib.reporting.page.collect import LEARNED, collected, embedded
 from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
@@ -52,8 +52,10 @@ def both(trained: Trained) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def page(both: list[dict[str, Any]], tmp_path: Path) -> Path:
+    row = {"set": "random", "length": 9, "accuracy": 50.0, "low": 40.0, "high": 60.0, "n": 100}
+    measured = {**both[0], "accuracy": [{**row, "correct": 50, "size": "9", "series": "random"}]}
     path = tmp_path / "page.html"
-    path.write_text(rendered(both, "both"), "utf-8")
+    path.write_text(rendered([measured, both[1]], "both"), "utf-8")
     return path
 
 
@@ -95,6 +97,49 @@ def test_the_page_shows_itself_without_complaint_or_request(chromium, page, widt
     assert chromium.ask("document.querySelectorAll('figure svg').length") > 6
     named = "[...document.querySelectorAll('input')].every((i) => i.ariaLabel || i.labels.length)"
     assert chromium.ask(named)
+    chromium.ask("document.querySelector('.numbers').open = true")
+    head = "getComputedStyle(document.querySelector('thead')).display"
+    assert chromium.ask(head) == ("none" if width < 600 else "table-header-group")
+    said = "getComputedStyle(document.querySelectorAll('td')[1], '::before').content"
+    assert chromium.ask(said) == ('"digits"' if width < 600 else "none")
+
+
+@needs_browser
+def test_internals_are_closed_on_the_screen_and_open_on_paper(chromium, page):
+    chromium.open(page)
+    closed = "document.querySelectorAll('details:not([open])').length"
+    assert chromium.ask("document.querySelectorAll('.more[open]').length") == 0
+    before = chromium.ask(closed)
+    chromium.ask("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.ask(closed) == 0
+    chromium.ask("dispatchEvent(new Event('afterprint'))")
+    assert chromium.ask(closed) == before > 2
+
+
+def test_runs_are_compared_by_task(both):
+    other = {**both[1], "task": "parity", "accuracy": []}
+    panels = together([*both, other])
+    assert [panel["name"] for panel in panels] == ["Successor", "Parity"]
+    assert [[run["index"] for run in panel["runs"]] for panel in panels] == [[0, 1], [2]]
+    assert together(both[1:]) == []
+    text = rendered([*both, other])
+    assert text.count('id="task-') == 2 and "Successor, Parity" in text
+
+
+def test_every_word_that_is_explained_stands_on_a_page(both):
+    explained = set(re.findall(r'^"(.+?)": "', text_of("macros.html"), re.MULTILINE))
+    template = text_of("page.html")
+    said = set(re.findall(r'(?:word|fact)\("(.+?)"', template))
+    said |= {
+        "certified",
+        "refuted",
+        "unknown",
+        "vanilla",
+        "calibrated",
+        "Attender",
+        *(name for name, _ in both[1]["facts"]),
+    }
+    assert explained <= said
 
 
 REFUSED = {
@@ -185,6 +230,23 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     said = chromium.ask(verdict)
     assert said.startswith("12 × 34 = 508 ✗ The right answer is 408.")
     assert "y5, 5 instead of 4" in said
+    image = "document.querySelector('canvas.image')"
+    cells = (
+        f"((i) => {{const {{width, height}} = i, cell = width / 5, at = i.getContext('2d')"
+        ".getImageData(0, 0, width, height).data; return [0, 1].map((row) => [0, 1, 2, 3, 4].map("
+        "(x) => {const p = 4 * (width * (row + 0.5) + x + 0.5) * cell; "
+        "return [...at.slice(p, p + 4)]"
+        f"}}))}})({image})"
+    )
+    first, second = chromium.ask(cells)
+    assert first[2] == second[1] == second[3]  # zeros; the second row stands one further left
+    assert second[2] == [212, 0, 0, 255]  # 5 is wrong
+    assert len({tuple(cell) for cell in (*first[2:], second[2])}) == 4
+    chromium.ask(
+        f"((i) => {{const {{left, top, width}} = i.getBoundingClientRect(); i.dispatchEvent("
+        f"new MouseEvent('click', {{clientX: left + width / 2, clientY: top + 3}}))}})({image})"
+    )
+    assert chromium.ask("document.querySelector('.reads b').textContent") == "y2"
     assert chromium.complaints() == []
 
 

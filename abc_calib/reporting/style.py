@@ -158,7 +158,8 @@ def as_svg(figure: Figure) -> str:
         warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts have more of them
         figure.savefig(made, format="svg", metadata=FORMATS["svg"])
     text = made.getvalue()
-    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return re.sub(r"(\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", text))  # half as large
 
 
 @styled

@@ -26,7 +26,7 @@ from abc_calib.version import __version__
 
 STATIC = files("abc_calib.reporting.page") / "static"
 
-MOST_BYTES = 3_000_000
+MOST_BYTES = 5_000_000
 """Of the page; models are left out of a larger one, the last one first."""
 MOST_RUNS = 12
 SCRIPTS = ("geometry", "model", "problem", "play", "main")
@@ -90,7 +90,7 @@ def _filled(runs: list[dict[str, Any]], title: str) -> str:
         "page.html",
         title=title,
         runs=shown,
-        together=together(runs) if len(runs) > 1 else [],
+        together=together(runs),
         data=json.dumps({"runs": played}, allow_nan=False),
         script="\n".join(text_of(f"{name}.js") for name in SCRIPTS),
     )
@@ -115,7 +115,7 @@ def _tables(run: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
     }  # fmt: skip
 
 
-def accuracy_chart(runs: Sequence[Mapping[str, Any]]) -> str:
+def accuracy_chart(runs: Sequence[Mapping[str, Any]], width: float = COLUMN_WIDTH) -> str:
     """Exact match of some runs by length; empty where nothing is measured."""
     series: dict[str, list[tuple[int, float, float, float]]] = {}
     for run in runs:
@@ -128,17 +128,24 @@ def accuracy_chart(runs: Sequence[Mapping[str, Any]]) -> str:
         return ""
     with font("sans"):
         longest, unit = min(run["length"] for run in runs), runs[0]["unit"]
-        width = TEXT_WIDTH if len(runs) > 1 else COLUMN_WIDTH
         return as_svg(
             accuracy_curve(series, title="", train_length=longest, unit=unit, width=width)
         )
 
 
-def together(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The charts of several runs, one for each unit of length."""
-    units = dict.fromkeys(run["unit"] for run in runs)
-    groups = ([run for run in runs if run["unit"] == unit] for unit in units)
-    return list(filter(None, map(accuracy_chart, groups)))
+def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Several runs by task: its name, a chart and its runs; nothing for a run alone."""
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for index, run in enumerate(runs if len(runs) > 1 else ()):
+        tasks.setdefault(run["task"], []).append({**run, "index": index})
+    return [
+        {
+            "name": task.replace("_", " ").capitalize(),
+            "chart": accuracy_chart(mine, COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH),
+            "runs": mine,
+        }
+        for task, mine in tasks.items()
+    ]
 
 
 # Templates

@@ -15,6 +15,7 @@ from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
+from abc_calib.text import counted
 
 RUNS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
@@ -105,7 +106,7 @@ def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, 
     model, train = config.model.model_dump(), config.train
     base = "" if config.base is None else f", base {config.base}"
     shape = [
-        f"{model[name]} {name.replace('_', ' ')}"
+        counted(model[name], name.replace("_layers", "-layers")).replace("-", " ")
         for name in ("encoder_layers", "decoder_layers", "layers", "heads", "width")
         if model.get(name) is not None
     ]

@@ -235,7 +235,29 @@ class Player {
         return token === undefined ? null : this.cell(null, token, token === this.written[line[column - number * shift]] ? "fine" : "missing");
       })];
     });
-    return [make("div", {class: "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : [])];
+    const sheet = make("div", {class: "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : []);
+    return this.problem.rows ? [sheet, ...this.image(lines, shift)] : [sheet];
+  }
+
+  // The rows of the output as an image: a cell a digit, the higher the lighter, and wrong ones red.
+  image(lines, shift) {
+    const columns = Math.max(...lines.map((line, row) => line.length + row * shift));
+    const {digits} = this.run.spelling, size = Math.max(2, Math.min(14, Math.floor(560 / columns)));
+    const canvas = make("canvas", {class: "image", width: columns * size, height: lines.length * size, role: "img", "aria-label": `${lines.length} rows of the output as coloured cells`});
+    const pen = canvas.getContext("2d"), at = new Map();
+    lines.forEach((line, row) => line.forEach((position, column) => {
+      const part = digits.indexOf(this.written[position]) / (digits.length - 1), x = columns - 1 - column - row * shift;
+      const bad = this.right && this.written[position] !== this.right[position];
+      if (part < 0 && !bad) return;
+      pen.fillStyle = bad ? "#d40000" : `hsl(${265 - 205 * part} 55% ${25 + 50 * part}%)`;
+      pen.fillRect(x * size, row * size, size, size);
+      at.set(`${x},${row}`, position);
+    }));
+    canvas.addEventListener("click", (event) => {
+      const scale = canvas.width / canvas.clientWidth / size;
+      this.look(at.get(`${Math.floor(event.offsetX * scale)},${Math.floor(event.offsetY * scale)}`) ?? -1);
+    });
+    return [make("p", {class: "note"}, `The same rows as cells, from ${digits[0]} (dark) to ${digits.at(-1)} (light); wrong tokens are red.`), canvas];
   }
 
   empty() {
