@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from abc_calib.config import CurveOptions, FigureOptions, build
+from abc_calib.config import CurveOptions, FigureOptions
 from cli.command import command
 from cli.completion import run_names
 from cli.console import Result
@@ -31,14 +31,6 @@ def curves(
     from abc_calib.files import runs_root
     from abc_calib.reporting.of_runs import curves as draw
 
-    look = build(FigureOptions, **given)
-    paths = draw(
-        runs,
-        out or runs_root() / "figures",
-        look.format,
-        labels=asked.labels,
-        width=look.inches,
-        face=look.font,
-    )
+    paths = draw(runs, out or runs_root() / "figures", labels=asked.labels, **given)
     names = [str(path) for path in paths]
     return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])

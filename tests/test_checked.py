@@ -14,11 +14,11 @@ from abc_calib.errors import AbcError, OptionError, UsageError
 
 BATCH = {"input_ids": torch.ones(1, 2).long(), "labels": torch.ones(1, 2).long()}
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("heatmap", (None, "figures"), {"formats": 3}, "formats = 3: give a list of texts"),
-    ("heatmap", (None, "figures"), {"formats": ["png", 3]}, "give a list of texts"),
-    ("heatmap", (None, 3), {}, "out_dir = 3: give a path or a text"),
+    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: give words of 1"),
+    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: give words"),
+    ("heatmap", (None, 3), {}, "out = 3: give a path or a text"),
     ("heatmap", (None, "figures"), {"options": 3}, "give FigureOptions or None"),
-    ("heatmap", (None,), {}, r"heatmap\(\): missing a required argument: 'out_dir'"),
+    ("heatmap", (None,), {}, r"heatmap\(\): missing a required argument: 'out'"),
     ("LineBias", (3,), {}, "LineBias: give sites as"),
     ("LineBias", ({"self": 3},), {}, "LineBias: give sites as"),
     ("LineBias", ({}, "x"), {}, "LineBias: give sites as"),

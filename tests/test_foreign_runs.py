@@ -300,7 +300,7 @@ def test_what_is_no_model_or_run_or_problem_is_told_in_a_line(tiny, tmp_path):
     ):
         with pytest.raises(abc.UsageError, match=words):
             call()
-    drawn = abc.heatmap(tiny.calibrated, tmp_path, sites="cross", formats="png", extend_to=4)
+    drawn = abc.heatmap(tiny.calibrated, tmp_path, sites="cross", format="png", digits=4)
     assert {path.suffix for path in drawn} == {".npz", ".png"}
 
 

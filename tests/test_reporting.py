@@ -18,7 +18,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from PIL import Image
 
-from abc_calib.config import RunConfig
+from abc_calib.config import FigureOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.geometry import Line, LineBias
@@ -26,7 +26,7 @@ from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.heatmaps import Block, heatmaps
+from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import figure_of
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
@@ -115,6 +115,23 @@ def test_names_on_an_axis_never_overlap(count: int, keys: int) -> None:
                 assert_apart(one, other)
 
 
+def test_a_line_of_single_cells_is_seen_in_a_small_image() -> None:
+    line = np.full((1, 900, 1000), -np.inf)
+    line[0, np.arange(900), np.arange(900)] = 0.0
+    small = pooled(line[0], 60, 75)
+    assert small.shape == (60, 72)
+    assert np.isfinite(small).any(1).all() and np.isinf(small).any()
+    labels = [str(i) for i in range(1000)]
+    shown = texts(heatmaps([Block(line, labels[:900], labels)]))
+    assert {"open (0)", "closed (−∞)"} <= set(shown) and "lowest" not in shown
+
+
+def test_figures_have_the_widths_of_styles_and_no_height_without_end() -> None:
+    assert FigureOptions(width="neurips").inches == 5.5
+    with pytest.raises(UsageError, match="give one --head"):
+        drawn(heads((400, 20, 20)))
+
+
 def assert_apart(one: Any, other: Any) -> None:
     """Neighbours side by side do not touch; those over each other are a font size apart."""
     first, second = one.get_window_extent(), other.get_window_extent()
@@ -144,8 +161,8 @@ def report(fit: Any = None, notes: Any = (), transparent: Any = ()) -> Any:
     fit = near if fit is None else fit
     blocks = [
         Block(near, *small, heading="attention", additive=False),
-        Block(fit, *small, notes, transparent, False, "lines", additive=False),
-        Block(far, *large, (), transparent, False, "bias"),
+        Block(fit, *small, notes, transparent, "lines", additive=False),
+        Block(far, *large, (), transparent, "bias"),
     ]
     return heatmaps(blocks, "report", 8)
 
@@ -227,7 +244,7 @@ def write_bias(
 
 
 def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_path: Path) -> None:
-    paths = heatmap(calibrated, tmp_path / "out", ("png",), extend_to=7)
+    paths = heatmap(calibrated, tmp_path / "out", format="png", digits=7)
     assert [path.name for path in paths] == [
         *("bias-self-layer0.png", "self.npz"),
         *("bias-cross-layer0.png", "cross.npz"),
@@ -250,7 +267,7 @@ def test_a_calibrated_run_is_drawn_and_its_arrays_stored(calibrated: Run, tmp_pa
 
 
 def test_self_attention_is_causal_and_lines_add_up(calibrated: Run, tmp_path: Path) -> None:
-    heatmap(calibrated, tmp_path / "out", (), ("self",), extend_to=2)
+    heatmap(calibrated, tmp_path / "out", format="png", sites="self", digits=2)
     with np.load(tmp_path / "out" / "self.npz") as arrays:
         fit, bias = arrays["fit"][0], arrays["bias"][0]
     rows = np.arange(5)
@@ -269,7 +286,7 @@ def test_a_run_without_a_bias_shows_its_attention(
 ) -> None:
     run = Run.create(make_config("successor", {"width": 16, "feedforward": 32}))
     run.save_model(model_for(run.data))
-    paths = heatmap(run, tmp_path / "out", ("png",), ("cross",))
+    paths = heatmap(run, tmp_path / "out", format=("png",), sites=("cross",))
     assert [path.name for path in paths] == ["attention-cross-layer0.png", "cross.npz"]
     with np.load(paths[-1]) as arrays:
         assert arrays["attention"].shape == (1, 2, 5, 6)
@@ -406,7 +423,7 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
 def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
-        heatmap(calibrated, out, ("jpg",))
+        heatmap(calibrated, out, format=("jpg",))
     with pytest.raises(UsageError, match=r"unknown site 'crss'.*encoder, self, cross"):
         heatmap(calibrated, out, sites=("crss",))
     with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
@@ -415,7 +432,7 @@ def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
         with pytest.raises(
             UsageError, match=f"digits = {digits}: give a whole number from 1 to 500"
         ):
-            heatmap(calibrated, out, extend_to=digits)
+            heatmap(calibrated, out, digits=digits)
     assert not out.exists()
 
 

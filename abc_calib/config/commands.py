@@ -245,6 +245,10 @@ class DemoOptions(Options):
     _several = listed("lengths")
 
 
+WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.5, "acl": 6.3}
+"""Inches: of a column and a page of two columns, and of the text in styles of conferences."""
+
+
 class FigureOptions(Options):
     """What a heatmap shows, and in which files."""
 
@@ -260,7 +264,9 @@ class FigureOptions(Options):
         None, "Of a calibrated run these panels alone.", flag="panel"
     )
     width: Word = option(
-        "page", "Of the figure: column (3.25 inches), page (6.75), or inches from 1.5 to 30."
+        "page",
+        "Of the figure: column (3.25 inches), page (6.75), the text of neurips, icml, iclr or acl, "
+        "or inches from 1.5 to 30.",
     )
     font: Literal["serif", "sans", "latex"] = option(
         "serif",
@@ -275,14 +281,14 @@ class FigureOptions(Options):
     @classmethod
     def _a_width(cls, given: str) -> str:
         plain = re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,4})?", given)
-        if given not in ("column", "page") and not (plain and 1.5 <= float(given) <= 30):
-            raise ValueError("give column, page, or inches from 1.5 to 30")
+        if given not in WIDTHS and not (plain and 1.5 <= float(given) <= 30):
+            raise ValueError(f"give {', '.join(WIDTHS)}, or inches from 1.5 to 30")
         return given
 
     @property
     def inches(self) -> float:
         """The width as a number."""
-        return {"column": 3.25, "page": 6.75}.get(self.width) or float(self.width)
+        return WIDTHS.get(self.width) or float(self.width)
 
 
 class CurveOptions(Options):

@@ -72,12 +72,12 @@ class Shared2(TypedDict, total=False):
 class Shared3(TypedDict, total=False):
     """Of ``heatmap`` and ``heatmap_figures``."""
 
+    sites: Sequence[str] | str | None
+    digits: int | None
     input: str | None
     layer: int | None
     head: int | None
     block: Literal["attention", "fit", "bias"] | None
-    width: str | None
-    font: Literal["serif", "sans", "latex"] | None
     titled: bool | None
 
 
@@ -117,6 +117,14 @@ class CheckTaskKeywords(Shared1, total=False):
     base: int | None
 
 
+class CurvesKeywords(TypedDict, total=False):
+    """Of ``curves``."""
+
+    format: Sequence[str] | str | None
+    width: str | None
+    font: Literal["serif", "sans", "latex"] | None
+
+
 class EvaluateKeywords(TypedDict, total=False):
     """Of ``evaluate``."""
 
@@ -133,12 +141,16 @@ class EvaluateKeywords(TypedDict, total=False):
 class HeatmapKeywords(Shared3, total=False):
     """Of ``heatmap``."""
 
+    format: Sequence[str] | str | None
+    width: str | None
+    font: Literal["serif", "sans", "latex"] | None
+
 
 class HeatmapFiguresKeywords(Shared3, total=False):
     """Of ``heatmap_figures``."""
 
-    sites: Sequence[str] | str | None
-    digits: int | None
+    width: str | None
+    font: Literal["serif", "sans", "latex"] | None
 
 
 class StressKeywords(TypedDict, total=False):

@@ -110,13 +110,16 @@ def plain(annotation: Any) -> Any:
 
 
 def documented(
-    *groups: Group, without: tuple[str, ...] = (), kept: tuple[str, ...] = ()
+    *groups: Group,
+    without: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Give a verb that takes ``**options`` their names, and a list of them in its documentation."""
 
     def decorated(verb: F) -> F:
         signature, keyword = inspect.signature(verb), inspect.Parameter.KEYWORD_ONLY
-        options = named(*groups, without=without, kept=kept)
+        options = named(*groups, without=without, only=only, kept=kept)
         mine = list(signature.parameters.values())
         if mine[-1].kind is inspect.Parameter.VAR_KEYWORD:
             more = []

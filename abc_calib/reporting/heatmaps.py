@@ -18,6 +18,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
     CLOSED,
     LABEL_SIZE,
@@ -35,8 +36,10 @@ ACROSS, MOST_ACROSS = 4, 8
 """Heads side by side, and at most."""
 NARROWEST = 0.78
 """Inches that a head takes at least."""
-TALLEST, LOWEST = 2.0, 0.3
-"""Inches of an image."""
+TALLEST, LOWEST, MOST_INCHES = 2.0, 0.3, 30
+"""Inches of an image, and of a figure."""
+DOTS = 150
+"""Cells an inch: of more, neighbours are one cell, which has the highest of their values."""
 MOST_TOKENS = 24
 """Up to this number all keys are named, their names turned if need be."""
 
@@ -46,8 +49,8 @@ class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
     ``notes (h,)``: over each head, such as its line; what follows a newline goes behind the range.
-    ``transparent (h,)``: heads that the bias leaves alone. ``named``: say which head it is.
-    ``additive``: 0 is open, not nothing. ``numbers (h,)``: of the heads, where they are not all.
+    ``transparent (h,)``: heads that the bias leaves alone. ``additive``: 0 is open, not nothing.
+    ``numbers (h,)``: of the heads, where they are not all; None where images are of other things.
     """
 
     matrices: np.ndarray
@@ -55,17 +58,16 @@ class Block:
     key_labels: Sequence[str]
     notes: Sequence[str] = ()
     transparent: Sequence[bool] = ()
-    named: bool = True
     heading: str = ""
     additive: bool = True
-    numbers: Sequence[int] = ()
+    numbers: Sequence[int] | None = ()
 
     def title(self, head: int, width: float) -> str:
         """The lines over a head: its note, its number and its range."""
         note, _, mark = (self.notes[head] if self.notes else "").partition("\n")
-        number = self.numbers[head] if self.numbers else head
+        name = "" if self.numbers is None else f"head {[*self.numbers, *range(head + 1)][head]}"
         mark = "" if _is_blank(self.matrices[head]) else mark  # it is written into the image
-        parts = [f"head {number}" if self.named else "", value_range(self.matrices[head]), mark]
+        parts = [name, value_range(self.matrices[head]), mark]
         line = "  ".join(filter(None, parts))
         return "\n".join(wrapped(text, width) for text in (note, line) if text)
 
@@ -82,7 +84,7 @@ def heatmaps(
     """One image for each head, ``across`` side by side; blocks of heads one below the other.
 
     Where there is no room for all names, the axes show delimiters and digits of round numbers.
-    ``width``: of the figure, in inches.
+    ``width``: of the figure, in inches. ``UsageError`` for a figure taller than ``MOST_INCHES``.
     """
     heads = len(blocks[0].matrices)
     columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
@@ -91,6 +93,11 @@ def heatmaps(
     for block in blocks:
         over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
         heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.6)
+    if sum(heights) > MOST_INCHES:
+        raise UsageError(
+            f"a figure of {heads} heads would be {sum(heights):.0f} inches tall, and at most "
+            f"{MOST_INCHES} are drawn: give one --head, one --panel or a larger --width"
+        )
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.25 + 0.16 * (1 + titled.count("\n")))
     if title:
@@ -122,8 +129,12 @@ def heatmaps(
 def _legend(blocks: Sequence[Block]) -> Iterator[Patch]:
     """What the colours mean."""
     colours = value_colours()
-    yield Patch(facecolor=colours(0.0), label="lowest")
-    yield Patch(facecolor=colours(1.0), label="highest of the head")
+    heads = [matrix for block in blocks for matrix in block.matrices]
+    if any(_is_blank(matrix) and not np.isfinite(matrix).all() for matrix in heads):
+        yield Patch(facecolor=colours(1.0), label="open (0)")
+    if not all(map(_is_blank, heads)):
+        yield Patch(facecolor=colours(0.0), label="lowest")
+        yield Patch(facecolor=colours(1.0), label="highest of the head")
     if any(not np.isfinite(block.matrices).all() for block in blocks):
         yield Patch(facecolor=CLOSED, label="closed (−∞)")
 
@@ -144,7 +155,9 @@ def value_range(matrix: np.ndarray) -> str:
 
 def _image(axes: Axes, block: Block, head: int, width: float) -> None:
     """Draw one head on its own colour scale; cells that are not finite are closed."""
-    shown = np.ma.masked_invalid(block.matrices[head])
+    matrix = block.matrices[head]
+    rows, keys = matrix.shape
+    shown = np.ma.masked_invalid(pooled(matrix, block.height(width) * DOTS, width * DOTS))
     low, high = (float(shown.min()), float(shown.max())) if shown.count() else (0.0, 0.0)
     transparent = bool(block.transparent) and block.transparent[head]
     colours = value_colours()
@@ -153,8 +166,9 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
         if transparent:
             colours = ListedColormap([OPEN]).with_extremes(bad=CLOSED)
     axes.imshow(
-        shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest"
-    )
+        shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest",
+        extent=(-0.5, keys - 0.5, rows - 0.5, -0.5),
+    )  # fmt: skip
     axes.set_title(block.title(head, width), fontsize=SMALL, pad=2)
     note = block.notes[head].partition("\n")[2] if block.notes else ""
     said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
@@ -164,6 +178,19 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
     )  # fmt: skip
     _name(axes.yaxis, block.row_labels, block.height(width) * 72 / (SMALL + 0.5))
     _name_keys(axes, block.key_labels, width * 72)
+
+
+def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
+    """``matrix (i, j)`` with at most about so many rows and keys: of neighbours the highest value.
+
+    So a line of single cells is seen however small the image is.
+    """
+    for axis, most in enumerate((rows, keys)):
+        together = math.ceil(matrix.shape[axis] / max(most, 1))
+        if together > 1:
+            starts = np.arange(0, matrix.shape[axis], together)
+            matrix = np.maximum.reduceat(matrix, starts, axis=axis)
+    return matrix
 
 
 def _is_blank(matrix: np.ndarray) -> bool:

@@ -5,40 +5,43 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from matplotlib.figure import Figure
 
+from abc_calib.config import FigureOptions, build, documented
+from abc_calib.config.keywords import CurvesKeywords
 from abc_calib.errors import UsageError
 from abc_calib.reporting.curves import Point, accuracy_curve
 from abc_calib.reporting.page.judged import accuracy
-from abc_calib.reporting.style import TEXT_WIDTH, check_formats, font, save_figures
+from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
 from abc_calib.text import names
 
 STEM = "curves"
 
 
+@documented(FigureOptions, only=("format", "width", "font"))
 def curves(
     runs: Sequence[Run | Path | str],
-    out_dir: Path | str,
-    formats: Sequence[str] = ("pdf",),
+    out: Path | str,
     *,
     labels: Sequence[str] | None = None,
-    width: float = TEXT_WIDTH,
-    face: str = "serif",
+    **keywords: Unpack[CurvesKeywords],
 ) -> list[Path]:
     """Draw the exact match of runs against length in one figure; returns the files written.
 
     ``labels``: the names of the runs in the figure, in their order; by default those of their
-    folders. A run with several test sets has a curve for each. ``width``: in inches; ``face``: the
-    font. Raises ``UsageError`` for labels that are not one for each run, for a run that was not
-    evaluated, and for runs whose lengths have different units.
+    folders. A run with several test sets has a curve for each. Raises ``UsageError`` for labels
+    that are not one for each run, for a run that was not evaluated, and for runs whose lengths have
+    different units.
     """
-    check_formats(formats := names(formats))
+    look = build(FigureOptions, **keywords)
+    check_formats(look.format)
     found = [Run.open(run) for run in runs]
-    with font(face):
-        figure = figure_of(found, None if labels is None else names(labels), width)
-        return save_figures(figure, Path(out_dir) / STEM, formats)
+    with font(look.font):
+        figure = figure_of(found, None if labels is None else names(labels), look.inches)
+        return save_figures(figure, Path(out) / STEM, look.format)
 
 
 def figure_of(runs: Sequence[Run], labels: Sequence[str] | None, width: float) -> Figure:

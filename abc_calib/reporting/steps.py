@@ -40,7 +40,7 @@ def attention_figure(found: Inspection, title: str) -> Figure:
             gold[step, word + 1] = 1.0
         matrices.append(gold)
     names = ["learned", "gold"][: len(matrices)]
-    block = Block(np.stack(matrices), found.output, found.tokens, notes=names, named=False)
+    block = Block(np.stack(matrices), found.output, found.tokens, notes=names, numbers=None)
     return heatmaps([block], title)
 
 

@@ -37,29 +37,25 @@ from abc_calib.reporting.attention import (
 from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatmaps
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
-from abc_calib.text import names
 
 MOST = 1000
 """Tokens of source and output whose attention is drawn."""
 PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
 
-@documented(FigureOptions, without=("format", "sites", "digits"))
+@documented(FigureOptions)
 def heatmap(
     run: Run | Path | str | None,
-    out_dir: Path | str,
-    formats: Sequence[str] = ("pdf",),
-    sites: Sequence[str] = ("self", "cross"),
-    extend_to: int = 20,
+    out: Path | str,
     *,
     progress: bool | None = None,
     options: FigureOptions | None = None,
     **keywords: Unpack[HeatmapKeywords],
 ) -> list[Path]:
-    """Draw every layer of the given sites of a run; returns the files written.
+    """Draw every layer of some sites of a run into the folder ``out``; returns the files written.
 
     Of a calibrated run, ``bias-SITE-layerN``: the averaged attention, the lines kept from it,
-    and the bias they make on problems of ``extend_to`` digits. Of a run without a bias,
+    and the bias they make on problems of ``digits`` digits. Of a run without a bias,
     ``attention-SITE-layerN``, measured on training samples. A ``SITE.npz`` holds what was drawn:
     ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)`` and the labels
     of their rows and keys. Other keywords draw less, or one source (``input-SITE-layerN``).
@@ -67,19 +63,18 @@ def heatmap(
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
-    asked = options or build(FigureOptions, sites=names(sites), digits=extend_to, **keywords)
-    formats = options.format if options else names(formats)
-    check_formats(formats)
+    asked = options or build(FigureOptions, **keywords)
+    check_formats(asked.format)
     found, paths = with_heads(run), list[Path]()
     with font(asked.font), bar("drawing", progress, "figures") as update:
         views = views_of(found, asked)
-        folder = Path(out_dir)
+        folder = Path(out)
         make_folder(folder)
         total = sum(len(view.layers) for view in views)
         for view in views:
             for name, figure in view.figures():
-                update(len(paths) // max(len(formats), 1), total, name)
-                paths += save_figures(figure, folder / name, formats)
+                update(len(paths) // max(len(asked.format), 1), total, name)
+                paths += save_figures(figure, folder / name, asked.format)
             paths.append(folder / f"{view.stem}{view.site}.npz")
             write_atomically(paths[-1], partial(np.savez_compressed, **view.arrays))
     return paths
@@ -250,7 +245,7 @@ class View:
         fit, bias = self._fit_and_bias(lines, layer)
         kept, open_ = self.kept(layer), {*lines.bias.transparent()}
         shared = ", found in the last layer" if (self.site, LAST, 0) in lines.table else ""
-        both: dict[str, Any] = {"named": only is not None, "numbers": chosen}
+        both: dict[str, Any] = {"numbers": chosen}
         both["transparent"] = [(self.site, layer, head) in open_ for head in chosen]
         fitted = Block(
             self._visible(fit)[chosen],

@@ -96,6 +96,6 @@ def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Pa
         train_length=train.length,
     )
     save_figures(figure, folder / "accuracy", ("pdf", "png"))
-    heatmap(run, folder, ("pdf", "png"))
+    heatmap(run, folder, format=("pdf", "png"))
     write_page([run, Run.open(run.config.parent)], folder / PAGE, f"{run.task.name}: the demo")
     return folder
