@@ -101,7 +101,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     with elsewhere() as mode:
         if not torch.cuda.is_available():
             for module in (judging, making, training):
-                monkeypatch.setattr(module, "resolve_device", lambda name: torch.device("cuda"))
+                monkeypatch.setattr(
+                    module, "resolve_device", lambda name, **_: torch.device("cuda")
+                )
             monkeypatch.setattr(torch.cuda, "get_rng_state", torch.get_rng_state)
         yield mode
         assert mode.calls > 1000

@@ -415,9 +415,15 @@ def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, mon
 
 def test_a_missing_cuda_device_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="this torch sees no CUDA device; choose auto or cpu"):
+    with pytest.raises(UsageError, match="device cuda: this torch sees no such device; choose"):
         resolve_device("cuda")
     assert resolve_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="device mps: this torch sees no such device; choose"):
+        resolve_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert resolve_device("mps").type == "mps" and resolve_device("auto").type == "cpu"
+    assert resolve_device("mps", doubles=True).type == "cpu"
 
 
 def test_a_checkpoint_of_another_model_is_refused(start):

@@ -129,7 +129,7 @@ class RetrainedOptions(Options):
 class MachineOptions(Options):
     """What it runs on."""
 
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "Where the model is computed.")
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where the model is computed.")
     threads: int | None = option(
         None,
         "Threads that torch may use; by default one, to eval and stress as many as are free.",

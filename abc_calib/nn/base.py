@@ -129,7 +129,8 @@ class Model(nn.Module):
 
     def exact(self) -> Self:
         """A copy in float64: the model that decodes, where its errors are to be bounded."""
-        return copy.deepcopy(self).double().eval()
+        made = copy.deepcopy(self)
+        return (made.cpu() if self.device.type == "mps" else made).double().eval()
 
     def frozen(self, dense: bool = False) -> Self:
         """The model that is evaluated, its weights and lines as they are now.
@@ -229,11 +230,16 @@ class Model(nn.Module):
         return cls(cls.options_type(**named, **more), ids)
 
 
-def resolve_device(name: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda`` as a device; ``UsageError`` if it is not there."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown device {name!r}: choose auto, cpu or cuda")
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise UsageError("device cuda: this torch sees no CUDA device; choose auto or cpu")
-    return torch.device("cuda" if there and name != "cpu" else "cpu")
+def resolve_device(name: str, doubles: bool = False) -> torch.device:
+    """``auto``, ``cpu``, ``cuda`` or ``mps`` as a device; ``UsageError`` if it is not there.
+
+    ``auto`` never is mps, which has no float64; where ``doubles`` are needed mps is the CPU.
+    """
+    if name not in ("auto", "cpu", "cuda", "mps"):
+        raise UsageError(f"unknown device {name!r}: choose auto, cpu, cuda or mps")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(name, True):
+        raise UsageError(f"device {name}: this torch sees no such device; choose auto or cpu")
+    if name == "auto":
+        name = "cuda" if there["cuda"] else "cpu"
+    return torch.device("cpu" if doubles and name == "mps" else name)

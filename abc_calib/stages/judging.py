@@ -104,7 +104,7 @@ def evaluate(
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     sizes = asked.sizes(range(shortest, asked.max_len + 1))
     kinds = names(sets) or asked.sets
-    model = found.load_model().to(resolve_device(device))
+    model = found.load_model().to(resolve_device(device, doubles=True))
     rows: list[Row] = []
     known = [kind for kind in kinds if kind in found.data.tests]
     total = sum(len(found.data.lengths_of(kind, sizes)) for kind in known)
@@ -150,7 +150,9 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     """
     found = Run.open(run)
     found.task.parse(problem)
-    return answer(found.load_model().to(resolve_device(device)), found.data, problem, show)
+    return answer(
+        found.load_model().to(resolve_device(device, doubles=True)), found.data, problem, show
+    )
 
 
 @documented(StressOptions)

@@ -185,7 +185,7 @@ def calibrate(
     scheme = plugins.by_name("scheme", scheme)
     config = plan_calibration(vanilla.config, scheme=scheme, **options)
     assert config.calibration is not None
-    model = vanilla.load_model().to(resolve_device(device))
+    model = vanilla.load_model().to(resolve_device(device, doubles=True))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     judged = again.in_whole_sources or not again.no_certificate
     looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None

@@ -43,8 +43,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "division": ("division", {}),
     "compare": ("compare", {}),
     "sort": ("sort", {}),
-    "sum": ("sum", {}),
-    "long-multiplication": ("long_multiplication", {}),
+    "long-multiplication-base2": ("long_multiplication", {"base": 2}),
 }
 NOT_PACKED = ("trial.safetensors", "lines.csv", "check.csv", "lock")
 

@@ -21,7 +21,9 @@ from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
 FROM_AUTO = ("revision", "trust_remote_code", "adapter_kwargs", "_from_auto")
-"""What the Auto classes add, without a meaning here."""
+FROM_PIPELINE = ("local_files_only", "token", "cache_dir", "force_download")
+UNUSED = (*FROM_AUTO, *FROM_PIPELINE)
+"""What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
 FIRST_STEPS, ENDLESS = 64, 2**18
@@ -62,9 +64,9 @@ class HubModel(PreTrainedModel):
             raise AbcError(f"{folder} is no {cls.config_type.model_type}: name another folder")
         told = given.pop("output_loading_info", False)
         changes = {name: given.pop(name) for name in cls.config_type.names() & {*given}}
-        if strange := sorted({*given} - {"dtype", *FROM_AUTO}):
+        if strange := sorted({*given} - {"dtype", *UNUSED}):
             raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
-        how = {name: given[name] for name in given if name not in FROM_AUTO}
+        how = {name: given[name] for name in given if name not in UNUSED}
         config = config or cls.config_type.from_dict({**described, **changes})
         loaded: Any = super().from_pretrained(
             None, config=config, state_dict=weights, output_loading_info=True, **how
