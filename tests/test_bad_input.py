@@ -128,7 +128,7 @@ abc heatmap --layer 7 => --layer 7: self-attention has layers 0 to 1
 abc heatmap --head 99 => --head 99
 abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
-abc heatmap --width wide => give column, page, or inches
+abc heatmap --width wide => give column, page, neurips
 abc heatmap --input x => x
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?
 """
