@@ -69,3 +69,8 @@ def test_a_name_that_there_is_not_is_answered_with_those_that_there_are(runs_roo
     assert "one of addition, " in checked("sums")
     with pytest.raises(UsageError, match=r"no zoo:sums: choose one of addition, "):
         abc.Run.open("zoo:sums")
+
+
+def test_models_of_the_zoo_are_drawn(tmp_path):
+    names = [p.name for p in abc.heatmap("zoo:parity", tmp_path, format="png", sites="cross")]
+    assert names == [*(f"bias-cross-layer{k}.png" for k in range(3)), "cross.npz"]

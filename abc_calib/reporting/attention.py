@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from abc_calib.runs import Run
 from abc_calib.text import counted
 from tasks.rows import ROW
 
+TABLE = "lines.csv"
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
 
@@ -175,6 +177,23 @@ def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = N
     target = one.target[0, : int(lengths[found[0]])]
     closes = [i for i, token in enumerate(target.tolist()) if token in data.vocabulary.tokens.rows]
     return Problem(data.layout(one.problems), len(target), tuple(closes))
+
+
+def kept_lines(run: Run) -> KeptLines:
+    """The kept lines of a calibrated run; of one without their table, each with weight 1.
+
+    The models that come with the program have none: their lines are in their bias alone.
+    """
+    record = run.path / "calibration.json"
+    if record.is_file() and TABLE not in json.loads(read_text(record)).get("files", {TABLE: 0}):
+        found: KeptLines = {}
+        for site, layers in run.bias().sites.items():
+            for layer, heads in enumerate(layers):
+                for head, lines in enumerate(heads):
+                    at = site, layer, head
+                    found[at] = [LineRow(*at, x.label(site), 1.0, x.value) for x in lines]
+        return found
+    return kept_table(run.path / TABLE)
 
 
 def kept_table(path: Path) -> KeptLines:

@@ -88,7 +88,9 @@ def heatmaps(
     """
     heads = len(blocks[0].matrices)
     columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
-    lines, cell = -(-heads // columns), (width - 0.35) / columns - 0.08
+    lines = -(-heads // columns)
+    columns = -(-heads // lines)  # of about the same number in each line
+    cell = (width - 0.35) / columns - 0.08
     heights = []
     for block in blocks:
         over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))

@@ -28,7 +28,7 @@ from abc_calib.reporting.attention import (
     KeptLines,
     Problem,
     dense,
-    kept_table,
+    kept_lines,
     line_sum,
     measured,
     note_of,
@@ -139,7 +139,7 @@ def averaged(run: Run, asked: FigureOptions) -> dict[Site, View]:
     calibrated = _is_calibrated(run)
     attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
     near, far = problems(run, attention, asked.digits)
-    lines = Lines(run.bias(), kept_table(run.path / "lines.csv"), near, far) if calibrated else None
+    lines = Lines(run.bias(), kept_lines(run), near, far) if calibrated else None
     what = f"averaged attention, {near.digits} digits"
     return {
         site: View(run.config.task, site, weights, *near.labels(site), what, asked, lines)
