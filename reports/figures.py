@@ -29,8 +29,8 @@ FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
 PAPER: dict[str, tuple[str, dict[str, Any]]] = {
-    "paper-figure3": ("addition-seed0-calibrated", {"layer": 1, "block": "bias"}),
-    "paper-figure4": ("multiplication-seed0-calibrated", {"layer": 1, "block": "bias"}),
+    "paper-figure3": ("addition-seed0-calibrated", {"layer": 1, "panel": "bias"}),
+    "paper-figure4": ("multiplication-seed0-calibrated", {"layer": 1, "panel": "bias"}),
     "paper-figure7": ("successor-seed0-vanilla", {"layer": 2, "input": "03611451449241919819"}),
     "paper-figure8": ("addition-seed0-vanilla", {"layer": 2, "input": "078114514+0241919810"}),
     "demo-addition-cross": ("addition-seed0-calibrated", {"layer": 1}),

@@ -30,7 +30,9 @@ def test_options_are_frozen_and_know_their_names(kind):
     name = next(iter(kind.model_fields))
     with pytest.raises(ValidationError, match="frozen"):
         setattr(options, name, getattr(options, name))
-    with pytest.raises(UsageError, match=f"unknown option 'colour' of {kind.title}: choose among"):
+    with pytest.raises(
+        UsageError, match=f"unknown option 'colour' of {kind.group_title}: choose among"
+    ):
         build(kind, colour="red")
 
 

@@ -18,6 +18,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from PIL import Image
 
+import abc_calib
 from abc_calib.config import FigureOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
@@ -26,7 +27,7 @@ from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
+from abc_calib.reporting.heatmaps import Block, heatmaps, on_pages, pooled
 from abc_calib.reporting.of_runs import figure_of
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
@@ -128,8 +129,17 @@ def test_a_line_of_single_cells_is_seen_in_a_small_image() -> None:
 
 def test_figures_have_the_widths_of_styles_and_no_height_without_end() -> None:
     assert FigureOptions(width="neurips").inches == 5.5
-    with pytest.raises(UsageError, match="give one --head"):
-        drawn(heads((400, 20, 20)))
+    labels = written_labels(20, "&")
+    tall = Block(heads((100, 20, 20)), labels, labels, [f"note {k}" for k in range(100)])
+    parts = on_pages([tall, tall], 8, 5.5)
+    assert len(parts) > 1
+    assert [k for part in parts for k in range(100)[part]] == [*range(100)]
+    for part in parts:
+        figure = heatmaps([tall.of(part)] * 2, "T", 8, 5.5)
+        assert figure.get_figheight() <= 9.0
+        assert {f"head {k}" for k in range(100)[part]} <= {
+            text.partition("  ")[0] for said in texts(figure) for text in said.split("\n")
+        }
 
 
 def assert_apart(one: Any, other: Any) -> None:
@@ -342,10 +352,13 @@ def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:
     whole = heatmap_figures(calibrated)
     assert set(whole) == {"bias-self-layer0", "bias-cross-layer0"}
     shown = texts(whole["bias-cross-layer0"])
-    assert {"(a) averaged attention, 4 digits", "(b) sum of the kept lines"} <= set(shown)
-    (name,) = heatmap_figures(calibrated, sites=("cross",), layer=0, head=1, block="bias")
+    assert {
+        "(a) averaged attention, 4 digits, teacher forcing",
+        "(b) sum of the kept lines",
+    } <= set(shown)
+    (name,) = heatmap_figures(calibrated, sites=("cross",), layer=0, head=1, panel="bias")
     assert name == "bias-cross-layer0-head1-bias"
-    (figure,) = heatmap_figures(calibrated, sites=("cross",), head=1, titled=False).values()
+    (figure,) = heatmap_figures(calibrated, sites=("cross",), head=1, title=False).values()
     assert "Cross" not in " ".join(texts(figure))
 
 
@@ -369,6 +382,28 @@ def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path):
         with np.load(tmp_path / f"input-{site}.npz") as file:
             drawn = torch.from_numpy(file["attention"]).float()
         torch.testing.assert_close(drawn, torch.stack(weights)[:, 0])
+
+
+def test_what_is_beyond_training_and_what_is_wrong_is_marked(tiny):
+    """Of a source of 9 digits, where training had at most 5, the places between a5 and a4."""
+    run = Run.open(tiny.vanilla)
+    length, source = run.data.length, "123456789"
+    options: Any = {"input": source, "sites": ("cross",), "layer": 0}
+    (figure,) = heatmap_figures(run, **options).values()
+    seen = abc_calib.predict(run, source)
+    right = [*str(int(source) + 1)[::-1], "&"]
+    wrong = [i for i, token in enumerate(seen.output) if right[i : i + 1] != [token]]
+    axes = figure.axes[0]
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    upright = [line.get_xdata()[0] for line in dashed if len({*line.get_xdata()}) == 1]
+    assert upright == [1 + len(source) - length - 0.5]
+    (marks,) = (line for line in axes.lines if line.get_marker() == "<")
+    assert [int(y) for y in marks.get_ydata()] == wrong != []
+    said = texts(figure)
+    assert {f"training length {length}", "wrong token"} <= {*said}
+    assert any("no teacher forcing" in text.replace("\n", " ") for text in said)
+    (figure,) = heatmap_figures(run, **{**options, "input": "12"}).values()
+    assert not any("training length" in text for text in texts(figure))
 
 
 def test_a_source_that_is_too_long_is_refused(tiny, abc, monkeypatch):

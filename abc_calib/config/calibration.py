@@ -16,7 +16,7 @@ class CalibrationOptions(Options):
     (``abc_calib.calibration.fits``).
     """
 
-    title: ClassVar[str] = "a calibration"
+    group_title: ClassVar[str] = "a calibration"
 
     fit: Word = option(
         "nnls",

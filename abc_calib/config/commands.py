@@ -68,7 +68,7 @@ def _text_of(table: str) -> str:
 class TaskOptions(Options):
     """Which problems: what a task takes beside its name."""
 
-    panel: ClassVar[str] = TASK
+    help_panel: ClassVar[str] = TASK
 
     base: int | None = option(None, "Base of the digits, 2 to 36.", ge=2, le=36)
     tables: int | None = option(
@@ -260,8 +260,8 @@ class FigureOptions(Options):
     )
     layer: int | None = option(None, "This layer alone, from 0.", ge=0, le=1000)
     head: int | None = option(None, "This head alone, from 0.", ge=0, le=1000)
-    block: Literal["attention", "fit", "bias"] | None = option(
-        None, "Of a calibrated run these panels alone.", flag="panel"
+    panel: Literal["attention", "fit", "bias"] | None = option(
+        None, "Of a calibrated run these panels alone."
     )
     width: Word = option(
         "page",
@@ -273,7 +273,7 @@ class FigureOptions(Options):
         "Times, a sans serif, or the upright Computer Modern of LaTeX, which is not run: what its "
         "file lacks, such as a minus, is from Times.",
     )
-    titled: bool = option(True, "A title over the figure.", flag="title")
+    title: bool = option(True, "A title over the figure.")
 
     _several = listed("format", "sites")
 

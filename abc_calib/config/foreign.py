@@ -20,7 +20,7 @@ class ForeignOptions(ModelOptions):
     the first of the suffix what closes the source, and the last delimiter not?
     """
 
-    title: ClassVar[str] = "foreign"
+    group_title: ClassVar[str] = "foreign"
 
     folder: str = option("", "Where it came from, with its tokenizer.")
     architecture: Word = option("", "The class.")
@@ -48,8 +48,8 @@ FOREIGN = "A model of transformers"
 class AdoptOptions(Options):
     """A model of ``transformers`` in a folder, and pairs of what it reads and writes."""
 
-    title: ClassVar[str] = "a foreign model"
-    panel: ClassVar[str] = FOREIGN
+    group_title: ClassVar[str] = "a foreign model"
+    help_panel: ClassVar[str] = FOREIGN
 
     hf: str | None = option(
         None,

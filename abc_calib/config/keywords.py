@@ -77,8 +77,8 @@ class Shared3(TypedDict, total=False):
     input: str | None
     layer: int | None
     head: int | None
-    block: Literal["attention", "fit", "bias"] | None
-    titled: bool | None
+    panel: Literal["attention", "fit", "bias"] | None
+    title: bool | None
 
 
 class CalibrateKeywords(Shared0, total=False):

@@ -33,7 +33,7 @@ class ModelOptions(Options):
 class StackOptions(ModelOptions):
     """What both kinds of Transformers have."""
 
-    panel: ClassVar[str] = TRANSFORMER
+    help_panel: ClassVar[str] = TRANSFORMER
 
     decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
     heads: int = option(8, "Attention heads.", ge=1, le=256)
@@ -61,7 +61,7 @@ class TransformerOptions(StackOptions):
     is read along (paper, appendix A.4).
     """
 
-    title: ClassVar[str] = "transformer"
+    group_title: ClassVar[str] = "transformer"
 
     encoder_layers: int = option(0, "Encoder layers; 0: embeddings only.", ge=0, le=64)
     encoder_scheme: Word | None = option(
@@ -99,7 +99,7 @@ class TransformerOptions(StackOptions):
 class DecoderOptions(StackOptions):
     """The shape of the decoder-only Transformer, which reads source and output as one stream."""
 
-    title: ClassVar[str] = "decoder"
+    group_title: ClassVar[str] = "decoder"
 
     @property
     def label(self) -> str:
@@ -118,8 +118,8 @@ class RecurrentOptions(ModelOptions):
     them, which wrap around to the start far beyond the end.
     """
 
-    title: ClassVar[str] = "gru"
-    panel: ClassVar[str] = RECURRENT
+    group_title: ClassVar[str] = "gru"
+    help_panel: ClassVar[str] = RECURRENT
 
     backbone: Word | None = option(
         None,

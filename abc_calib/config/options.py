@@ -37,9 +37,9 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     #: what the group is called where a name is in none of its fields
-    title: ClassVar[str] = "options"
+    group_title: ClassVar[str] = "options"
     #: where the help shows its fields, if they do not say
-    panel: ClassVar[str] = ""
+    help_panel: ClassVar[str] = ""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -145,14 +145,17 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     reason = str(first.get("ctx", {}).get("error", "")) if first["type"] == "value_error" else ""
     if first["type"] == "extra_forbidden" and len(path) > 1:
         name = shortened(".".join(path))
-        return UsageError(f"unknown option {name!r} of {kind.title}: this version has none such")
+        return UsageError(
+            f"unknown option {name!r} of {kind.group_title}: this version has none such"
+        )
     field = kind.model_fields.get(path[0]) if path else None
     if field is None and reason:
         return UsageError(reason)
     if field is None:
         name = shortened(".".join(path))
         return UsageError(
-            f"unknown option {name!r} of {kind.title}: choose among {', '.join(kind.model_fields)}"
+            f"unknown option {name!r} of {kind.group_title}: choose among "
+            f"{', '.join(kind.model_fields)}"
         )
     if first["type"] == "missing":
         return UsageError(f"{path[0]} is missing: {allowed(field)}")

@@ -43,7 +43,7 @@ class Named:
     def panel(self) -> str | None:
         """Where the help of a command shows it; None among the command's own."""
         own = about(self.field, "panel")
-        return (self.kind.panel if own is None else own) or None
+        return (self.kind.help_panel if own is None else own) or None
 
     @property
     def what(self) -> str:
@@ -89,7 +89,7 @@ def named(
             told = "" if value is None or "default" in (field.description or "") else words(value)
             told = "as in the first training" if name in kept else told
             if name in found and told and told != found[name].default:
-                told = f"{found[name].default} ({kind.title}: {told})"
+                told = f"{found[name].default} ({kind.group_title}: {told})"
                 found[name] = Named(name, found[name].kind, told)
             found.setdefault(name, Named(name, kind, told))
     return found

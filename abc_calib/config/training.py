@@ -21,8 +21,8 @@ class TrainOptions(Options):
     the rate halved on a plateau.
     """
 
-    title: ClassVar[str] = "a training"
-    panel: ClassVar[str] = TRAINING
+    group_title: ClassVar[str] = "a training"
+    help_panel: ClassVar[str] = TRAINING
 
     steps: int = option(3000, "Most optimiser steps.", ge=1, le=10**9)
     batch: int = option(128, "Samples a step.", ge=1, le=10**6)

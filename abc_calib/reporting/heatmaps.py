@@ -9,20 +9,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
     CLOSED,
     LABEL_SIZE,
     OPEN,
+    PALETTE,
     SMALL,
     TEXT_WIDTH,
     TITLE_SIZE,
@@ -36,12 +39,31 @@ ACROSS, MOST_ACROSS = 4, 8
 """Heads side by side, and at most."""
 NARROWEST = 0.78
 """Inches that a head takes at least."""
-TALLEST, LOWEST, MOST_INCHES = 2.0, 0.3, 30
-"""Inches of an image, and of a figure."""
+TALLEST, LOWEST, PAGE = 2.0, 0.3, 9.0
+"""Inches of an image, and of a page: what is taller becomes several figures."""
+AROUND = 0.6
+"""Inches of a block besides its images."""
 DOTS = 150
 """Cells an inch: of more, neighbours are one cell, which has the highest of their values."""
 MOST_TOKENS = 24
 """Up to this number all keys are named, their names turned if need be."""
+
+
+MARKED = PALETTE[1]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """On images of a source longer than those of training, and of an output that is wrong.
+
+    ``rows`` and ``keys``: places between the tokens within ``length`` and those beyond;
+    ``wrong``: the rows that write a wrong token.
+    """
+
+    length: int
+    rows: Sequence[float] = ()
+    keys: Sequence[float] = ()
+    wrong: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +83,7 @@ class Block:
     heading: str = ""
     additive: bool = True
     numbers: Sequence[int] | None = ()
+    marks: Marks | None = None
 
     def title(self, head: int, width: float) -> str:
         """The lines over a head: its note, its number and its range."""
@@ -71,10 +94,36 @@ class Block:
         line = "  ".join(filter(None, parts))
         return "\n".join(wrapped(text, width) for text in (note, line) if text)
 
+    def of(self, heads: slice) -> Block:
+        """Some of its heads."""
+        numbers = None if self.numbers is None else [*self.numbers] or range(len(self.matrices))
+        some = {n: getattr(self, n)[heads] for n in ("matrices", "notes", "transparent")}
+        return replace(self, **some, numbers=None if numbers is None else numbers[heads])
+
     def height(self, width: float) -> float:
         """Inches of an image: square cells, unless that is far too high or too low."""
         _, rows, keys = self.matrices.shape
         return min(max(width * rows / keys, LOWEST), TALLEST)
+
+
+def on_pages(blocks: Sequence[Block], across: int, width: float) -> list[slice]:
+    """The heads of each figure, such that none of more than one line is taller than a page."""
+    columns, _, each = _sizes(blocks, across, width)
+    lines = max(1, int((PAGE - 0.5 - AROUND * len(blocks)) / sum(each)))
+    heads = len(blocks[0].matrices)
+    return [slice(i, min(i + lines * columns, heads)) for i in range(0, heads, lines * columns)]
+
+
+def _sizes(blocks: Sequence[Block], across: int, width: float) -> tuple[int, float, list[float]]:
+    """Heads side by side, the inches that one is wide, and the height of its line in each block."""
+    heads = len(blocks[0].matrices)
+    columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
+    columns = -(-heads // -(-heads // columns))  # of about the same number in each line
+    cell, each = (width - 0.35) / columns - 0.08, []
+    for block in blocks:
+        over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
+        each.append(block.height(cell) + 0.12 * over + 0.06)
+    return columns, cell, each
 
 
 @styled
@@ -84,22 +133,12 @@ def heatmaps(
     """One image for each head, ``across`` side by side; blocks of heads one below the other.
 
     Where there is no room for all names, the axes show delimiters and digits of round numbers.
-    ``width``: of the figure, in inches. ``UsageError`` for a figure taller than ``MOST_INCHES``.
+    ``width``: of the figure, in inches.
     """
     heads = len(blocks[0].matrices)
-    columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
+    columns, cell, each = _sizes(blocks, across, width)
     lines = -(-heads // columns)
-    columns = -(-heads // lines)  # of about the same number in each line
-    cell = (width - 0.35) / columns - 0.08
-    heights = []
-    for block in blocks:
-        over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
-        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.6)
-    if sum(heights) > MOST_INCHES:
-        raise UsageError(
-            f"a figure of {heads} heads would be {sum(heights):.0f} inches tall, and at most "
-            f"{MOST_INCHES} are drawn: give one --head, one --panel or a larger --width"
-        )
+    heights = [lines * height + AROUND for height in each]
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.25 + 0.16 * (1 + titled.count("\n")))
     if title:
@@ -122,14 +161,14 @@ def heatmaps(
             if number + columns < heads:
                 axes.set_xticklabels([""] * len(axes.get_xticks()))
     figure.legend(
-        handles=list(_legend(blocks)), loc="outside lower right", ncols=3 if width > 2.4 else 1,
-        handlelength=0.8, handleheight=0.8, columnspacing=1.0,
+        handles=list(_legend(blocks)), loc="outside lower right", handlelength=0.8,
+        ncols=5 if width > 4 else 3 if width > 2.4 else 1, handleheight=0.8, columnspacing=1.0,
     )  # fmt: skip
     return figure
 
 
-def _legend(blocks: Sequence[Block]) -> Iterator[Patch]:
-    """What the colours mean."""
+def _legend(blocks: Sequence[Block]) -> Iterator[Artist]:
+    """What the colours and marks mean."""
     colours = value_colours()
     heads = [matrix for block in blocks for matrix in block.matrices]
     if any(_is_blank(matrix) and not np.isfinite(matrix).all() for matrix in heads):
@@ -139,6 +178,12 @@ def _legend(blocks: Sequence[Block]) -> Iterator[Patch]:
         yield Patch(facecolor=colours(1.0), label="highest of the head")
     if any(not np.isfinite(block.matrices).all() for block in blocks):
         yield Patch(facecolor=CLOSED, label="closed (−∞)")
+    style: Any = {"color": MARKED, "markersize": 4, "markeredgewidth": 0}
+    for marks in {id(block.marks): block.marks for block in blocks if block.marks}.values():
+        if marks.rows or marks.keys:
+            yield Line2D([], [], **style, ls="--", lw=0.8, label=f"training length {marks.length}")
+        if marks.wrong:
+            yield Line2D([], [], **style, marker="<", ls="", label="wrong token")
 
 
 def value_range(matrix: np.ndarray) -> str:
@@ -171,6 +216,15 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
         shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest",
         extent=(-0.5, keys - 0.5, rows - 0.5, -0.5),
     )  # fmt: skip
+    if block.marks:
+        for draw, places in ((axes.axhline, block.marks.rows), (axes.axvline, block.marks.keys)):
+            for place in places:
+                draw(place, color=MARKED, linewidth=0.8, linestyle="--")
+        if wrong := block.marks.wrong:
+            axes.plot(
+                [1.02] * len(wrong), wrong, "<", color=MARKED, markersize=3, markeredgewidth=0,
+                clip_on=False, transform=axes.get_yaxis_transform(),
+            )  # fmt: skip
     axes.set_title(block.title(head, width), fontsize=SMALL, pad=2)
     note = block.notes[head].partition("\n")[2] if block.notes else ""
     said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
@@ -215,6 +269,8 @@ def _name(axis: Axis, labels: Sequence[str], most: float) -> None:
     """Name at most about so many places: delimiters, then digits of round numbers."""
     gap = max(1.0, len(labels) / max(most, 1.0))
     numbers = {i: int(n[0]) for i, name in enumerate(labels) if (n := re.search(r"\d+", name))}
+    if len({*labels}) < len(labels):  # tokens, not their places
+        numbers = {i: i for i in numbers}
     step = next(s * 10**n for n in range(9) for s in (1, 2, 5) if s * 10**n >= math.ceil(gap))
     delimiters = [i for i in range(len(labels)) if i not in numbers]
     shown: list[int] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -34,7 +36,15 @@ from abc_calib.reporting.attention import (
     note_of,
     problems,
 )
-from abc_calib.reporting.heatmaps import MOST_ACROSS, MOST_TOKENS, Block, heatmaps
+from abc_calib.reporting.heatmaps import (
+    ACROSS,
+    MOST_ACROSS,
+    MOST_TOKENS,
+    Block,
+    Marks,
+    heatmaps,
+    on_pages,
+)
 from abc_calib.reporting.style import check_formats, font, save_figures
 from abc_calib.runs import Run
 
@@ -117,9 +127,9 @@ def views_of(run: Run, asked: FigureOptions) -> list[View]:
     for site in asked.sites:
         if site not in SITES:
             raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
-    if asked.block in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
+    if asked.panel in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
         what = "one source has" if asked.input is not None else f"{run} has"
-        raise UsageError(f"--panel {asked.block}: {what} attention alone; leave it out")
+        raise UsageError(f"--panel {asked.panel}: {what} attention alone; leave it out")
     source = asked.input
     found = averaged(run, asked) if source is None else _of_source(run, asked, source)
     wanted = [site for site in SITES if site in asked.sites]
@@ -140,7 +150,7 @@ def averaged(run: Run, asked: FigureOptions) -> dict[Site, View]:
     attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
     near, far = problems(run, attention, asked.digits)
     lines = Lines(run.bias(), kept_lines(run), near, far) if calibrated else None
-    what = f"averaged attention, {near.digits} digits"
+    what = f"averaged attention, {near.digits} digits, teacher forcing"
     return {
         site: View(run.config.task, site, weights, *near.labels(site), what, asked, lines)
         for site, weights in attention.items()
@@ -152,17 +162,29 @@ def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
     seen, attention = watched(run, run.load_model(), source)
     layout = Problem(run.data.layout(seen.problems), len(seen.ids))
     tokens, output = seen.tokens(run.data), seen.symbols(run.data)
+    right = [i for i in seen.batch.target[0].tolist() if i != run.data.vocabulary.pad]
+    wrong = [at for at, token in enumerate(seen.ids) if right[at : at + 1] != [token]]
+    longer, length = max(layout.source.widths) > run.data.length, run.data.length
     views: dict[Site, View] = {}
     for site, layers in attention.weights.items():
         rows, keys = layout.labels(site)
+        ends = [beyond(labels, length) if longer else [] for labels in (rows, keys)]
+        marks = Marks(length, ends[0], ends[1], () if site == "encoder" else wrong)
         if len(tokens) <= MOST_TOKENS:
             rows = tokens if site == "encoder" else output
             keys = [tokens[0], *output[:-1]] if site == "self" else tokens
         if layers:
             weights = torch.stack(list(layers))[:, 0].double().numpy()
-            what = f"attention on {source}"
-            views[site] = View(run.config.task, site, weights, rows, keys, what, asked)
+            what = f"attention on {source}, reading its own output (no teacher forcing)"
+            views[site] = View(run.config.task, site, weights, rows, keys, what, asked, marks=marks)
     return views
+
+
+def beyond(labels: Sequence[str], length: int) -> list[float]:
+    """The places between tokens of a column below ``length`` and neighbours of others."""
+    found = (re.search(r"\d+", label) for label in labels)
+    inside = [int(number[0]) < length if number else None for number in found]
+    return [at + 0.5 for at, pair in enumerate(pairwise(inside)) if {*pair} == {True, False}]
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,7 @@ class View:
     what: str
     asked: FigureOptions
     lines: Lines | None = None
+    marks: Marks | None = None
 
     def check(self) -> None:
         """``UsageError`` for a layer or head that it does not have."""
@@ -212,13 +235,25 @@ class View:
         """What the names of its files begin with, apart from the kind of figure."""
         return "" if self.asked.input is None else "input-"
 
+    @property
+    def across(self) -> int:
+        """Heads side by side."""
+        return ACROSS if self.lines is None else MOST_ACROSS
+
     def figures(self) -> Iterator[tuple[str, Figure]]:
-        """Each layer's figure with the name of its file."""
+        """Each layer's figures with the names of their files: several where heads fill a page."""
         kind = self.stem or ("bias-" if self.lines is not None else "attention-")
         head = "" if self.asked.head is None else f"-head{self.asked.head}"
-        panel = "" if self.asked.block is None else f"-{self.asked.block}"
+        panel = "" if self.asked.panel is None else f"-{self.asked.panel}"
         for layer in self.layers:
-            yield f"{kind}{self.site}-layer{layer}{head}{panel}", self.figure(layer)
+            title, blocks = self.blocks(layer)
+            parts = on_pages(blocks, self.across, self.asked.inches)
+            for part in parts:
+                some = f"-heads{part.start}-{part.stop - 1}" if len(parts) > 1 else ""
+                figure = heatmaps(
+                    [b.of(part) for b in blocks], title, self.across, self.asked.inches
+                )
+                yield f"{kind}{self.site}-layer{layer}{head}{some}{panel}", figure
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -233,15 +268,19 @@ class View:
         return {**found, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
 
     def figure(self, layer: int) -> Figure:
-        """The figure of a layer: its attention, and its lines and bias where it has some."""
+        """One figure of all heads of a layer."""
+        title, blocks = self.blocks(layer)
+        return heatmaps(blocks, title, self.across, self.asked.inches)
+
+    def blocks(self, layer: int) -> tuple[str, list[Block]]:
+        """A title, and what is drawn of a layer: attention, then lines and bias if it has some."""
         name = self.task.replace("_", " ").capitalize()
         title = f"{name}, {PARTS[self.site]}-attention, layer {layer}"
-        chosen, lines, only = self.heads, self.lines, self.asked.block
+        chosen, lines, only = self.heads, self.lines, self.asked.panel
         shown = self._visible(self.attention[layer])[chosen]
-        near = Block(shown, self.rows, self.keys, numbers=chosen)
+        near = Block(shown, self.rows, self.keys, numbers=chosen, marks=self.marks)
         if lines is None:
-            title = f"{title}: {self.what}" if self.asked.titled else ""
-            return heatmaps([near], title, width=self.asked.inches)
+            return f"{title}: {self.what}" if self.asked.title else "", [near]
         fit, bias = self._fit_and_bias(lines, layer)
         kept, open_ = self.kept(layer), {*lines.bias.transparent()}
         shared = ", found in the last layer" if (self.site, LAST, 0) in lines.table else ""
@@ -266,8 +305,7 @@ class View:
             replace(block, heading=f"({letter}) {block.heading}")
             for letter, block in zip("abc", blocks.values(), strict=True)
         ]
-        title = title if self.asked.titled else ""
-        return heatmaps([blocks[only]] if only else drawn, title, MOST_ACROSS, self.asked.inches)
+        return title if self.asked.title else "", [blocks[only]] if only else drawn
 
     def kept(self, layer: int) -> list[list[LineRow]]:
         """The kept lines of each head, or those of the last layer where they serve all."""

@@ -31,7 +31,7 @@ def heads_of(run: Run) -> dict[str, Any] | None:
     far = FAR_IN_ROWS if run.data.vocabulary.tokens.rows else FAR
     layers, rests = [], {}
     with font("sans"):
-        views = averaged(run, FigureOptions(digits=far, titled=False))
+        views = averaged(run, FigureOptions(digits=far, title=False))
         for site, view in views.items():
             told = [[_head(view, layer, head) for head in view.heads] for layer in view.layers]
             rests[site] = [[rests for _, rests in heads] for heads in told]
