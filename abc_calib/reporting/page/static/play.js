@@ -235,7 +235,7 @@ class Player {
         return token === undefined ? null : this.cell(null, token, token === this.written[line[column - number * shift]] ? "fine" : "missing");
       })];
     });
-    const sheet = make("div", {class: "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : []);
+    const sheet = make("div", {class: this.problem.rows ? "sheet rows" : "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : []);
     return this.problem.rows ? [sheet, ...this.image(lines, shift)] : [sheet];
   }
 
