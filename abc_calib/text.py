@@ -127,6 +127,9 @@ _LATEX = {
     ord("≠"): r"$\neq$",
     ord("×"): r"$\times$",
     ord("∞"): r"$\infty$",
+    ord("→"): r"$\to$",
+    ord("≤"): r"$\leq$",
+    ord("≥"): r"$\geq$",
 }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer.core import TyperCommand
 
 from abc_calib.config import EvaluateOptions, MachineOptions
@@ -28,7 +29,13 @@ class Evaluate(TyperCommand):
 
 @command(MachineOptions, threads=FREE, tables=True)
 def evaluate(
-    asked: EvaluateOptions, run: RunArgument = None, force: Force = False, **given: Any
+    asked: EvaluateOptions,
+    run: RunArgument = None,
+    force: Force = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="With --latex and --csv: the 95 % intervals, too.")
+    ] = False,
+    **given: Any,
 ) -> Result:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
@@ -56,5 +63,5 @@ def evaluate(
         {"run": str(found), "task": found.config.task, "rows": [row.as_dict() for row in rows]},
         [token_table(words) if words else accuracy_table(by_set)],
         [remark],
-        plain_accuracy_table(by_set, caption, f"tab:{found.config.task}"),
+        plain_accuracy_table(by_set, caption, f"tab:{found.config.task}", intervals),
     )

@@ -15,7 +15,7 @@ from cli.command import Figures, Force, RunArgument, command, opened
 from cli.console import Result, Sentence
 
 
-@command(only=("format",))
+@command(only=("format", "width", "font"))
 def inspect(
     asked: FigureOptions,
     run: RunArgument = None,
@@ -31,13 +31,16 @@ def inspect(
     """
     from abc_calib.evaluation import inspect as inspection
     from abc_calib.reporting.steps import draw_steps
+    from abc_calib.reporting.style import font
 
     if source is None:
         raise UsageError("name a source of the run's task with --input")
     run_found = inspection.opened(opened(run, force))
     found = inspection.inspect(run_found, source)
     title = f"{run_found.config.task}, {run_found.config.model.label}"
-    files = draw_steps(found, out or run_found.path / "figures", title, asked.format)
+    with font(asked.font):
+        folder = out or run_found.path / "figures"
+        files = draw_steps(found, folder, title, asked.format, asked.inches)
     names = [str(path) for path in files]
     told = {name: getattr(found, name) for name in TOLD}
     wrong = "" if found.correct else "this is wrong: the model has not learned this one"

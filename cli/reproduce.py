@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import MachineOptions, ReproduceOptions, WorkOptions
+from abc_calib.config import FigureOptions, MachineOptions, ReproduceOptions, WorkOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.text import Table
 from cli import completion
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
-    "table1, table2, table3, figure1, reviewers, rivals or chomsky; attenders-table2, -table3, "
+    "table1, table2, table3, figure1, reviewers, rivals or chomsky; figure3, figure4, figure7 or "
+    "figure8, drawn of models made from nothing; attenders-table2, -table3, "
     "-table4, -table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 
@@ -44,7 +45,11 @@ Results = Annotated[
 ]
 
 
-@command(MachineOptions, without=("threads",), loads="")
+@command(
+    *(MachineOptions, FigureOptions),
+    without=("threads", "format", "sites", "digits", "input", "layer", "head", "panel", "title"),
+    loads="",
+)
 def reproduce(
     target: Annotated[
         str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
@@ -66,14 +71,21 @@ def reproduce(
     where **--out** names a folder.
 
     Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
-    --from-results --json**
+    --from-results --json** · **abc reproduce figure3 --width neurips**
     """
     from abc_calib import reproduction
     from abc_calib.files import runs_root
-    from abc_calib.reproduction import chomsky
+    from abc_calib.reporting.style import font
+    from abc_calib.reproduction import chomsky, drawn
 
+    names = given.keys() & {"width", "font"}
+    look = {name: given.pop(name) for name in names}
+    if target in drawn.DRAWN:
+        if row or task or results or given or work.model_fields_set or asked.model_fields_set:
+            raise UsageError(f"abc reproduce {target} takes --jobs, --out, --width and --font")
+        return _drawn(target, out, jobs, look)
     if target == chomsky.NAME:
-        if task or work.model_fields_set or "preset" in asked.model_fields_set:
+        if look or task or work.model_fields_set or "preset" in asked.model_fields_set:
             raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
         return _chomsky(asked, row or (), out, jobs, results)
     wanted = reproduction.get_target(target)
@@ -100,11 +112,27 @@ def reproduce(
                 **how,
             )
         failed = any(outcome.state == "failed" for outcome in outcomes)
-    made = reproduction.make_report(wanted, table, asked.seeds)
-    if folder is not None:
-        reproduction.write_report(made, None if asked.from_results else table, folder)
-        say(f"written to {folder}")
+    how_drawn = build(FigureOptions, **look)
+    with font(how_drawn.font):
+        width = how_drawn.inches if "width" in look else None
+        made = reproduction.make_report(wanted, table, asked.seeds, width)
+        if folder is not None:
+            reproduction.write_report(made, None if asked.from_results else table, folder)
+            say(f"written to {folder}")
     return Result({"rows": made.records}, list(shown(made)), failed=failed)
+
+
+def _drawn(name: str, out: Path | None, jobs: Path | None, look: dict[str, Any]) -> Result:
+    """A figure of one model, which is trained first."""
+    from abc_calib.files import make_folder, runs_root
+    from abc_calib.reporting.style import font, save_figures
+    from abc_calib.reproduction.drawn import drawn
+
+    folder = out or runs_root() / "reproduction"
+    make_folder(folder)
+    with font(build(FigureOptions, **look).font):
+        paths = save_figures(drawn(name, jobs, **look), folder / name, ("pdf", "png"))
+    return Result({"files": [*map(str, paths)]}, [*map(str, paths)])
 
 
 def _chomsky(

@@ -21,6 +21,7 @@ from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.reporting.views import heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
+from abc_calib.reproduction.drawn import DRAWN, drawn
 from abc_calib.text import as_markdown
 from tasks import get_task
 
@@ -28,14 +29,6 @@ HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
-PAPER: dict[str, tuple[str, dict[str, Any]]] = {
-    "paper-figure3": ("addition-seed0-calibrated", {"layer": 1, "panel": "bias"}),
-    "paper-figure4": ("multiplication-seed0-calibrated", {"layer": 1, "panel": "bias"}),
-    "paper-figure7": ("successor-seed0-vanilla", {"layer": 2, "input": "03611451449241919819"}),
-    "paper-figure8": ("addition-seed0-vanilla", {"layer": 2, "input": "078114514+0241919810"}),
-    "demo-addition-cross": ("addition-seed0-calibrated", {"layer": 1}),
-}
-"""The run of each, and what is drawn of its cross-attention."""
 
 
 def report(rows: pd.DataFrame) -> str:
@@ -154,9 +147,12 @@ def main() -> None:
         if (HERE / "reproduction" / f"{name}-seeds.csv").is_file():
             for stem, figure in make_report(target, load_results(name)).figures.items():
                 save_figures(figure, HERE / "reproduction" / stem, BOTH)
-    for name, (run, options) in PAPER.items() if sys.argv[1:] else ():
-        found = heatmap_figures(Path(sys.argv[1]) / run, sites=("cross",), **options)
-        save_figures(found["cross"], FIGURES / name, BOTH)
+    for folder in map(Path, sys.argv[1:]):
+        for name in DRAWN:
+            save_figures(drawn(name, folder), FIGURES / f"paper-{name}", BOTH)
+        run = folder / "addition-seed0-calibrated"
+        for figure in heatmap_figures(run, sites=("cross",), layer=1).values():
+            save_figures(figure, FIGURES / "demo-addition-cross", ("png",))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from abc_calib.data import Batch
 from abc_calib.data.digits import default_samples
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation.exact import (
+    Row,
     evaluate,
     exact_matches,
     greedy_matches,
@@ -27,6 +28,7 @@ from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Decoded, Model
+from abc_calib.reporting.tables import plain_accuracy_table
 
 # One pass against greedy decoding
 
@@ -223,6 +225,17 @@ def test_the_papers_number_of_samples_is_the_default(half_trained):
 def test_wilson_interval_gives_published_values(correct, n, low, high):
     """The first four are Newcombe's (1998), table I, method 3."""
     assert wilson_interval(correct, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_a_table_for_papers_has_intervals_on_request_and_says_how_many_samples():
+    low = {3: 40.0, 9: 41.0}
+    rows = [Row(n, 50.0, 100, "random", 50, low[n], 60.0, 0, "", 0.0) for n in low]
+    plain, full = (plain_accuracy_table({"random": rows}, "C", "tab:c", i) for i in (False, True))
+    assert plain.rows == [["3", "50.00"], ["9", "50.00"]]
+    assert full.columns == ["length", "random", "random, 95 %"]
+    assert full.rows == [["3", "50.00", "[40.00, 60.00]"], ["9", "50.00", "[41.00, 60.00]"]]
+    assert plain.caption == "C. 100 samples a number"
+    assert full.caption == "C. 100 samples a number; in brackets: 95 % intervals"
 
 
 def test_wilson_interval_of_nothing_is_everything():

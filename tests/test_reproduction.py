@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from PIL import Image
 
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import ATTENDERS
@@ -21,6 +22,7 @@ from abc_calib.reproduction.cells import ACCURACY, MEAN, MEASURES, TITLES, shown
 from abc_calib.reproduction.layouts import LAYOUTS
 from abc_calib.reproduction.pipeline import NEEDED
 from abc_calib.reproduction.remarks import REMARKS
+from abc_calib.runs import Run
 from abc_calib.sweeps.jobs import with_parents
 from tasks import TASKS
 
@@ -173,6 +175,30 @@ def test_figure_1_is_drawn_from_its_results(abc, tmp_path):
     drawn = {path.name for path in folder.glob("figure1-*")}
     names = ("figure1-addition", "figure1-successor")
     assert drawn == {f"{name}.{suffix}" for name in names for suffix in ("pdf", "png")}
+
+
+@pytest.mark.parametrize("more", [("--seeds", 2), ("--task", "addition"), ("--from-results",)])
+def test_a_figure_of_one_model_takes_few_options(abc, tmp_path, more):
+    words = ("reproduce", "figure7", "--jobs", tmp_path / "models", "--out", tmp_path / "out")
+    assert "takes --jobs, --out, --width and --font" in abc(*words, *more).error(2)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_figure_of_one_model_is_drawn_of_a_model_made_from_nothing(abc, tmp_path):
+    words = ("reproduce", "figure7", "--jobs", tmp_path / "models", "--out", tmp_path / "out")
+    said = abc(*words, "--width", "neurips", "-q")
+    assert said.code == 0
+    drawn = sorted((tmp_path / "out").iterdir())
+    assert said.out.split() == [str(path) for path in drawn]
+    assert [path.name for path in drawn] == ["figure7.pdf", "figure7.png"]
+    assert Image.open(drawn[1]).width == 5.5 * 300
+    assert Run.open(tmp_path / "models" / "successor-seed0-vanilla").config.stage == "vanilla"
+
+
+def test_figures_of_a_target_have_the_width_that_is_asked_for():
+    made = make_report(get_target("figure1"), load_results("table1", RESULTS), width=6.3)
+    assert {figure.get_figwidth() for figure in made.figures.values()} == {6.3}
 
 
 def test_results_that_are_missing_or_none_are_told(abc, tmp_path):

@@ -20,15 +20,20 @@ Reach = tuple[int | None, int | None]
 
 @styled
 def reach_figure(
-    panels: Mapping[str, Mapping[str, Reach]], lengths: Sequence[int], title: str, unit: str
+    panels: Mapping[str, Mapping[str, Reach]],
+    lengths: Sequence[int],
+    title: str,
+    unit: str,
+    width: float | None = None,
 ) -> Figure:
     """A panel a kind of model, a line a row: an open dot alone, a filled one calibrated.
 
     Where both get as far, the open one is around the other. ``lengths``: those that were tested,
-    the first of which is the longest in training.
+    the first of which is the longest in training. ``width``: in inches.
     """
     names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
-    figure = new_figure(TEXT_WIDTH if len(panels) > 1 else COLUMN_WIDTH, 0.95 + 0.17 * len(names))
+    width = width or (TEXT_WIDTH if len(panels) > 1 else COLUMN_WIDTH)
+    figure = new_figure(width, 0.95 + 0.17 * len(names))
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     places = {0: 0, **{length: k for k, length in enumerate(lengths, 1)}}
     for panel, (heading, rows) in zip(axes, panels.items(), strict=True):

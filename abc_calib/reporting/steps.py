@@ -13,6 +13,7 @@ from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     PALETTE,
+    TEXT_WIDTH,
     new_figure,
     plain_axes,
     save_figures,
@@ -21,17 +22,24 @@ from abc_calib.reporting.style import (
 
 
 def draw_steps(
-    found: Inspection, out_dir: Path, title: str, formats: Sequence[str] = ("pdf",)
+    found: Inspection,
+    out_dir: Path,
+    title: str,
+    formats: Sequence[str] = ("pdf",),
+    width: float = TEXT_WIDTH,
 ) -> list[Path]:
-    """Write ``attention`` and, if the attender shows any, ``variables`` figures to a folder."""
-    figures = {"attention": attention_figure(found, title)}
+    """Write ``attention`` and, if the attender shows any, ``variables`` figures to a folder.
+
+    ``width``: of the former, in inches; the latter is at most as wide as a column.
+    """
+    figures = {"attention": attention_figure(found, title, width)}
     if found.variables:
-        figures["variables"] = variables_figure(found, title)
+        figures["variables"] = variables_figure(found, title, min(width, COLUMN_WIDTH))
     written = (save_figures(figure, out_dir / name, formats) for name, figure in figures.items())
     return [path for paths in written for path in paths]
 
 
-def attention_figure(found: Inspection, title: str) -> Figure:
+def attention_figure(found: Inspection, title: str, width: float) -> Figure:
     """The weights of every step, beside the gold ones where there are any."""
     matrices = [found.weights]
     if found.gold is not None:
@@ -41,18 +49,18 @@ def attention_figure(found: Inspection, title: str) -> Figure:
         matrices.append(gold)
     names = ["learned", "gold"][: len(matrices)]
     block = Block(np.stack(matrices), found.output, found.tokens, notes=names, numbers=None)
-    return heatmaps([block], title)
+    return heatmaps([block], title, width=width)
 
 
 @styled
-def variables_figure(found: Inspection, title: str) -> Figure:
+def variables_figure(found: Inspection, title: str, width: float) -> Figure:
     """One curve a variable; where the attention was and should have been beside the centre.
 
     As figure 9 of Dubois et al. (2020). The reference is left out: it is the mean attention, of
     the location part alone in the variants that say so.
     """
     shown = {name: values for name, values in found.variables.items() if name != "reference"}
-    figure = new_figure(COLUMN_WIDTH, 0.75 * len(shown) + 0.75)
+    figure = new_figure(width, 0.75 * len(shown) + 0.75)
     axes = np.atleast_1d(figure.subplots(len(shown), 1, sharex=True))
     steps = np.arange(len(found.output))
     blue, red, green, *_ = PALETTE

@@ -29,12 +29,25 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def plain_accuracy_table(
-    rows_by_name: Mapping[str, Sequence[Row]], caption: str, label: str
+    rows_by_name: Mapping[str, Sequence[Row]], caption: str, label: str, intervals: bool = False
 ) -> Table:
-    """The same with numbers alone, as papers have it."""
-    lines = [[length, *map(_number, found)] for length, found in _by_length(rows_by_name)]
-    names = ["length", *rows_by_name]
-    return Table(names, lines, right=names, caption=caption, label=label)
+    """The same as papers have it: a number a cell, and its interval if that is asked for.
+
+    The caption goes on with what a cell is of: how many samples, and which interval.
+    """
+    lines: list[list[object]] = []
+    for length, found in _by_length(rows_by_name):
+        lines.append([length])
+        for row in found:
+            lines[-1].append(_number(row))
+            if intervals:
+                lines[-1].append("-" if row is None else f"[{row.low:.2f}, {row.high:.2f}]")
+    each = [[name, f"{name}, 95 %"] if intervals else [name] for name in rows_by_name]
+    names = ["length", *(name for pair in each for name in pair)]
+    counts = {row.n for rows in rows_by_name.values() for row in rows}
+    samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
+    more = f". {samples} samples a number" + ("; in brackets: 95 % intervals" * intervals)
+    return Table(names, lines, right=names, caption=caption and caption + more, label=label)
 
 
 def _by_length(

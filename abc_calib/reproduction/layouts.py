@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.reach import Reach, reach_figure
+from abc_calib.reporting.style import COLUMN_WIDTH
 from abc_calib.reproduction.cells import MARKS, MEASURES, SUCCEEDS, TITLES, Cell, shown, verdict
 from abc_calib.reproduction.report import Study, arranged
 from abc_calib.text import Table
@@ -152,6 +153,7 @@ def _curves(study: Study) -> Iterator[tuple[str, Figure]]:
             percent=MEASURES[measure].percent,
             single=single,
             top=calibrated or (own if len(own) < len(rows) else own[:1]),
+            width=study.width or COLUMN_WIDTH,
         )
         name = f"{target.name}-{task}"
         yield (name if measure == target.drawn[0] else f"{name}-{measure}"), figure
@@ -196,5 +198,5 @@ def _reached(study: Study) -> Iterator[tuple[str, Figure]]:
             unit = "tokens" if get_task(task).notation == "tokens" else target.unit
             yield (
                 f"{target.name}-{task}",
-                reach_figure(panels, target.lengths_of(task), title, unit),
+                reach_figure(panels, target.lengths_of(task), title, unit, study.width),
             )

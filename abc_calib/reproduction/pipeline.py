@@ -93,10 +93,15 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
         save_figures(figure, folder / name, ("pdf", "png"))
 
 
-def make_report(target: Target, results: pd.DataFrame, seeds: int | None = None) -> Report:
-    """The report of the results of every seed, or of the first ``seeds`` of them."""
+def make_report(
+    target: Target, results: pd.DataFrame, seeds: int | None = None, width: float | None = None
+) -> Report:
+    """The report of the results of every seed, or of the first ``seeds`` of them.
+
+    ``width`` of its figures, in inches; by default that of a paper's column or text.
+    """
     kept = results if seeds is None else results[results["seed"] < seeds]
-    study = Study(target, kept, seeds)
+    study = Study(target, kept, seeds, width)
     tables, records = LAYOUTS[target.layout](study)
     return Report(
         name=target.name,

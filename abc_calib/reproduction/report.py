@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,15 @@ class Report:
 
     @property
     def latex(self) -> str:
-        return "\n".join(as_latex(table.columns, table.rows) for table in self.tables)
+        """The tables in LaTeX, each with a label and a caption that says how to read it."""
+        legend = re.sub("[*`]", "", self.notes[0]) if self.notes else ""
+        made = []
+        for number, table in enumerate(self.tables, 1):
+            parts = [self.title, table.title, legend]
+            caption = " ".join(f"{part.rstrip('.')}." for part in parts if part)
+            label = f"tab:{self.name}-{number}" if len(self.tables) > 1 else f"tab:{self.name}"
+            made.append(as_latex(table.columns, table.rows, caption=caption, label=label))
+        return "\n".join(made)
 
 
 def arranged(columns: Sequence[str], rows: Sequence[Sequence[Any]], heading: str = "") -> Table:
@@ -68,6 +77,7 @@ class Study:
     target: Target
     results: pd.DataFrame
     seeds: int | None = None
+    width: float | None = None
 
     def row(self, cell: Cell) -> Row:
         return self.target.known[cell.row]
