@@ -47,7 +47,11 @@ def digest(x: Any) -> str:
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
-    """The different numbers in order, faster than ``np.unique``."""
+    """The different numbers, none below 0, in order, faster than ``np.unique``."""
+    if (top := numbers.max(initial=0)) < 256 * len(numbers) + CHUNK:
+        there = np.zeros(top + 1, bool)
+        there[numbers] = True
+        return np.flatnonzero(there)
     return (numbers := np.sort(numbers))[np.diff(numbers, prepend=-1) > 0]
 
 
@@ -395,8 +399,14 @@ class Walk:
     def through(self, code: np.ndarray, state: np.ndarray, kept: Any, fits: Any) -> Any:
         """One column more."""
         states, parts = self.by.states, [np.zeros(0, np.int64)]
-        for one in np.unique(state):
-            steps = np.unique(kept[one][fits[one]] * states + self.by.next[one][fits[one]])
+        if not (kept * fits).any() and len(codes := distinct(code)) * states < 2**26:
+            there, step = np.zeros((len(codes), states), "f4"), np.zeros((states, states), "f4")
+            there[np.searchsorted(codes, code), state] = 1
+            step[fits.nonzero()[0], self.by.next[fits]] = 1
+            at, state = np.nonzero(there @ step)
+            return codes[at], state
+        for one in distinct(state):
+            steps = distinct(kept[one][fits[one]] * states + self.by.next[one][fits[one]])
             parts.append((code[state == one, None] * states + steps).ravel())
         return np.divmod(distinct(np.concatenate(parts)), states)
 
@@ -579,7 +589,8 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
             if (name, walk.name) not in seen:
                 seen.add((name, walk.name))
                 some = walk.windows(len(tokens), vocabulary)
-                found[name] = np.union1d(found.get(name, (some, 0))[0], some), len(tokens)
+                some = np.append(some, found.get(name, (some, 0))[0])
+                found[name] = distinct(some), len(tokens)
     return {name: one for name, one in found.items() if len(one[0])}
 
 

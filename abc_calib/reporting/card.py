@@ -17,6 +17,8 @@ from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.text import as_markdown
+from tasks.arithmetic import Arithmetic
+from tasks.whole import Whole
 
 CARD = """---
 license: mit
@@ -91,7 +93,8 @@ def _text(run: Run) -> str:
     given = [i for i in batch.source[0].tolist() if i != data.vocabulary.pad]
     source = separator.join(data.vocabulary.symbols[i] for i in given[1:-1])
     written = model.decode(batch.source.to(model.device), target.shape[1]).ids[0]
-    digits = config.base is not None
+    digits = isinstance(run.task, Arithmetic)
+    numbers = digits or isinstance(run.task, Whole)
     return CARD.format(
         name=f"{config.task} ({config.stage}, seed {config.train.seed})",
         tag=f", {certificate.outcome}" if certificate else "",
@@ -102,7 +105,7 @@ def _text(run: Run) -> str:
         verdict=_verdict(certificate),
         source=source,
         written=data.vocabulary.text(written.tolist(), separator),
-        aligned=", numbers of one problem filled with zeros to one width" if digits else "",
+        aligned=", numbers of one problem filled with zeros to one width" if numbers else "",
         order="answers begin with their last digit" if digits else "answers as they are written",
         commands="\n".join(commands(run)),
         table=_evaluated(run),

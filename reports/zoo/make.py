@@ -2,7 +2,8 @@
 
 Each is trained, calibrated, retrained and certified by ``abc prove`` (``runs/zoo-making``, where
 what was interrupted goes on), then packed: its run without what only its training needed, a
-certificate about that, and the lines and the rule that ``check.py`` reads. Then the table.
+certificate about that, and the lines and the rule that ``check.py`` reads, and a model card. Then
+the table.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from abc_calib import stages
 from abc_calib.proof.certificate import Certificate
+from abc_calib.reporting.card import card
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record, all_files, given_files, write_record
 from abc_calib.text import Markup, as_markdown
@@ -33,6 +36,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "copy": ("copy", {}),
     "reverse-copy": ("reverse_copy", {}),
     "s3": ("automaton", {"machine": "s3"}),
+    "s5": ("automaton", {"machine": "s5"}),
     "rule110": ("tape", {"rule": "110"}),
     "addition-base2": ("addition", {"base": 2}),
     "addition-base3": ("addition", {"base": 3}),
@@ -44,6 +48,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "compare": ("compare", {}),
     "sort": ("sort", {}),
     "long-multiplication-base2": ("long_multiplication", {"base": 2}),
+    "sum-base2": ("sum", {"base": 2}),
 }
 NOT_PACKED = ("trial.safetensors", "lines.csv", "check.csv", "lock")
 
@@ -66,8 +71,18 @@ def packed(run: Run, folder: Path) -> Run:
     assert lines is not None and rule is not None
     for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
         (folder / f"{name}.json").write_text(json.dumps(content) + "\n")
+    carded(made)
     (folder / "lock").unlink(missing_ok=True)
     return made
+
+
+def carded(run: Run) -> None:
+    """The model card, less the certificate, which is beside it."""
+    with TemporaryDirectory() as place:
+        text = (card(run, Path(place) / "card") / "README.md").read_text().rsplit("\n# ", 1)[0]
+    made = f"is what `abc card zoo:{run.path.name} --out FOLDER` made"
+    text = text.replace("is this folder", made).replace("and below", "and `certificate.md`")
+    (run.path / "README.md").write_text(text)
 
 
 def make(name: str) -> None:

@@ -46,7 +46,7 @@ class AttentionConfig(HubConfig):
     feedforward: int = 512
     scheme: str = "sinusoidal"
     delimiter_ids: list[int] | None = None
-    row_id: int | tuple[int, ...] | None = None
+    row_id: int | list[int] | None = None
     line_bias: dict[str, Any] | None = None
     plugins: dict[str, Any] | None = None
 
