@@ -213,10 +213,8 @@ class Size:
         self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
         self.wide, self.row, self.rows, self.above = wide, row, rows, above
         tapes = [k for k in sorted(e.first.tapes) if k >= 0]
-        orders = [range(wide)[:: 1 if k in e.forward else -1] for k in tapes]
-        parts: list[Any] = [
-            [("digit", k, c) for c in order] for k, order in zip(tapes, orders, strict=True)
-        ]
+        order = {k: range(wide)[:: 1 if k in e.forward else -1] for k in tapes}
+        parts: list[Any] = [[("digit", k, c) for c in order[k]] for k in tapes]
         if e.of_row is not None:
             count = range(rows - e.past)[::-1]
             same = [("fixed",) if c == row else ("any", c - row) for c in count]
@@ -358,8 +356,7 @@ class Walk:
             gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
             many, over = at not in kept and gap >= far, tuple(at >= end for end in ends)
             step = over, tuple(kept.get(at, ())), at == here, many
-            if not many or self.plan[-1:] != [step]:
-                self.plan.append(step)
+            self.plan += [step] if not many or self.plan[-1:] != [step] else []
         self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)
         self.name += *map(str, self.fixed), -1, *map(str, self.free)
 
@@ -387,7 +384,7 @@ class Walk:
             before = 0
             while many and len(code) > before:
                 before, more = len(code), self.through(code, state, kept, fits)
-                both = [np.append(a, b) for a, b in zip((code, state), more, strict=True)]
+                both = np.append((code, state), more, 1)
                 code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
         for _ in range(by.states):  # nothing but the end follows
             state = np.where(state < 0, -1, by.next[state, -1])
@@ -450,8 +447,8 @@ class Model:
         name = f"{'encoder.' * encoder}layers.{label[2] - 1}"
         size, x = e.width // e.heads, self.read(below[0], at)
         for i, heads in enumerate(label[3:]):
-            one = "" if e.stream or encoder else ("self_", "cross_")[i]
-            query = self.linear(f"{name}.{one}attention.query", self.norm(f"{name}.norms.{i}", x))
+            one = f"{name}.{'' if e.stream or encoder else ('self_', 'cross_')[i]}attention"
+            query = self.linear(f"{one}.query", self.norm(f"{name}.norms.{i}", x))
             seen, mixed = dict[int, list[np.ndarray]](), []
             for key in {below[k] for head in heads for k, _ in head}:
                 y = self.read(key, at)
@@ -459,9 +456,7 @@ class Model:
                     y = self.norm(f"{name}.norms.0", y)
                 elif e.encoder:
                     y = self.norm("encoder.norm", y)
-                seen[key] = [
-                    self.linear(f"{name}.{one}attention.{of}", y) for of in ("key", "value")
-                ]
+                seen[key] = [self.linear(f"{one}.{of}", y) for of in ("key", "value")]
             for h, head in enumerate(heads):
                 part = slice(h * size, (h + 1) * size)
                 keys, values = ([seen[below[k]][j][:, part] for k, _ in head] for j in (0, 1))
@@ -469,7 +464,7 @@ class Model:
                 score += np.array([bias for _, bias in head])
                 weight = np.exp(score - score.max(1, keepdims=True))[:, :, None]
                 mixed.append((weight * np.stack(values, 1)).sum(1) / weight.sum(1))
-            x = x + self.linear(f"{name}.{one}attention.output", np.concatenate(mixed, 1))
+            x = x + self.linear(f"{one}.output", np.concatenate(mixed, 1))
         hidden = self.linear(f"{name}.feedforward.0", self.norm(f"{name}.norms.{i + 1}", x))
         return x + self.linear(f"{name}.feedforward.3", np.maximum(hidden, 0))
 
@@ -490,9 +485,7 @@ def reach(e: Export) -> tuple[int, int]:
     """
     every = {k: [x for heads in v for head in heads for x in head] for k, v in e.lines.items()}
     most = max(abs(x["offset"]) for lines in every.values() for x in lines)
-    layers = [
-        [x for head in heads for x in head] for k in ("encoder", "self") for heads in e.lines[k]
-    ]
+    layers = [sum(heads, list[Any]()) for k in ("encoder", "self") for heads in e.lines[k]]
     steps = sum(max(abs(x["offset"]) for x in lines) for lines in layers)
     tall = sum(max(x["segment"] for head in heads for x in head) for heads in e.lines["self"])
     moving = [abs(x["offset"]) for x in every["cross"] if x.get("beta")]
@@ -501,9 +494,7 @@ def reach(e: Export) -> tuple[int, int]:
 
 def sizes(e: Export, far: int, tall: int) -> Any:
     """Sizes of problems, enough to hold every one without longer gaps: wide, row, rows, above."""
-    under = 2 if e.listed else tall + 1  # numbers of other rows are not read
-    if not e.counted:
-        under = 1
+    under = (2 if e.listed else tall + 1) if e.counted else 1  # other rows' numbers are not read
     ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
     for row, rows in ranks if e.later else [(0, 1)]:
         free = row > 0 and e.extra is None
@@ -589,8 +580,7 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
             if (name, walk.name) not in seen:
                 seen.add((name, walk.name))
                 some = walk.windows(len(tokens), vocabulary)
-                some = np.append(some, found.get(name, (some, 0))[0])
-                found[name] = distinct(some), len(tokens)
+                found[name] = distinct(np.append(some, found.get(name, (some, 0))[0])), len(tokens)
     return {name: one for name, one in found.items() if len(one[0])}
 
 

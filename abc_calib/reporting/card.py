@@ -45,7 +45,7 @@ print(pipeline("abc-calib", model=model, tokenizer=tokenizer)("{source}"))
 ```
 
 One token is one symbol. Sources are written as above{aligned}; {order}.
-Install the program with `pip install abc-calib`. FOLDER is this folder, or what
+Needed is the program abc-calib (in a checkout of its repository: `pip install .`). FOLDER is this folder, or what
 `hf download USER/NAME --local-dir FOLDER` made.
 
 ## How it was made

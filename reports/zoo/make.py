@@ -9,10 +9,11 @@ the table.
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ import torch
 from abc_calib import stages
 from abc_calib.proof.certificate import Certificate
 from abc_calib.reporting.card import card
+from abc_calib.reporting.page.commands import TASK_FLAGS
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record, all_files, given_files, write_record
 from abc_calib.text import Markup, as_markdown
@@ -82,6 +84,9 @@ def carded(run: Run) -> None:
         text = (card(run, Path(place) / "card") / "README.md").read_text().rsplit("\n# ", 1)[0]
     made = f"is what `abc card zoo:{run.path.name} --out FOLDER` made"
     text = text.replace("is this folder", made).replace("and below", "and `certificate.md`")
+    task, options = MODELS[run.path.name]
+    flags = "".join(f" {TASK_FLAGS.get(k, f'--{k}')} {v}" for k, v in options.items())
+    text = re.sub("(?s)```sh\n.*?```", f"```sh\nabc prove {task}{flags}\n```", text)
     (run.path / "README.md").write_text(text)
 
 
@@ -101,10 +106,10 @@ def table() -> str:
             continue
         run = Run.open(HERE / name)
         found = Certificate.load(run)
-        started = time.perf_counter()
+        before = os.times()
         said = subprocess.run([sys.executable, HERE / "check.py", name], capture_output=True)
         assert said.returncode == 0, said.stderr
-        taken = f"{time.perf_counter() - started:.1f}"
+        taken = f"{os.times().children_user - before.children_user:.1f}"
         size = f"{sum(f.stat().st_size for f in run.path.rglob('*') if f.is_file()) / 1e6:.2f}"
         windows, margin = f"{found.windows:,}", f"{found.margin:.2f}"
         link = Markup(f"[{name}]({name}/certificate.md)")
