@@ -35,8 +35,9 @@ def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
     exec(code.replace("FOLDER", str(tmp_path / "card")), {"print": seen.append})
     assert seen == [wanted, [{"generated_text": wanted}]]
     made: Any = pipeline
-    whole = made("abc-calib", model=str(tmp_path / "card"))
-    assert whole([wanted[::-1]]) == [[{"generated_text": str(int(wanted[::-1]) + 1)[::-1]}]]
+    for folder in (tmp_path / "card", tiny.calibrated / "model"):
+        whole = made("abc-calib", model=str(folder))
+        assert whole([wanted[::-1]]) == [[{"generated_text": str(int(wanted[::-1]) + 1)[::-1]}]]
     source = int(re.findall(r'tokenizer\("(\d+)"', code)[0])
     assert int(wanted[::-1]) == source + 1
     assert "is there already" in abc("card", tiny.calibrated, "--out", tmp_path / "card").error(2)
@@ -68,11 +69,21 @@ def test_a_tokenizer_reads_what_the_model_reads(name: str) -> None:
 def test_a_name_on_the_hub_is_downloaded(
     tiny: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what a download leaves beside the files; and a name that is not there is one line."""
+    """As asked, with what a download leaves behind; a name that is not there is one line."""
     folder = abc.card(tiny.calibrated, tmp_path / "card")
     (folder / ".gitattributes").touch()
-    monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", lambda name, **_: folder)
-    assert faces.AbcTransformer.from_pretrained("someone/successor").network.lines is not None
+    asked: list[dict[str, Any]] = []
+
+    def download(name: str, **how: Any) -> Any:
+        asked.append(how)
+        return folder
+
+    monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", download)
+    made = faces.AbcTransformer.from_pretrained("someone/successor", token="t", revision="v1")
+    assert made.network.lines is not None
+    assert [{**how, "allow_patterns": []} for how in asked] == [
+        {"allow_patterns": [], "token": "t", "revision": "v1"}
+    ]
 
     def nothing(name: str, **_: Any) -> None:
         raise OSError("no such repository")

@@ -22,12 +22,15 @@ from transformers import (
 import abc_calib as abc
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn import hub
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.runs import Run
+from abc_calib.runs.weights import save_weights
+from tasks import get_task
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])
 TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
@@ -43,7 +46,7 @@ def recurrent(attender: str = "one_step", backbone: str | None = None) -> Recurr
 
 def saved(model: Any, folder: Path) -> Path:
     """The folder ``model`` of a run."""
-    Run(folder).save_model(model)
+    save_weights(folder / "model", model, Vocabulary(get_task("addition")))
     return folder / "model"
 
 

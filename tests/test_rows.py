@@ -34,6 +34,7 @@ from abc_calib.proof.decide import decide
 from abc_calib.proof.prove import Undecided, prepare
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
+from abc_calib.runs.weights import save_weights
 from abc_calib.training.plan import plan_training
 from tasks import ROW_TASKS, TaskError, get_task
 from tasks.rows import ROW
@@ -258,7 +259,7 @@ def test_a_saved_model_generates_the_rows_that_it_decodes(kind, lined, tmp_path)
     source = data.lay_out(data.task.sample(np.random.default_rng(0), 20, (5, 4))).source
     expected = model.decode(source, 30).ids
     assert len((expected == model.tokens.rows[0]).sum(1).unique()) > 3
-    Run(tmp_path).save_model(model)
+    save_weights(tmp_path / "model", model, data.vocabulary)
     described = json.loads((tmp_path / "model" / "config.json").read_text())
     assert described["row_id"] == model.tokens.rows[0]
     assert torch.equal(generated(tmp_path / "model", source, 30), expected)

@@ -37,16 +37,8 @@ QUESTIONS = {
     "successor-base36": ("zzzzzzzzzz", "10000000000"),
     "successor-decoder": ("199999999999", "200000000000"),
 }
-SECONDS = (
-    "addition",
-    "division",
-    "long-multiplication-base2",
-    "rule110",
-    "s5",
-    "sort",
-    "subtraction",
-)
-SECONDS += ("successor", "successor-base36", "sum-base2")
+SECONDS = """addition division long-multiplication-base2 rule110 s5 sort subtraction successor
+    successor-base36 sum-base2""".split()
 
 
 def checked(name: str) -> str:

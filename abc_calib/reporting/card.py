@@ -45,8 +45,8 @@ print(pipeline("abc-calib", model=model, tokenizer=tokenizer)("{source}"))
 ```
 
 One token is one symbol. Sources are written as above{aligned}; {order}.
-Needed is the program abc-calib (in a checkout of its repository: `pip install .`). FOLDER is this folder, or what
-`hf download USER/NAME --local-dir FOLDER` made.
+It needs the program abc-calib: `pip install .` in a checkout of its repository. FOLDER is
+this folder, or what `hf download USER/NAME --local-dir FOLDER` made.
 
 ## How it was made
 

@@ -264,7 +264,7 @@ class Run:
 
     def save_model(self, model: Model) -> None:
         """Write the folder ``model``: the weights, and what ``from_pretrained`` needs."""
-        save_weights(self.path / "model", model)
+        save_weights(self.path / "model", model, self.data.vocabulary)
         self._checked = True
 
     def load_model(self) -> Model:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError
 from abc_calib.files import read_json, write_atomically
 from abc_calib.nn.base import Model
 from abc_calib.nn.saved import WEIGHTS, hub_files, not_finite, read_weights
+from abc_calib.nn.tokenizer import tokenizer_files
 
 
-def save_weights(folder: Path, model: Model) -> None:
-    """Write the folder; ``AbcError`` if a weight is not finite."""
+def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
+    """Write the folder, with a tokenizer; ``AbcError`` if a weight is not finite."""
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     if name := not_finite(weights):
         raise AbcError(f"{folder} is not written: {name} of the model is not finite; train again")
@@ -24,7 +26,7 @@ def save_weights(folder: Path, model: Model) -> None:
         if model.write_folder(made):
             return
         save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
-        for name, content in hub_files(model).items():
+        for name, content in (hub_files(model) | tokenizer_files(vocabulary)).items():
             (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     write_atomically(folder, write)

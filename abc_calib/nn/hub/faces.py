@@ -20,9 +20,9 @@ from abc_calib.nn.saved import ALLOWED, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
-FROM_AUTO = ("revision", "trust_remote_code", "adapter_kwargs", "_from_auto")
-FROM_PIPELINE = ("local_files_only", "token", "cache_dir", "force_download")
-UNUSED = (*FROM_AUTO, *FROM_PIPELINE)
+FOR_THE_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "token")
+"""What ``snapshot_download`` is given."""
+UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto")
 """What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
@@ -57,9 +57,11 @@ class HubModel(PreTrainedModel):
 
         ``USER/NAME`` that is no folder is a model on the hub, of which the allowed files are
         downloaded. No file but the three of a saved model is read. ``given``:
-        ``dtype``, ``output_loading_info``, and changes of the configuration.
+        ``dtype``, ``output_loading_info``, changes of the configuration, and how to download:
+        ``cache_dir``, ``force_download``, ``local_files_only``, ``revision``, ``token``.
         """
-        described, weights = read_folder(there(folder))
+        asked = {name: given.pop(name) for name in FOR_THE_HUB if name in given}
+        described, weights = read_folder(there(folder, **asked))
         if described.get("model_type") != cls.config_type.model_type:
             raise AbcError(f"{folder} is no {cls.config_type.model_type}: name another folder")
         told = given.pop("output_loading_info", False)
@@ -144,12 +146,15 @@ class HubModel(PreTrainedModel):
         return torch.cat([start, written[:, :longest]], 1)
 
 
-def there(folder: Path | str) -> Path:
-    """The folder, or the local copy of a model on the hub."""
+def there(folder: Path | str, **asked: Any) -> Path:
+    """The folder, or the local copy of a model on the hub, downloaded as ``asked``."""
     if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
         return Path(folder)
     try:
-        return Path(huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED]))
+        asked = {name: value for name, value in asked.items() if value is not None}
+        return Path(
+            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **asked)
+        )
     except (OSError, ValueError, HfHubHTTPError) as error:
         said = " ".join(str(error).split())[:200]
         raise AbcError(f"{folder} is no folder, and not on the hub ({said})") from None
