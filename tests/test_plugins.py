@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,15 @@ class Again(WordTask):
     def solve(self, source):
         return " ".join(self.words(source))
 """
+
+
+def test_a_file_that_is_the_first_to_import_schemes_is_read():
+    """In a process of its own: here they were imported long ago."""
+    code = "import sys, abc_calib.plugins as p; print(*p.load_plugin(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, DOCS / "my_task.py"], capture_output=True, text=True
+    )
+    assert done.stdout == "minus twice nearby\n", done.stderr
 
 
 def forget() -> None:

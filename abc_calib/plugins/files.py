@@ -65,11 +65,11 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     sys.modules[name] = module
     try:
         _execute(path, content, module)
-        _register_all(path, module, before)
+        _register_all(path, module, _others(module, before))
     except BaseException:
-        for word, kind in KINDS.items():
-            kind.known.clear()
-            kind.known.update(before[word])
+        for word, listed in _others(module, before).items():
+            KINDS[word].known.clear()
+            KINDS[word].known.update(listed)
         del sys.modules[name]
         raise
     _PLUGINS[name] = Plugin(path, content, module)
@@ -102,6 +102,16 @@ def _execute(path: Path, content: bytes, module: ModuleType) -> None:
         raise UsageError(
             f"plugin {path} does not import{at} ({in_words(error)}): mend it"
         ) from None
+
+
+def _others(module: ModuleType, before: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What was listed before a file was executed, whose imports may have brought a kind."""
+    own = module.__name__
+    brought = {word: kind.known for word, kind in KINDS.items() if word not in before}
+    return dict(before) | {
+        word: {name: one for name, one in known.items() if one.__module__ != own}
+        for word, known in brought.items()
+    }
 
 
 def _register_all(path: Path, module: ModuleType, before: Mapping[str, Any]) -> None:
