@@ -40,6 +40,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "reverse_copy": ("reverse_copy", {}),
     "lookup": ("lookup", {}),
     "duplicate": ("duplicate", {}),
+    "odds_first": ("odds_first", {}),
     "tape, Rule 110": ("tape", {"rule": "110"}),
     "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
     **{name: (name, {}) for name in ("division", "mod", "gcd", "square_root", "compare", "sort")},

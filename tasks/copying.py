@@ -135,10 +135,9 @@ class OddsFirst(WordTask):
         return (ROW,)
 
     def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str] | None:
-        kept = (above,) == word
-        if GAP in word or not (kept or above == GAP):
+        if GAP in word or (above,) != (word if state else (GAP,)):
             return None
-        return state, GAP if kept else word[0]
+        return 1 - state, GAP if state else word[0]
 
     def end_below(self, state: Any) -> tuple[str, ...]:
         return ()

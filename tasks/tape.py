@@ -113,12 +113,14 @@ class Turing:
 
     def step(self, state: Any, cell: str) -> Any:
         """The state: the mode, the two or three cells before, has the head been, has it halted?"""
+        head = self._move(cell) is not None
         if cell[0] in (HALTED, BEHIND) or (cell in (STAYS, GROWS)) != (state == "mark"):
             return None
         if state == "mark":
-            return "first", ""
-        head = self._move(cell) is not None
-        if state == "first":
+            return cell, ""
+        if state == GROWS and not head:
+            return None  # a tape grows for the head
+        if state in (STAYS, GROWS):
             grows = head and self._move(cell)[1] == "L"  # type: ignore[index]
             return (grows, None, None, cell, head, False), GROWS if grows else STAYS
         grows, older, left, here, been, halted = state

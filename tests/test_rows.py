@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
 from abc_calib.calibration.plan import plan_calibration, settled
-from abc_calib.calibration.windows import contradictions, needed
+from abc_calib.calibration.windows import contradictions, smallest
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError
@@ -327,15 +328,33 @@ def test_lines_of_sums_that_no_window_holds(line, why):
 
 
 def test_lines_that_decide():
-    """Of these columns the third follows from the others, and the last one decides nothing."""
+    """Of these columns the third follows from the others, and the fourth decides nothing."""
     rng = np.random.default_rng(0)
-    windows = rng.integers(0, 4, (5000, 4))
+    windows = rng.integers(0, 4, (5000, 5))
     windows[:, 2] = (windows[:, 0] + windows[:, 1]) % 4
     written = (windows[:, 0] * windows[:, 1]) % 4
     assert contradictions(windows, written) == 0
     assert contradictions(windows[:, :1], written) > 0
-    assert needed(windows, written, [3, 2, 1, 0]) == [0, 1]
-    assert needed(windows, written, [0, 3, 2, 1]) == [1, 2]
+    assert smallest(windows, written, [0.3, 0.2, 0.1, 0.4]) == [0, 1]
+    assert smallest(windows, written, [0.1, 0.2, 0.3, 0.4]) == [1, 2]
+    assert smallest(windows, windows[:, 4], [1.0] * 4) == []
+
+
+def test_no_smaller_set_of_lines_decides():
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        windows = rng.integers(0, 2, (300, 7))
+        chosen = rng.choice(6, 3, replace=False)
+        written = rng.integers(0, 2, 2**4)[windows[:, [*chosen, 6]] @ [1, 2, 4, 8]]
+        best = next(
+            size
+            for size in range(7)
+            for some in combinations(range(6), size)
+            if not contradictions(windows[:, [*some, 6]], written)
+        )
+        found = smallest(windows, written, rng.random(6).tolist())
+        assert len(found) == best
+        assert not contradictions(windows[:, [*found, 6]], written)
 
 
 # From lines to a certificate

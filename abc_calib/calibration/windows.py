@@ -19,6 +19,9 @@ from abc_calib.geometry.coords import View
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import Lines
 
+MOST = 20
+"""Lines whose sets are all gone through."""
+
 
 def seen(
     batch: Batch,
@@ -131,34 +134,44 @@ def _mixed(numbers: Tensor) -> Tensor:
     return mixed ^ (mixed >> 27)
 
 
-def needed(windows: np.ndarray, written: np.ndarray, order: Sequence[int]) -> list[int]:
-    """The columns of ``windows`` that are left when each in ``order`` is tried without.
+def smallest(windows: np.ndarray, written: np.ndarray, weight: Sequence[float]) -> list[int]:
+    """The fewest columns of ``windows (n, k)`` that decide what is written, as far as all do.
 
-    One is left out where windows contradict each other no more than before.
+    The heaviest of as few by ``weight (k - 1)``; the last column is always seen. Each two rows that
+    see the same and write different tokens say that one of the columns in which they differ is
+    needed, so that every set without those is out.
     """
-    parts, kept = hashed(windows), list(range(windows.shape[1]))
-    codes = parts.sum(1)
+    parts = hashed(windows)
+    columns = np.array(needed(parts, written, np.argsort(weight).tolist()))
+    sets = np.arange(2 ** len(columns))
+    count, heavy = np.zeros(len(sets), np.int8), np.zeros(len(sets))
+    for bit, column in enumerate(columns):
+        count += (there := (sets >> bit & 1).astype(np.int8))
+        heavy += weight[column] * there
+    sets = sets[np.lexsort((-heavy, count))]
+    while True:
+        chosen = columns[(sets[0] >> np.arange(len(columns)) & 1).astype(bool)]
+        codes = parts[:, [*chosen, -1]].sum(1)
+        order = np.argsort(codes, kind="stable")
+        one, other = order[1:], order[:-1]
+        against = (codes[one] == codes[other]) & (written[one] != written[other])
+        differ = windows[one[against]][:, columns] != windows[other[against]][:, columns]
+        rules = np.unique(differ @ (1 << np.arange(len(columns))))
+        if not rules.any():
+            return chosen.tolist()
+        for rule in rules[rules > 0]:
+            sets = sets[sets & rule > 0]
+
+
+def needed(parts: np.ndarray, written: np.ndarray, order: Sequence[int]) -> list[int]:
+    """The columns in ``order``, without as many as have to go for ``MOST`` to be left.
+
+    ``parts (n, k)``: hashed windows. One goes if windows then contradict each other no more.
+    """
+    codes, kept = parts.sum(1), list(order)
     least = _contradictions(codes, written)
     for column in order:
-        without = codes - parts[:, column]
-        if _contradictions(without, written) <= least:
-            codes = without
+        if len(kept) > MOST and _contradictions(codes - parts[:, column], written) <= least:
+            codes = codes - parts[:, column]
             kept.remove(column)
-    return kept
-
-
-def smallest(
-    windows: np.ndarray, written: np.ndarray, order: Sequence[int], tries: int
-) -> list[int]:
-    """The fewest columns that ``needed`` leaves, with the ``order`` given and some drawn at random.
-
-    Of two as few, those that come last in the order.
-    """
-    rng, best = np.random.default_rng(0), list[int]()
-    for number in range(tries):
-        tried = order if number == 0 else rng.permutation(order).tolist()
-        found = needed(windows, written, tried)
-        ranks = [sorted(list(order).index(k) for k in one if k in order) for one in (found, best)]
-        if not best or (len(found), [-r for r in ranks[0]]) < (len(best), [-r for r in ranks[1]]):
-            best = found
-    return best
+    return sorted(kept)

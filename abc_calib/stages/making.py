@@ -200,7 +200,7 @@ def calibrate(
             model, vanilla.data, config.calibration, force, on_check, size, optimizer, **more
         )
     if looked is not None:
-        _warn_of_undecided(again, looked, calibration.bias)
+        _judge_undecided(again, looked, calibration.bias, refuse=retrain and not force)
     if scheme != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it
         calibration = replace(calibration, weights=None)
@@ -329,16 +329,19 @@ def _seen(model: Any, data: Data, looked: Batch, lines: LineBias) -> float:
     return inf if undecided(lines, model, looked)[0] else windows_inside(model, data, lines)
 
 
-def _warn_of_undecided(model: Any, looked: Batch, lines: LineBias) -> None:
+def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -> None:
+    """Warn of lines on which no model is right, or raise ``AbcError``."""
     count, rows = undecided(lines, model, looked)
-    if count:
-        warnings.warn(
-            f"on these lines {count} of {rows} rows of training problems see what others see that "
-            "write another token: no model is right in all of them (docs/rows.md: which outputs "
-            "can local windows decide?)",
-            AbcWarning,
-            stacklevel=4,
-        )
+    if not count:
+        return
+    why = (
+        f"on these lines {count} of {rows} rows of training problems see what others see that "
+        "write another token: no model is right in all of them (docs/rows.md: which outputs "
+        "can local windows decide?)"
+    )
+    if refuse:
+        raise AbcError(f"{why}. Train longer, choose other lines, or use --force")
+    warnings.warn(why, AbcWarning, stacklevel=4)
 
 
 def _write_lines(calibration: Calibration, made: Path) -> None:

@@ -38,8 +38,6 @@ REACH = 2
 """Columns to each side in which lines are looked for."""
 ABOVE = 2
 """Rows above a query's own in which lines are looked for."""
-TRIES = 12
-"""Orders in which lines are taken out."""
 PROBLEMS = 10_000
 """Training problems in which windows are compared."""
 
@@ -128,8 +126,7 @@ class Rows(Fit):
                 f"than {longest}, or give a smaller --threshold; docs/rows.md "
                 "says which outputs local windows can decide"
             )
-        kept = smallest(windows, written, range(len(heavy)), TRIES)
-        lines = [heavy[k] for k in kept if k < len(heavy)]
+        lines = [heavy[k] for k in smallest(windows, written, [one[0] for one in heavy])]
         found = {site: [x for _, s, x in reversed(lines) if s == site] for site in self.lines}
         most = max(sum(len(found[site]) for site in group) for group in self._groups)
         if most > self.heads:
