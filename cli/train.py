@@ -86,7 +86,10 @@ def trained(run: Run, *more: str) -> Result:
         f"problems of {run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s"
     )
-    if not result["interpolated"]:
+    over = run.history()[-1].get("over")
+    if over == "lines":
+        then = "its lines decide what is written; next: abc calibrate"
+    elif not result["interpolated"]:
         then = "it has not interpolated: try another --seed, or more --steps"
     elif run.fresh_model().no_lines:
         then = "next: abc eval"
@@ -94,6 +97,6 @@ def trained(run: Run, *more: str) -> Result:
         then = "next: abc calibrate --dirs diag,anti,vert"
     else:
         then = "next: abc eval --max-len 50"
-    if run.history()[-1].get("over") == "windows":
+    if over == "windows":
         more = (f"ended before step {run.config.train.steps:,}: {ENDED}", *more)
     return Result({"run": str(run), **result}, remarks=[ended, *more, then])

@@ -1,9 +1,11 @@
 """Families of rules from nothing to a certificate: reports/rules.csv and rules.md.
 
     python reports/rules.py run FOLDER [--seeds 3] [--only NAME ...]
+    python reports/rules.py far FOLDER [--only NAME ...]
     python reports/rules.py page
 
-A row is written as soon as a seed is done, and is not made again.
+A row is written as soon as a seed is done, and is not made again; far runs its model once more at
+the sizes below.
 """
 
 from __future__ import annotations
@@ -48,10 +50,18 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
     "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),
 }
-WIDE, SAMPLES = 1000, 1000
-"""Words of one row, random and hard ones by halves; of rows 30 words, and as many rows."""
-LONG = 1_000_000
-"""Words of one random source."""
+FAR: dict[str, tuple[int, int, int]] = {
+    **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
+    "tape, Rule 110": (100, 1000, 1000),
+    "tape, busy beaver of 4 states": (30, 1000, 300),
+    **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
+    "square_root": (100, 1000, 500),
+    "sort": (100, 1000, 1000),
+}
+"""Of outputs in rows: the length of so many sources, random and hard ones by halves, and of one."""
+ONE_ROW = 1000, 1000, 1_000_000
+STEP = 50
+"""Sources at once."""
 
 
 def ran(family: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -63,17 +73,26 @@ def ran(family: str, seed: int, folder: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"family": family, "seed": seed, "outcome": found.outcome}
     row |= {"windows": found.windows, "margin": found.margin, "seconds": round(seconds)}
     row["trained"] = f"{run.config.train.length} {run.task.unit}"
-    data, model = run.data, run.load_model()
-    in_rows = getattr(run.task, "in_rows", False)
-    wide, count = (30, 100) if in_rows else (WIDE, SAMPLES)
-    parts = [data.test(wide, count // 2, kind, seed=1) for kind in ("random", "hard")]
-    right = sum(int(exact_matches(model, part).sum()) for part in parts)
-    row["right"] = f"{right} of {sum(map(len, parts))} at {wide}"
-    longest = 100 if in_rows else LONG
-    fine = bool(exact_matches(model, data.test(longest, 1, seed=2)).all())
-    row["longest"] = f"{longest:,}: {'right' if fine else 'wrong'}"
+    row |= far(family, run)
     row["check"] = checked(run) if found.outcome == "certified" else ""
     return row
+
+
+def far(family: str, run: Any) -> dict[str, str]:
+    """Is the model right at sizes that it was not trained on?"""
+    data, model = run.data, run.load_model()
+    wide, count, longest = FAR.get(family, ONE_ROW)
+    parts = (
+        data.test(wide, min(STEP, count // 2 - start), kind, seed=1 + start)
+        for kind in ("random", "hard")
+        for start in range(0, count // 2, STEP)
+    )
+    right = sum(int(exact_matches(model, part).sum()) for part in parts)
+    fine = bool(exact_matches(model, data.test(longest, 1, seed=2)).all())
+    return {
+        "right": f"{right} of {count} at {wide}",
+        "longest": f"{longest:,}: {'right' if fine else 'wrong'}",
+    }
 
 
 def checked(run: Any) -> str:
@@ -98,7 +117,10 @@ def run_all(folder: Path, seeds: int, only: list[str]) -> None:
 
 def one(folder: Path, family: str, seed: int) -> None:
     row = ran(family, seed, folder)
-    rows = [*known(), row]
+    keep([*known(), row])
+
+
+def keep(rows: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as made:
         path = Path(made) / "rows.csv"
         with path.open("w", newline="") as file:
@@ -106,6 +128,18 @@ def one(folder: Path, family: str, seed: int) -> None:
             writer.writeheader()
             writer.writerows(rows)
         write_text(RESULTS, path.read_text())
+
+
+def farther(folder: Path, only: list[str]) -> None:
+    """The models of ``folder`` once more, those of ``only`` or of all with outputs in rows."""
+    torch.set_num_threads(1)
+    for row in known():
+        family, (task, options) = row["family"], FAMILIES[row["family"]]
+        if family in (only or FAR):
+            stem = "-".join([task, *(str(x).replace(":", "") for x in options.values())])
+            run = abc.Run.open(folder / f"{stem}-seed{row['seed']}-calibrated")
+            new = row | far(family, run)
+            keep([new if one == row else one for one in known()])
 
 
 PAGE = """# Rules from nothing to a certificate
@@ -140,7 +174,7 @@ def page() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "one", "page"))
+    parser.add_argument("what", choices=("run", "one", "far", "page"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("family", nargs="?")
     parser.add_argument("seed", nargs="?", type=int)
@@ -151,6 +185,8 @@ def main() -> None:
         page()
     elif given.what == "one":
         one(given.folder, given.family, given.seed)
+    elif given.what == "far":
+        farther(given.folder, given.only)
     else:
         run_all(given.folder, given.seeds, given.only)
 

@@ -45,7 +45,7 @@ class Tape(WordTask):
         return self.by.end(state)
 
     def step_below(self, state: Any, above: str, *word: str) -> Any:
-        return self.by.step(state, above)
+        return self.by.step(state, above, below=True)
 
     def words(self, source: str) -> list[str]:
         words = super().words(source)
@@ -72,7 +72,7 @@ class Cells:
     def _new(self, left: str, here: str, right: str) -> str:
         return str(self.number >> int(left + here + right, 2) & 1)
 
-    def step(self, state: Any, cell: str) -> Any:
+    def step(self, state: Any, cell: str, below: bool = False) -> Any:
         left, here = state
         return (here, cell), self._new(left, here, cell)
 
@@ -111,8 +111,16 @@ class Turing:
             return self._reached(after[2], symbol)
         return BEHIND + symbol if behind else symbol
 
-    def step(self, state: Any, cell: str) -> Any:
-        """The state: the mode, the two or three cells before, has the head been, has it halted?"""
+    def _came(self, left: str | None, here: str, right: str | None) -> bool:
+        """Can the machine have moved to ``here``, by what stands where it was?"""
+        came = {(move[1], move[0]) for move in self.moves.values() if move[2] == here[0]}
+        return ("R", left) in came or ("L", right) in came
+
+    def step(self, state: Any, cell: str, below: bool = False) -> Any:
+        """The state: the mode, the two or three cells before, has the head been, has it halted?
+
+        ``below``: in a row that the machine has written.
+        """
         head = self._move(cell) is not None
         if cell[0] in (HALTED, BEHIND) or (cell in (STAYS, GROWS)) != (state == "mark"):
             return None
@@ -124,7 +132,7 @@ class Turing:
             grows = head and self._move(cell)[1] == "L"  # type: ignore[index]
             return (grows, None, None, cell, head, False), GROWS if grows else STAYS
         grows, older, left, here, been, halted = state
-        if head and been:
+        if (head and been) or (below and self._move(here) and not self._came(left, here, cell)):
             return None
         new = self._next(grows, older, left, here, cell, halted)
         halted = halted or new[0] == HALTED

@@ -380,6 +380,7 @@ def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start,
 def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(start, monkeypatch):
     class Ended:
         hard: list[str] = []
+        least, ends = 0.0, "windows"
 
         def look(self, model, step):
             return True

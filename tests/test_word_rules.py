@@ -276,7 +276,13 @@ def simulated(moves: Any, steps: int, cells: list[str]) -> str:
     return f" {ROW} ".join(rows)
 
 
-@pytest.mark.parametrize("rule", [BEAVER, "1RB1LB_1LA1RZ", "1RB2LB1RZ_2LA2RB1LB", "1RA---_0LA1LB"])
+UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4RD---2RD"
+"""UTM(4,6): Rogozhin (1996), section 8. Its symbols 0, 1, b, b>, <b and c are 0 to 5 here."""
+
+
+@pytest.mark.parametrize(
+    "rule", [BEAVER, UNIVERSAL, "1RB1LB_1LA1RZ", "1RB2LB1RZ_2LA2RB1LB", "1RA---_0LA1LB"]
+)
 def test_turing_machines_run_as_they_do(rule):
     task = Tape(rule)
     check_closed(task.rule())

@@ -68,7 +68,11 @@ class TrainOptions(Options):
         "Token tasks: train by held-out problems of the same lengths, or the papers' longer ones.",
     )
     early_stop_at: float = option(
-        0.999, "Exact match on held-out problems that ends the training.", gt=0, le=1
+        0.999,
+        "Exact match on held-out problems that ends the training; 0, of tasks in rows: as soon as "
+        "the lines that decide are found.",
+        ge=0,
+        le=1,
     )
     early_stop_after: int = option(
         2, "Validations that good in a row that end the training.", ge=1, le=10**6

@@ -19,6 +19,7 @@ from abc_calib.evaluation.failures import margins
 from abc_calib.nn.base import Model
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.training.schedule import NEARLY
 
 FLOOR = 3.0
 """Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
@@ -45,6 +46,9 @@ LARGE_SHARE, FEW = 0.4, 20
 
 class Certain:
     """Whether a model is right in its windows, and problems on which it nearly is not."""
+
+    least = NEARLY
+    ends = "windows"
 
     def __init__(self, proof: Proof, seed: int):
         self.proof, self.seed = proof, seed

@@ -13,6 +13,8 @@ from abc_calib.proof.windows import Field, Place
 from tasks import Rows
 from tasks.rules import ABOVE, Rule, Tape
 
+SHORT = 40
+"""Most digits, or columns and rows together, of what is called a short source."""
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
 WALKED = 2**11
@@ -51,7 +53,7 @@ class Sources:
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
         """Every problem of each size from the smallest on; ``most`` of a size, and about in all."""
         given = 0
-        for total in itertools.count(1):
+        for total in range(1, SHORT + 1):
             some = False
             for name, widths in self._sizes(total):
                 if math.prod(self._count(k, width) for k, (width, _) in enumerate(widths)) > most:

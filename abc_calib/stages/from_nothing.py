@@ -42,7 +42,8 @@ from tasks import Task
 
 SOONER = {"early_stop_at": 0.95, "cooldown": 100}
 """With its own preset, a first training ends before its last mistakes go: the lines are there by
-then, and a trial judges them. Tasks of several rows have no such trial."""
+then, and a trial judges them. Lines of several rows are there long before, and the problems
+themselves say whether they decide."""
 MANY_SYMBOLS = 16
 """Of more symbols a first training sees a few: which they are makes no difference to the lines."""
 ROUNDS = 4
@@ -109,11 +110,10 @@ def certified(
 
 def _sooner(config: RunConfig) -> dict[str, Any]:
     """How a first training ends sooner, which only has to show the lines."""
-    task = Run.draft(config).task
-    if task.notation == "rows":
-        return {}
+    data = Run.draft(config).data
+    task, sooner = data.task, {"early_stop_at": 0.0} if data.fit == "rows" else SOONER
     many = getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS
-    return SOONER | ({"sampling": "few"} if many else {})
+    return sooner | ({"sampling": "few"} if many else {})
 
 
 def _decidable(config: RunConfig) -> RunConfig:

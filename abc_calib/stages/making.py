@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from abc_calib import plugins
 from abc_calib.calibration.kept import Kept
-from abc_calib.calibration.pipeline import Calibration
+from abc_calib.calibration.pipeline import Calibration, Deciding
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
@@ -42,7 +42,7 @@ from abc_calib.config import (
 from abc_calib.config import preset as preset_of
 from abc_calib.config.keywords import CalibrateKeywords, TrainKeywords
 from abc_calib.data import Batch, Data
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked, write_text
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import resolve_device
@@ -59,7 +59,7 @@ from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.tracked import tracked
 from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.plan import plan_training
-from abc_calib.training.trainer import UNREACHED_STEP, Callback, Progress, Trainer
+from abc_calib.training.trainer import UNREACHED_STEP, Callback, Ending, Progress, Trainer
 from tasks import Task
 
 PROBLEMS = 2**14
@@ -284,7 +284,11 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
         model.load_state_dict(Run.open(config.parent).load_model().state_dict())
     retrained = config.stage == "calibrated"
     by_windows = retrained and config.train.stop_early
-    ending = certain(model, run.data, config.train.seed) if by_windows else None
+    ending: Ending | None = None
+    if by_windows:
+        ending = certain(model, run.data, config.train.seed)
+    elif not retrained and not config.train.early_stop_at and run.data.fit == "rows":
+        ending = Deciding(run.data)
     begun = run.trial_weights() if ending is not None else None
     if begun:
         model.load_state_dict(begun, strict=False)

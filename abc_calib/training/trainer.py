@@ -58,13 +58,16 @@ Callback = Callable[[Progress], None]
 class Ending(Protocol):
     """What may end a training beside its options, and say what to train on until then.
 
-    ``hard``: problems, as a person writes them; they are kept in the checkpoint.
+    ``hard``: problems, as a person writes them, or what else is kept in the checkpoint. ``ends``:
+    what it looks at. ``least``: the share of held-out problems that is right before it is asked.
     """
 
     hard: list[str]
+    least: float
+    ends: str
 
     def look(self, model: Model, step: int) -> bool:
-        """Is it over? Asked at each validation of a model that is nearly there."""
+        """Is it over? Asked at each validation."""
 
     def batch(self, usual: Batch, step: int) -> Batch:
         """The training batch of a step."""
@@ -189,11 +192,11 @@ class Trainer:
         if self.options.monitor == "loss":
             entry["validation_loss"] = round(self.finite(loss_of(self.model, self.validation)), 6)
         if self.ending is not None:
-            self.over = accuracy >= NEARLY and self.ending.look(self.model, self.step)
+            self.over = accuracy >= self.ending.least and self.ending.look(self.model, self.step)
         elif self.options.stop_early and self.good >= self.options.early_stop_after:
             self.over = self.right_throughout()
         if self.over:
-            entry["over"] = "windows" if self.ending is not None else "held out"
+            entry["over"] = self.ending.ends if self.ending is not None else "held out"
         self.history.append(entry)
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}

@@ -31,6 +31,7 @@ from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.geometry import Heads, Line, LineBias, Site
 from abc_calib.nn.base import Attention
+from abc_calib.training.trainer import UNREACHED_STEP
 
 KINDS = ("inside", "first", "end")
 """Queries that write a digit, the first one of a row, what closes it."""
@@ -39,7 +40,7 @@ REACH = 2
 ABOVE = 2
 """Rows above a query's own in which lines are looked for."""
 PROBLEMS = 10_000
-"""Training problems in which windows are compared."""
+"""Training problems in which windows are compared: of few different digits, and others."""
 
 
 class Rows(Fit):
@@ -47,7 +48,7 @@ class Rows(Fit):
 
     options_type = NnlsOptions
     thresholds = (0.05,)
-    right_at_least = 0.9  # its lines are kept only if they decide what is written
+    right_at_least = 0.1  # its lines are kept only if they decide what is written
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
@@ -114,8 +115,10 @@ class Rows(Fit):
         """
         data: Any = self.evidence.data
         heavy = self._heavy(threshold)
-        batch = data.training_of_few_digits(PROBLEMS)
-        windows, written = self._windows(batch, [(site, line) for _, site, line in heavy])
+        lines = [(site, line) for _, site, line in heavy]
+        usual = data.training(UNREACHED_STEP + 2, PROBLEMS)
+        both = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
+        windows, written = (np.concatenate(part) for part in zip(*both, strict=True))
         if wrong := contradictions(windows, written):
             longest = "x".join(
                 map(str, data.size if isinstance(data.size, tuple) else (data.size,))
@@ -126,8 +129,8 @@ class Rows(Fit):
                 f"than {longest}, or give a smaller --threshold; docs/rows.md "
                 "says which outputs local windows can decide"
             )
-        lines = [heavy[k] for k in smallest(windows, written, [one[0] for one in heavy])]
-        found = {site: [x for _, s, x in reversed(lines) if s == site] for site in self.lines}
+        chosen = [heavy[k] for k in smallest(windows, written, [one[0] for one in heavy])]
+        found = {site: [x for _, s, x in reversed(chosen) if s == site] for site in self.lines}
         most = max(sum(len(found[site]) for site in group) for group in self._groups)
         if most > self.heads:
             raise AbcError(
