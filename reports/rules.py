@@ -137,8 +137,10 @@ def farther(folder: Path, only: list[str]) -> None:
         family, (task, options) = row["family"], FAMILIES[row["family"]]
         if family in (only or FAR):
             stem = "-".join([task, *(str(x).replace(":", "") for x in options.values())])
-            run = abc.Run.open(folder / f"{stem}-seed{row['seed']}-calibrated")
-            new = row | far(family, run)
+            path = folder / f"{stem}-seed{row['seed']}-calibrated"
+            if not path.is_dir():
+                continue
+            new = row | far(family, abc.Run.open(path))
             keep([new if one == row else one for one in known()])
 
 
