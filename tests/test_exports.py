@@ -231,4 +231,8 @@ def test_a_scheme_that_cannot_be_traced_is_named(monkeypatch, tiny):
     monkeypatch.setattr(run, "load_model", lambda: model)
     with pytest.raises(AbcError, match=r"cannot export a model with the scheme xl \("):
         abc.export_onnx(run)
+    monkeypatch.undo()
+    monkeypatch.setattr(exported, "traced", lambda *_: 1 / 0)  # an operation that torch lacks
+    with pytest.raises(AbcError, match=r"scheme none \(ZeroDivisionError\): try another torch"):
+        abc.export_onnx(run)
     assert not (run.path / "exports").exists()

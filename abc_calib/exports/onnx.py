@@ -48,9 +48,11 @@ def export_onnx(run: Run | Path | str | None, *, out: Path | str | None = None) 
     try:
         program = traced(model, found.data.test(found.data.size, 3))
     except Exception as error:
+        scheme = model.options.scheme
+        advice = "try another torch" if scheme == "none" else "calibrate one with scheme none"
         raise AbcError(
             f"{found}: torch {torch.__version__} cannot export a model with the scheme "
-            f"{model.options.scheme} ({type(error).__name__}): calibrate one with scheme none"
+            f"{scheme} ({type(error).__name__}): {advice}"
         ) from None
     path = place(found, "model.onnx", out)
 
