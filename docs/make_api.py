@@ -216,7 +216,7 @@ def page() -> str:
     parts = [
         "# API",
         "Made by `python docs/make_api.py` from the code; a test fails where the two differ. What "
-        "the\nwords mean is in the [glossary](glossary.md), how the rooms hang together in the "
+        "the\nwords mean is in the [glossary](glossary.md), how packages depend on each other in the "
         "[architecture](architecture.md).",
         "## Verbs",
         "All of them are names of `abc_calib`. Where a verb takes a run, a `Run`, a folder or a "

@@ -15,14 +15,14 @@ class RunningSum(WordTask):
 
 
 class Spread(WordTask):
-    """A cell is on next if one beside it is: ``2 : 0 0 1 0 -> 0 1 0 1 | 1 0 0 0``."""
+    """A cell is 1 next if exactly one neighbour is 1: ``2 : 0 0 1 0 -> 0 1 0 1 | 1 0 0 0``."""
 
     name = "spread"
     symbols = ("0", "1")
-    counted = True  # a source says how many rows it wants
-    ahead = 1  # a cell depends on the one behind it, too
+    counted = True  # a source begins with the number of rows
+    ahead = 1  # a cell also depends on the next one
     train_length = 5
-    start = ("0", "0")  # the two cells before: nothing is on beside the first one
+    start = ("0", "0")  # the two cells before the first one are 0
 
     def step(self, state, cell):
         left, here = state

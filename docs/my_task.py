@@ -9,7 +9,7 @@ from tasks import Arithmetic, Digits, WordTask, rules
 
 
 class Minus(Arithmetic):
-    """A difference as a register has it: ``502-7 -> 495``, of which the model writes ``5 9 4``."""
+    """A difference with as many digits as its operands: ``502-7 -> 495``, written as ``5 9 4``."""
 
     name, operator, count = "minus", "-", 2
 
@@ -18,10 +18,10 @@ class Minus(Arithmetic):
         self.symbols, self.delimiters = (*self.symbols[: self.base], "-"), ("-",)
 
     def rule(self):
-        """One column after another; what is borrowed beyond the last one is forgotten."""
+        """Column by column; a borrow beyond the first digit is dropped."""
         borrow, a, b = np.ogrid[:2, : self.base, : self.base]
         rest = a - b - borrow
-        ends = np.full(2, rules.NOTHING)  # no digit more, whatever is borrowed
+        ends = np.full(2, rules.NOTHING)  # no further digit, with or without a borrow
         return rules.Rule(
             rules.columns(
                 self.base, (rest < 0).astype(int), rest % self.base, ends, (0,), tapes=(0, 1)
@@ -29,7 +29,7 @@ class Minus(Arithmetic):
         )
 
     def _chains(self, rng, *counts):
-        """Hard problems: digits that are equal hand on what the last column has borrowed."""
+        """Hard problems: columns of equal digits pass a borrow on."""
         first = self._random(rng, np.maximum(*counts))
         second = Digits(first.values.copy(), first.lengths)
         second.values[:, -1] = rng.integers(0, self.base, len(second))
@@ -47,7 +47,7 @@ class Twice(WordTask):
 
 
 class Nearby(Scheme):
-    """Each head prefers what stands near, by a strength that it learns."""
+    """Each head prefers near keys, with a strength that it learns."""
 
     name = "nearby"
     has_score_bias = True

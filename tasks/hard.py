@@ -20,7 +20,7 @@ Number = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
 class Task(Protocol):
-    """What this room asks of a task of arithmetic."""
+    """What this module needs of a task of arithmetic."""
 
     base: int
 

@@ -338,6 +338,8 @@ TOKENS = TokenIds(len(WORDS) + 2, len(WORDS), SOS, 2, (SOS, PLUS, EQUALS))
 
 def test_the_table_names_the_families():
     assert sorted(TOLD) == sorted(SHAPES)
+    count = sum(state == "can be calibrated" for state, _, names in ROWS for _ in names.split(", "))
+    assert f"[{count} families]" in (Path(__file__).parent.parent / "README.md").read_text()
 
 
 def taken(model: Any) -> Foreign:

@@ -163,22 +163,22 @@ ARCHITECTURE = (DOCS / "architecture.md").read_text()
 # Architecture
 
 
-def floors() -> list[str]:
-    """The floors of the picture, from the top down."""
-    (picture,) = re.findall(r"## The floors.*?```text\n(.*?)```", ARCHITECTURE, re.DOTALL)
+def pictured() -> list[str]:
+    """The layers of the picture, from the top down."""
+    (picture,) = re.findall(r"## Layers of packages.*?```text\n(.*?)```", ARCHITECTURE, re.DOTALL)
     lines = [line for line in picture.splitlines() if not line.startswith("--")]
     return [re.split(r"\s{2,}", line)[0] for line in lines]
 
 
-def test_the_floors_are_those_of_the_import_contract():
+def test_the_layers_are_those_of_the_import_contract():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = project["tool"]["importlinter"]["contracts"]
-    (layers,) = (c["layers"] for c in contracts if c["name"] == "Imports go down the floors")
-    assert floors() == [layer.replace("abc_calib.", "") for layer in layers]
-    for floor in floors():
-        for room in floor.split(" | "):
-            here = ROOT / room if room in ("cli", "tasks") else PACKAGE / room
-            assert here.is_dir() or here.with_suffix(".py").is_file(), room
+    (layers,) = (c["layers"] for c in contracts if c["name"] == "Imports go down the layers")
+    assert pictured() == [layer.replace("abc_calib.", "") for layer in layers]
+    for layer in pictured():
+        for name in layer.split(" | "):
+            here = ROOT / name if name in ("cli", "tasks") else PACKAGE / name
+            assert here.is_dir() or here.with_suffix(".py").is_file(), name
 
 
 def sections() -> dict[str, str]:
@@ -197,8 +197,8 @@ def test_the_code_map_names_every_folder_and_no_other():
 
 
 @pytest.mark.parametrize("folder", sections())
-def test_each_room_has_its_files_and_its_invariant(folder):
-    """Every file of the room is named unless all are one kind, listed in the room's registry."""
+def test_each_package_has_its_files_and_its_invariant(folder):
+    """Every file of the package is named unless all are one kind, listed in its registry."""
     text = sections()[folder]
     assert "never" in text
     named = set(re.findall(r"`([\w/]+\.py)`", text))
@@ -210,8 +210,8 @@ def test_each_room_has_its_files_and_its_invariant(folder):
 
 def test_geometry_and_config_are_light():
     """What their sections say: no torch, but where tokens of a batch stand."""
-    for room in ("geometry", "config"):
-        for file in (PACKAGE / room).glob("*.py"):
+    for name in ("geometry", "config"):
+        for file in (PACKAGE / name).glob("*.py"):
             torch = re.search(r"^\s*(import|from) torch", file.read_text(), re.MULTILINE)
             assert not torch or file.name == "coords.py", file
 

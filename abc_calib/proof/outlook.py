@@ -53,15 +53,16 @@ class Outlook:
     @property
     def text(self) -> list[str]:
         """The same in sentences."""
-        before = f"the {self.columns} columns before" if self.columns > 1 else "the column before"
-        seen = f"follows from it and {before}" if self.columns else "follows from it alone"
+        before = f"the {self.columns} columns" if self.columns > 1 else "the column"
+        seen = f"that column and {before} before it" if self.columns else "that column alone"
         found = [
-            f"{self.task} has a rule of {self.states} states; what is written in a column {seen}"
+            f"{self.task} has a rule of {self.states} states; what it writes in a column follows "
+            f"from {seen}"
         ]
         if self.windows is not None:
             found.append(
-                f"a model on the fewest lines sees {self.windows:,} windows, each of at most "
-                f"{len(self.tokens)} tokens: {', '.join(self.tokens)}"
+                f"with the fewest lines a certificate has {self.windows:,} windows to check, each "
+                f"of at most {len(self.tokens)} tokens: {', '.join(self.tokens)}"
             )
         if self.compared is not None:
             found.append(f"its own answers and its rule agree on {self.compared:,} sources")

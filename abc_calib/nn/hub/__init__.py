@@ -1,6 +1,6 @@
 """The ``transformers`` face of our models: save and load through the Auto classes, ``generate()``.
 
-Importing this room registers every kind; no other room imports it, since importing
+Importing this package registers every kind; no other package imports it, since importing
 ``transformers`` takes longer than most commands. A run's folder ``model`` is read by ``load`` or
 ``AutoModelForSeq2SeqLM.from_pretrained``, and its weights have the same names here and there.
 """
