@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,11 @@ def counted(count: int | str, unit: str) -> str:
     first, *more = unit.split(" ")
     shown = f"{count:,}" if isinstance(count, int) else count
     return " ".join([shown, first.removesuffix("s") if shown == "1" else first, *more])
+
+
+def grouped(text: str) -> str:
+    """``text`` with whole numbers as ``100,000``."""
+    return re.sub(r"(?<![\w.,])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", text)
 
 
 class Markup(str):
@@ -84,7 +90,8 @@ def as_latex(
 ) -> str:
     r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right.
 
-    With a ``caption`` inside of a ``table``. ``sides`` as ``lrr``.
+    With a ``caption`` inside of a ``table``, scaled down to the width of the text where it is wider
+    (``\usepackage{graphicx}``). ``sides`` as ``lrr``.
     """
     sides = _sides(columns, rows, sides)
     cells = [[_text(value, _LATEX) for value in line] for line in (columns, *rows)]
@@ -96,8 +103,12 @@ def as_latex(
             rf"\caption{{{_text(caption, _LATEX)}}}",
             *([rf"\label{{{label}}}"] if label else []),
         ]
-        lines = [r"\begin{table}", r"\centering", *said, *lines, r"\end{table}"]
+        lines = [r"\begin{table}", r"\centering", *said, _NARROW, *lines, r"}", r"\end{table}"]
     return "\n".join(lines) + "\n"
+
+
+_NARROW = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""A box as wide as its content, or as the line if that is narrower."""
 
 
 def _sides(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:

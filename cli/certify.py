@@ -21,6 +21,7 @@ from abc_calib.config import (
 )
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
+from abc_calib.text import grouped
 from cli.calibrate import adopted
 from cli.command import Out, RunArgument, command
 from cli.completion import of
@@ -116,7 +117,7 @@ def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> R
         stages.opened(run),
         minutes=asked.minutes,
         out=out,
-        on_round=lambda found: say(f"{found.outcome}: {found.reason}"),
+        on_round=lambda found: say(f"{found.outcome}: {grouped(found.reason)}"),
     )
     return verdict(made, Certificate.load(made))
 
@@ -156,7 +157,7 @@ def prove(
 
 def verdict(run: Run, certificate: Certificate) -> Result:
     """What was decided about a run, and where the page is."""
-    shown = [Sentence(f"{certificate.outcome}: {certificate.reason}")]
+    shown = [Sentence(f"{certificate.outcome}: {grouped(certificate.reason)}")]
     for one in certificate.counterexamples[:3]:
         answer = one["answer"] or "no end"
         shown.append(Sentence(f"  {one['problem']} gives {answer} instead of {one['right']}"))

@@ -127,7 +127,7 @@ def opened(run: str | None, force: bool) -> Run:
     from abc_calib.runs import Run
 
     found = Run.open(run, force)
-    console.say(found.doubt and f"looked at all the same: {found.doubt}")
+    console.say(found.doubt and f"opened in spite of this: {found.doubt}")
     return found
 
 

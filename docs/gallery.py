@@ -2,8 +2,7 @@
 
 python docs/gallery.py runs/certified [NAME ...]
 
-The folder holds the runs of ``abc prove``, of addition, multiplication, parity and
-long_multiplication, seed 0. Names: of some of the pages, as below.
+The folder holds the two runs of ``abc prove addition``. Names: of some of the pages, as below.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = {
     "addition": ("addition-seed0-calibrated", "addition-seed0-vanilla"),
     "addition-vanilla": ("addition-seed0-vanilla",),
-    "multiplication": ("multiplication-seed0-calibrated",),
-    "parity": ("parity-seed0-calibrated",),
-    "long_multiplication": ("long_multiplication-seed0-calibrated",),
+    "multiplication": ("zoo:multiplication",),
+    "parity": ("zoo:parity",),
+    "long_multiplication": ("zoo:long-multiplication-base2",),
 }
 SHOTS = {
     "addition": (1280, 1000, False),
@@ -38,14 +37,17 @@ def main() -> None:
     """Write the pages, then the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
-    parser.add_argument("names", nargs="*", choices=[*PAGES])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PAGES))
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "gallery")
     asked = parser.parse_args()
+    if unknown := {*asked.names} - {*PAGES}:
+        parser.error(f"{min(unknown)!r} is not a page: choose from {', '.join(PAGES)}")
     chosen = asked.names or list(PAGES)
     for name in chosen:
         runs = PAGES[name]
         path = asked.out / f"{name}.html"
-        write_page([Run.open(asked.runs / run) for run in runs], path)
+        found = [run if run.startswith("zoo:") else asked.runs / run for run in runs]
+        write_page([Run.open(run) for run in found], path)
         print(path)
     sys.path.insert(0, str(ROOT / "tests"))
     import browser

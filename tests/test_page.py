@@ -134,6 +134,7 @@ def test_every_word_that_is_explained_stands_on_a_page(both):
         "certified",
         "refuted",
         "unknown",
+        "not valid",
         "vanilla",
         "calibrated",
         "Attender",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -163,13 +164,15 @@ def test_every_table_compiles(tmp_path: Path) -> None:
     tables = [path.read_text("utf-8") for path in sorted(folder.glob("*.tex"))]
     odd = r"a_b & c\d ~^#${} < > | [−1] ± 2 – ≠ × ∞ → ≥ ≤ é"
     tables.append(as_latex([odd, "n"], [[odd, 1], ["[", 2]], caption=odd, label="tab:odd"))
-    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    head = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
     body = "\n".join(tables).replace(r"\begin{table}", r"\clearpage\begin{table}")
     (tmp_path / "all.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", "utf-8")
     words = ("pdflatex", "-draftmode", "-interaction=nonstopmode", "-halt-on-error", "all.tex")
     made = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout[-2000:]
     assert f"[{len(tables)}]" in made.stdout.replace("\n", "")  # a page a file at least
+    wide = re.findall(r"Overfull \\hbox \(([\d.]+)pt", made.stdout)
+    assert not [points for points in wide if float(points) > 1]
 
 
 def test_rows_of_another_width_are_refused() -> None:

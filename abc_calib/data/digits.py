@@ -229,7 +229,7 @@ class DigitData(Data):
     def spelling(self) -> dict[str, Any] | None:
         """The digits, the operator, and which operands (None) are as wide as the widest of those.
 
-        ``usage``: for messages.
+        ``usage``: for messages. ``last``: the answer is the token written last alone, as of parity.
         """
         task, one, two = self.task, self.task.widths(1), self.task.widths(2)
         if self.hints:
@@ -241,6 +241,7 @@ class DigitData(Data):
             "widths": [None if a < b else a for a, b in zip(one, two, strict=True)],
             "fixed": self.format.width,
             "aligned": self.aligned,
+            "last": task.read("10") == "1",
             "usage": task.usage,
         }
 

@@ -162,11 +162,12 @@ class TokenData(Data):
         """The words, and how many ends close a source."""
         if self.task.delimiters:
             return None
+        some, more = self.task.symbols[:8], " …" * (len(self.task.symbols) > 8)
         return {
             "notation": self.task.notation,
             "words": self.task.symbols,
             "closes": 2 if self.task.closes_source else 1,
-            "usage": "words with spaces between them",
+            "usage": f"words with spaces between them, of {' '.join(some)}{more}",
         }
 
     def read(self, output: Sequence[str]) -> str:

@@ -42,9 +42,7 @@ class Prediction:
         return self.answer
 
     def _repr_html_(self) -> str:
-        mark = {True: "right", False: "wrong", None: "nobody knows whether it is right"}[
-            self.correct
-        ]
+        mark = {True: "right", False: "wrong", None: "not checked"}[self.correct]
         return f"<p><code>{escape(self.answer)}</code> ({mark})</p>"
 
 

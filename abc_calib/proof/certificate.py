@@ -19,6 +19,17 @@ FILE, PAGE = "certificate.json", "certificate.md"
 
 Outcome = Literal["certified", "refuted", "unknown"]
 
+NAMES = {
+    "weights": "file of weights",
+    "config": "config.json",
+    "model_config": "model/config.json",
+    "generation_config": "model/generation_config.json",
+    "lines": "set of lines",
+    "rule": "rule of the task",
+    "abc_calib": "version of abc-calib",
+    "torch": "version of torch",
+}
+"""What a fingerprint has, in words."""
 NOT_COMPARED = ("seconds", "verified", "repair", "machine", "sha256")
 """Fields that may differ when a certificate is made again."""
 
@@ -113,7 +124,8 @@ class Certificate:
         for name in now:
             if found.fingerprint.get(name) != now[name]:
                 raise AbcError(
-                    f"{path} is of other {name.replace('_', ' ')} than {run} has now: certify again"
+                    f"{path} was made with another {NAMES.get(name, name)} than now: abc certify "
+                    f"{run}"
                 )
         return found
 

@@ -279,8 +279,8 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
         proof.sizes[node] = size
         if proof.size > most:
             raise Undecided(
-                f"its windows are too many: about {proof.size:,}, and at most {most:,.0f} are "
-                "tried: give it more --minutes"
+                f"too many windows: about {proof.size:,}, of which at most {most:,.0f} can be "
+                "checked in this time: give it more --minutes"
             )
     return proof
 

@@ -16,7 +16,7 @@ from abc_calib.proof.page import page
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
-from abc_calib.text import as_markdown
+from abc_calib.text import as_markdown, grouped
 from tasks.arithmetic import Arithmetic
 from tasks.whole import Whole
 
@@ -115,12 +115,13 @@ def _text(run: Run) -> str:
 
 def _verdict(certificate: Certificate | None) -> str:
     if certificate is None:
-        return "It has no certificate: how far it gets was measured at best, and not proved."
+        return "It has no certificate: its accuracy was at most measured, not proved."
+    reason = grouped(certificate.reason)
     if certificate.outcome != "certified":
-        return f"Its certificate says **{certificate.outcome}**: {certificate.reason}."
+        return f"Its certificate says **{certificate.outcome}**: {reason}."
     return (
         "It is **certified for every length**: "
-        f"{certificate.reason}, smallest logit margin {certificate.margin}. The certificate is "
+        f"{reason}, smallest logit margin {certificate.margin}. The certificate is "
         f"in `{FILE}` and below."
     )
 

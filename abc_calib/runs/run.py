@@ -84,7 +84,8 @@ class Run:
         base = "" if config.base is None else f" in base {config.base}"
         try:
             result = self.result
-            state = f"{result['validation_accuracy']} % held out" if result else "not finished"
+            right = result and f"{result['validation_accuracy']} % of held-out problems right"
+            state = right or "not finished"
         except AbcError:
             state = "damaged"
         return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"

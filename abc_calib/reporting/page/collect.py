@@ -34,6 +34,8 @@ LEARNED = {
     "multiplication3": "multiply a number by one of three digits",
     "long_multiplication": "multiply two long numbers",
     "parity": "tell whether a number of ones is odd",
+    "automaton": "run a finite automaton",
+    "tape": "run a machine, one row of output per step,",
     "sort": "sort symbols",
     "division": "divide numbers",
     "compare": "compare two numbers",
@@ -43,11 +45,14 @@ LEARNED = {
 """What a model of a task learned, for the first line of its page; others have their name."""
 
 
-def intro(task: str, kind: str, length: int, unit: str) -> str:
+def intro(task: str, kind: str, length: int, unit: str, other_base: int | None = None) -> str:
     """What a model is, in one sentence for a person who knows nothing of it."""
     model = "recurrent network" if kind == "gru" else "Transformer"
     learned = LEARNED.get(task, f"solve the task {task}")
-    return f"A small {model} that learned to {learned} from examples of at most {length} {unit}."
+    base = f" in base {other_base}" if other_base else ""
+    return (
+        f"A small {model} that learned to {learned}{base} from examples of at most {length} {unit}."
+    )
 
 
 def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
@@ -59,12 +64,15 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
     model = run.load_model()
     config, result = run.config, run.result or {}
     rule = run.task.rule()
-    spelling, weights, why = run.data.spelling(), None, "it does not know how sources are written"
+    spelling, weights, why = run.data.spelling(), None, "it cannot read problems of this task"
     if spelling is not None:
         try:
             weights, why = embedded(model), ""
         except UsageError as error:
             why = str(error)
+    about = _plain((inspect.getdoc(type(run.task)) or "").split("\n\n")[0])
+    usual = getattr(run.task, "default_base", None)  # whose digits the example of ``about`` has
+    other = config.base if usual not in (None, config.base) else None
     on_part("examples")
     shown = judged.examples(run, model)
     on_part("attention")
@@ -73,8 +81,8 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "name": run.path.resolve().name,
         "summary": run.summary,
         "task": config.task,
-        "intro": intro(config.task, config.kind, config.train.length, run.task.unit),
-        "about": _plain((inspect.getdoc(type(run.task)) or "").split("\n\n")[0]),
+        "intro": intro(config.task, config.kind, config.train.length, run.task.unit, other),
+        "about": about.partition(":")[0] + "." if other else about,
         "stage": config.stage,
         "unit": run.task.unit,
         "length": config.train.length,

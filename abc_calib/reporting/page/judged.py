@@ -19,6 +19,7 @@ from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
+from abc_calib.text import grouped
 
 NAMES = ("set", "length", "accuracy", "low", "high", "n", "correct")
 """Of a row of ``eval.csv``."""
@@ -66,9 +67,10 @@ def certificate(run: Run) -> dict[str, Any] | None:
         found = Certificate.load(run).as_dict()
     except AbcError as error:
         return {"outcome": "not valid", "reason": str(error)}
-    left_out = ("fingerprint", "rule", "lines", "source", "machine", "repair")
-    told = {name: value for name, value in found.items() if name not in left_out}
-    return {**told, "counterexamples": found["counterexamples"][:3]}
+    hidden = ("fingerprint", "rule", "lines", "source", "machine", "repair")
+    shown = {name: value for name, value in found.items() if name not in hidden}
+    cases = found["counterexamples"][:3]
+    return {**shown, "reason": grouped(found["reason"]), "counterexamples": cases}
 
 
 @torch.inference_mode()
@@ -92,6 +94,7 @@ def _example(run: Run, model: Model, batch: Batch) -> dict[str, Any]:
     data, symbols = run.data, run.data.vocabulary.symbols
     wrong = (~matches(model, data, batch)).nonzero()[:1, 0]
     one = batch.take(wrong if len(wrong) else torch.tensor([0]))
+    right = [symbols[i] for i in one.target[0].tolist() if i != data.vocabulary.pad]
     problem = data.task.write(one.problems, 0)
     found = answered(model, data, problem, 2)
     try:
@@ -100,8 +103,10 @@ def _example(run: Run, model: Model, batch: Batch) -> dict[str, Any]:
         seen = []
     return {
         "problem": problem,
+        "answer": found.text,
+        "solution": data.read(right[:-1]),
         "seen": [[(k, round(w, 2)) for k, w in row[:SHOWN]] for row in seen],
         "source": found.tokens(data),
         "written": found.symbols(data),
-        "right": [symbols[i] for i in one.target[0].tolist() if i != data.vocabulary.pad],
+        "right": right,
     }

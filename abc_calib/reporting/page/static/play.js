@@ -22,7 +22,7 @@ class Player {
     this.copier = make("button", {type: "button", class: "chip", hidden: "", onclick: () => this.copy()}, "Copy the answer");
     this.board = make("div", {class: "board", tabindex: 0, role: "group", "aria-label": "The problem and what was written"});
     this.reads = make("div", {class: "reads", "aria-live": "polite"});
-    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Token that is looked at", oninput: () => this.look(Number(this.slider.value))});
+    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Output token to explain", oninput: () => this.look(Number(this.slider.value))});
     this.input = make("input", {type: "text", id: `problem-${index}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false", inputmode: "text"});
     this.board.addEventListener("keydown", (event) => {
       const step = {ArrowLeft: 1, ArrowRight: -1}[event.key];
@@ -40,7 +40,7 @@ class Player {
   form() {
     return make("form", {class: "ask", onsubmit: (event) => { event.preventDefault(); this.ask(this.input.value); }},
       make("label", {for: this.input.id}, `Type any problem: ${this.run.spelling.usage}`),
-      make("div", {class: "line"}, this.input, make("button", {type: "submit", class: "primary"}, "Write it")));
+      make("div", {class: "line"}, this.input, make("button", {type: "submit", class: "primary"}, "Run")));
   }
 
   refusal() {
@@ -84,6 +84,7 @@ class Player {
       this.reads.replaceChildren();
       return;
     }
+    this.example = null;
     const known = this.run.examples.find((one) => one.problem === text.trim());
     this.set(problem, right ?? known?.right ?? null);
     const state = this.model.encode(problem.ids), most = (this.right?.length ?? 2 * problem.ids.length) + 2;
@@ -110,10 +111,11 @@ class Player {
     this.finish();
   }
 
-  // An example whose output and attention were computed when the page was made.
+  // An example whose output, answer and attention were computed when the page was made.
   replay(example) {
     this.paper.textContent = example.problem;
     this.turn++;
+    this.example = example;
     const problem = {tokens: example.source, words: this.run.spelling?.notation === "words" || !this.run.spelling};
     const again = this.run.spelling ? parsed(this.run, example.problem) : {};
     this.set(again.error || !again.places ? {...problem, words: true, places: example.source.map((_, column) => ({operand: 0, column}))} : again, example.right);
@@ -145,10 +147,10 @@ class Player {
 
   finish() {
     this.done = true;
-    const wrong = this.wrong(), answer = this.answer(this.written);
+    const wrong = this.wrong(), answer = this.example?.answer ?? this.answer(this.written);
     if (!this.right) this.say("open", `${this.stated(answer)} (not checked: the page has no rule for this task)`, answer);
     else if (wrong < 0) this.say("right", `${this.stated(answer)} ✓`, answer);
-    else this.say("wrong", `${this.stated(answer)} ✗ The right answer is ${this.answer(this.right)}. The first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`, answer);
+    else this.say("wrong", `${this.stated(answer)} ✗ The right answer is ${this.example?.solution ?? this.answer(this.right)}. The first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`, answer);
     this.draw();
     this.look(Math.min(wrong < 0 ? 1 : wrong, this.written.length - 1));
   }
@@ -156,6 +158,7 @@ class Player {
   // What tokens of an output say, as a person writes it: of rows what they come to.
   answer(tokens) {
     const said = tokens.filter((token) => token !== "&"), digits = this.run.spelling?.digits;
+    if (this.run.spelling?.last) return said.at(-1) ?? "";
     if (this.problem.words || !digits || !said.every((token) => token === "|" || digits.includes(token))) return said.join(" ");
     const lines = said.join("\n").split("|").map((line) => line.split("\n").filter(Boolean)), shift = this.run.rule?.shift ?? 0;
     const number = lines.flatMap((line, row) => (row < lines.length - 1 ? line.slice(0, shift) : line)).reverse().join("");
