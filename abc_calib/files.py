@@ -44,14 +44,14 @@ def check_regular(path: Path, most: int = MOST_TENSORS) -> int:
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     if found.st_size > most:
         raise ValueError(f"it has {found.st_size} bytes, and at most {most} are read")
     return found.st_size
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    """A text of a run; ``OSError`` or ``ValueError`` if it is no regular file of UTF-8."""
+    """A text of a run; ``OSError`` or ``ValueError`` if it is not a regular file of UTF-8."""
     check_regular(path, most)
     return path.read_text("utf-8")
 
@@ -65,7 +65,7 @@ def parse_json(text: str) -> Any:
     """A JSON value, all numbers finite; ``ValueError`` if it is none."""
 
     def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is no number of JSON")
+        raise ValueError(f"{word} is not a number of JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)

@@ -26,7 +26,7 @@ def check_task(
     ],
     asked: TaskOptions,
 ) -> Result:
-    """Say of a task, before anything is trained, whether a model on lines can do it.
+    """Check, before any training, whether a task can be calibrated and certified.
 
     Does what it writes follow from a few columns? Do its answers and its rule agree? How many
     windows will there be?

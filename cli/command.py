@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from abc_calib.config import Options, build
-from abc_calib.config.signature import Group, Named, named
+from abc_calib.config.signature import Group, Named, iter_options
 from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
 from abc_calib.progress import busy, err, showing
 from abc_calib.stopping import like_interrupts
@@ -81,10 +81,10 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Make a command of a function that gives a ``Result``.
 
-    ``without``, ``only`` and ``kept`` as in ``named``. What it ``loads`` may take seconds, of which
-    a terminal is told. ``threads`` of torch unless ``--threads`` says otherwise: the weights that a
-    seed gives depend on their number, so the machine must not choose it. With ``tables`` a result
-    has one.
+    ``without``, ``only`` and ``kept`` as in ``iter_options``. What it ``loads`` may take seconds,
+    and a terminal shows that. ``threads`` of torch unless ``--threads`` says otherwise: the weights
+    that a seed gives depend on their number, so the machine must not choose it. With ``tables`` a
+    result has one.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
@@ -92,7 +92,7 @@ def command(
         wanted = {name: hint for name, hint in hints.items() if _is_group(hint)}
         own = inspect.signature(function).parameters
         takes_rest = any(p.kind is p.VAR_KEYWORD for p in own.values())
-        known = named(*groups, *wanted.values(), without=without, only=only, kept=kept)
+        known = iter_options(*groups, *wanted.values(), without=without, only=only, kept=kept)
         always = EVERYWHERE | (TABLES if tables else {})
 
         @functools.wraps(function)

@@ -30,7 +30,7 @@ LISTS = {
     "fit": "abc_calib.calibration.fits:FITS",
     "preset": "abc_calib.config:PRESETS",
     "model": "abc_calib.config:MODEL_OPTIONS",
-    "target": "abc_calib.reproduction.targets:TARGETS",
+    "target": "abc_calib.reproduction.targets:NAMES",
     "task": "tasks:TASKS",
 }
 """Where the values of an option or argument are listed, by its name."""

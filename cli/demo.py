@@ -26,7 +26,7 @@ def demo(
     ] = "addition",
     **given: Any,
 ) -> Result:
-    """The main job, in minutes: train on 6 digits, calibrate, retrain, evaluate to 1,000.
+    """Train on 6 digits, calibrate, retrain, evaluate to 1,000 digits and report, in minutes.
 
     Example: **abc demo multiplication --seed 1**
     """

@@ -30,7 +30,7 @@ def export(
         Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
     ] = None,
 ) -> Result:
-    """Write what a run holds in a form that other tools read.
+    """Export the lines, the model or the certificate of a run for other tools.
 
     certificate: a folder with weights, rule and check.py, which checks them with numpy alone.
     lines: a Python file with the lines --to flex (torch's flex_attention), mask, numpy or jax.

@@ -25,7 +25,7 @@ def inspect(
     out: Figures = None,
     force: Force = False,
 ) -> Result:
-    """What a recurrent model's attender did on one source: each step, as a table and figures.
+    """Show where a recurrent model attended on one source: each step, as a table and figures.
 
     Example: **abc inspect --input "010 t3 t4 ."**
     """
@@ -71,7 +71,7 @@ def steps(found: Any) -> Table:
 
 @command()
 def diagnose(run: RunArgument = None, force: Force = False) -> Result:
-    """Whether a recurrent model's attention can distinguish places.
+    """Measure whether a recurrent model's attention can distinguish places.
 
     Example: **abc diagnose --json**
     """

@@ -1,4 +1,4 @@
-"""``abc``: train small Transformers on arithmetic, calibrate their attention, go far beyond."""
+"""``abc``: train small Transformers on short problems, calibrate them, certify every length."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def reproduce(
     results: Results = None,
     **given: Any,
 ) -> Result:
-    """The papers' tables and figures: their numbers beside the median and minimum of ours.
+    """The papers' tables and figures: their numbers next to the median and minimum of ours.
 
     Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
     writes Markdown, CSV, LaTeX, figures and a page of all. With **--from-results** it shows what

@@ -51,7 +51,7 @@ def runs(
     everything: Everything = False,
     yes: Yes = False,
 ) -> Result:
-    """List the runs, oldest first, those in folders too; or remove some.
+    """List the runs, oldest first, or remove some.
 
     Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
     """
@@ -134,7 +134,7 @@ def _remove(words: list[str], yes: bool) -> Result:
     paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
     for path in paths:
         if Path(os.path.abspath(path)) not in own or path.is_symlink():
-            raise UsageError(f"{path} is no run of its own in {root}: remove it yourself")
+            raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")
     if not yes:
         for path in paths:
             say(str(path))
@@ -142,7 +142,7 @@ def _remove(words: list[str], yes: bool) -> Result:
             asked = f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?"
             typer.confirm(asked, abort=True, err=True)
         except RuntimeError:  # standard input is closed
-            raise UsageError("nobody can be asked whether to remove them: add --yes") from None
+            raise UsageError("no terminal to ask whether to remove them: add --yes") from None
     for path in paths:
         shutil.rmtree(path)
     table = Table(("removed",), [[str(path)] for path in paths])

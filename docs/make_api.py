@@ -15,8 +15,8 @@ import abc_calib
 from abc_calib import config
 from abc_calib.calibration.fits import FITS, Fit
 from abc_calib.checked import own_signature
-from abc_calib.config.options import Options, about, allowed
-from abc_calib.config.signature import named
+from abc_calib.config.options import Options, allowed, field_meta
+from abc_calib.config.signature import iter_options
 from abc_calib.data import DATA, Data
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import MODELS
@@ -166,7 +166,7 @@ def entry(kind: type, name: str = "", note: str = "") -> str:
 def table(group: type[Options]) -> str:
     """The options of a group: name, type, default, bounds, help."""
     rows = []
-    for name, option in named(group).items():
+    for name, option in iter_options(group).items():
         if issubclass(group, config.CalibrationOptions) and name not in vars(group).get(
             "__annotations__", group.model_fields
         ):
@@ -175,7 +175,7 @@ def table(group: type[Options]) -> str:
         listed = "tuple" in str(field.annotation)
         kind = ("int" if name == "lengths" else option.what) + (", ..." if listed else "")
         default = "–" if field.default in (None, "") else f"`{words_of(field.default)}`"
-        flag = about(field, "flag")
+        flag = field_meta(field, "flag")
         said = " ".join(filter(None, [
             (field.description or "As above.").translate(ESCAPED),
             f"On the command line `{flag}`." if flag else "",
@@ -216,8 +216,8 @@ def page() -> str:
     parts = [
         "# API",
         "Made by `python docs/make_api.py` from the code; a test fails where the two differ. What "
-        "the\nwords mean is in the [glossary](glossary.md), how packages depend on each other in the "
-        "[architecture](architecture.md).",
+        "the\nwords mean is in the [glossary](glossary.md), how packages hang together in "
+        "the [architecture](architecture.md).",
         "## Verbs",
         "All of them are names of `abc_calib`. Where a verb takes a run, a `Run`, a folder or a "
         "run's name\nwill do; leave it out (or give None) for the latest one.",

@@ -88,7 +88,7 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
 }
 TASKS: dict[str, type[Task]] = {**ARITHMETIC, **ROW_TASKS, **TOKEN_TASKS}
 FROM_FILES: dict[str, type[Task]] = {"pairs": FilePairs}
-"""Tasks that are nothing without a file: nobody asks for one by its name."""
+"""Tasks that need a file and cannot be chosen by name."""
 
 
 def get_task(name: str, **options: Any) -> Task:

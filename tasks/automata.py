@@ -63,7 +63,7 @@ def from_table(table: str) -> Machine:
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
     except csv.Error as error:
-        raise TaskError(f"the table is no CSV ({error})") from None
+        raise TaskError(f"the table is not CSV ({error})") from None
     if not rows or tuple(rows[0]) != COLUMNS:
         raise TaskError(f"a table begins with the line {','.join(COLUMNS)}")
     moves: Moves = {}

@@ -32,7 +32,7 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
 def text_of(path: Path) -> str:
     """The text of a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
     if path.exists() and not path.is_file():
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     return path.read_text()
 
 
@@ -155,12 +155,12 @@ class Task(ABC):
         raise self._no_rule()
 
     @property
-    def ruled(self) -> Any:
+    def rule_task(self) -> Any:
         """The task whose rule this is, itself but for tasks that borrow one."""
         return self
 
-    def asked(self, problems: Any) -> Any:
-        """Problems of ``ruled`` as this task asks them."""
+    def render(self, problems: Any) -> Any:
+        """Problems of ``rule_task`` as this task writes them."""
         return problems
 
     def every(self, length: int, most: int) -> Any:

@@ -73,14 +73,14 @@ class Cfq(TokenTask):
             raise TaskError(f"an empty source: {self.name} takes {self.usage}")
         for word in words:
             if word not in self.inputs:
-                raise TaskError(f"{word!r} is no word of the training questions of {self.data}")
+                raise TaskError(f"{word!r} is not a word of the training questions of {self.data}")
         return words
 
     def solve(self, source: str) -> str:
         """The query that the data have for a question; no rule says it for another one."""
         words = tuple(self.words(source))
         if words not in self._answers:
-            raise TaskError(f"{source!r} is no question of {self.data}: cfq knows only those")
+            raise TaskError(f"{source!r} is not a question of {self.data}: cfq knows only those")
         return " ".join(self._answers[words])
 
     # The files

@@ -120,7 +120,7 @@ class Lookup(WordTask):
         """The string and the tables that are applied to it, in order; ``TaskError`` if none."""
         kept = [words[place] for place in self.places(words, source)]
         if not kept or kept[0] not in STRINGS or any(w[0] != "t" for w in kept[1:]):
-            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+            raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         return kept[0], kept[1:]
 
     def gold_attention(self, source: str) -> list[int]:
@@ -270,7 +270,7 @@ class IntermediateNoise(Lookup):
 
     def places(self, words: list[str], source: str) -> list[int]:
         if len(words) % 2 == 0 or any(w[0] != "t" for w in words[1:-1]):
-            raise TaskError(f"{source!r} is no source of {self.name}: write {self.usage}")
+            raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         return list(range(0, len(words) - 1, 2))
 
     def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:

@@ -83,7 +83,7 @@ def machine(
             if word in closers:
                 following = ("done", tuple(letter is None for letter in column), 0, 0)
             if word not in codes:
-                raise TaskError(f"{word!r} is written and is no symbol: {_some(symbols)}")
+                raise TaskError(f"{word!r} is written and is not a symbol: {_some(symbols)}")
             if following not in found:
                 found[following] = len(found)
                 queue.append(following)

@@ -25,7 +25,7 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class Texts:
-    """A batch of pairs; an empty target stands for one that nobody knows."""
+    """A batch of pairs; an empty target means that it is unknown."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -51,7 +51,7 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
                 continue
             yield f"row {number}", row if names is None else dict(zip(names, row, strict=False))
     except csv.Error as error:
-        raise TaskError(f"a row is no CSV ({error}): {EXPECTED}") from None
+        raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
 
 
 def _parsed(text: str) -> Any:
@@ -120,7 +120,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_table_of)
     except (ValueError, RecursionError) as error:
-        return f"is no JSON ({error})"
+        return f"is not JSON ({error})"
 
 
 def _table_of(entries: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class FilePairs(Task):
 
     def parse(self, source: str) -> Texts:
         if not source.strip():
-            raise TaskError(f"{source!r} is no source: write one as in {self.pairs.source[0]!r}")
+            raise TaskError(f"{source!r} is not a source: write one as in {self.pairs.source[0]!r}")
         try:
             return Texts((source,), (self.solve(source),))
         except TaskError:
@@ -92,10 +92,10 @@ class FilePairs(Task):
             return Texts((source,), ("",))
 
     @property
-    def ruled(self) -> Any:
+    def rule_task(self) -> Any:
         return self._rule.task
 
-    def asked(self, problems: Any) -> Texts:
+    def render(self, problems: Any) -> Texts:
         return self._rule.texts(problems)
 
     def write(self, problems: Texts, row: int) -> str:
@@ -108,7 +108,7 @@ class FilePairs(Task):
         """A source with so many digits, each of them 1."""
         task = self._rule.task
         digits = (Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
-        return self.asked(task.problems(*digits))
+        return self.render(task.problems(*digits))
 
     def sample(
         self,
@@ -133,7 +133,7 @@ class FilePairs(Task):
         return rule.texts(rule.task.mutated(rng, first.joined(*others), n))
 
     def smallest(self) -> list[str]:
-        return [self._rule.asked(source) for source in self._rule.task.smallest()]
+        return [self._rule.render(source) for source in self._rule.task.smallest()]
 
     def every(self, length: int, most: int) -> Texts | None:
         """All problems whose operands have at most so many digits; None if there are too many."""

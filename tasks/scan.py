@@ -137,7 +137,7 @@ class Scan(TokenTask):
             for side, allowed in ((found[1], self.inputs), (found[2], self.symbols)):
                 strange = [word for word in side.split() if word not in allowed]
                 if strange:
-                    raise TaskError(f"{path}, line {number}: {strange[0]!r} is no word of SCAN")
+                    raise TaskError(f"{path}, line {number}: {strange[0]!r} is not a word of SCAN")
             pairs.append((found[1].split(), found[2].split()))
         if not pairs:
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")

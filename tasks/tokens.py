@@ -194,7 +194,7 @@ class TokenTask(Task):
             raise TaskError(f"an empty source: {self.name} takes {self.usage}")
         for word in words:
             if word not in self.inputs:
-                raise TaskError(f"{word!r} is no token of {self.name}: it takes {self.usage}")
+                raise TaskError(f"{word!r} is not a token of {self.name}: it takes {self.usage}")
         return words
 
     @property

@@ -138,7 +138,7 @@ class WordTask(TokenTask):
         if own := {TICK, COLON} & {*self.symbols} if self.in_front else set():
             raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
         if missing := {*self.row_words, *self.closers} - {*self.symbols}:
-            raise TaskError(f"{min(missing)!r} belongs to rows and is no symbol")
+            raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
         words = (*self.symbols, TICK) if self.counted else self.symbols
         tapes = tuple(range(self.in_front, self.in_front + self.operands))
         step = _unticked(self.step) if self.counted else self.step
@@ -221,7 +221,7 @@ class WordTask(TokenTask):
         problems = self.posed(tapes)
         if len(problems) < len(sources):
             shown = repr(sources[0]) if len(sources) == 1 else f"one of {len(sources)} sources"
-            raise TaskError(f"{shown} is no source of {self.name}: write {self.usage}")
+            raise TaskError(f"{shown} is not a source of {self.name}: write {self.usage}")
         return problems
 
     def parts(self, source: str) -> list[str]:
@@ -241,7 +241,7 @@ class WordTask(TokenTask):
     def _count(self, text: str) -> int:
         """The number of rows in front of a source."""
         if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
-            raise TaskError(f"{text.strip()!r} is no number of rows: {self.usage}")
+            raise TaskError(f"{text.strip()!r} is not a number of rows: {self.usage}")
         return int(text)
 
     def write(self, problems: Pairs, row: int) -> str:

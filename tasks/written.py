@@ -121,10 +121,10 @@ class Written:
         sources = []
         for row in range(len(problems)):
             text = write(problems, row)
-            sources.append(self.asked(self._turned(text) if self.reversed else text))
+            sources.append(self.render(self._turned(text) if self.reversed else text))
         return Texts(tuple(sources), tuple(self._answer(problems, r) for r in range(len(sources))))
 
-    def asked(self, text: str) -> str:
+    def render(self, text: str) -> str:
         """A source as the pairs write it, from one as its task does."""
         return self.source.write(*self._numbers(text))
 

@@ -89,10 +89,10 @@ def test_a_name_on_the_hub_is_downloaded(
         raise OSError("no such repository")
 
     monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", nothing)
-    with pytest.raises(AbcError, match="is no folder, and not on the hub"):
+    with pytest.raises(AbcError, match="is not a folder, and not on the hub"):
         faces.AbcTransformer.from_pretrained("someone/nothing")
     shutil.rmtree(folder)
-    with pytest.raises(AbcError, match="is no saved model"):
+    with pytest.raises(AbcError, match="is not a saved model"):
         AutoModelForSeq2SeqLM.from_pretrained(str(folder), config=faces.AbcConfig())
 
 

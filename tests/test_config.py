@@ -16,8 +16,8 @@ from abc_calib.config import (
     TrainOptions,
     TransformerOptions,
     build,
+    iter_options,
     load_config,
-    named,
 )
 from abc_calib.errors import OptionError, UsageError
 
@@ -97,20 +97,20 @@ def test_a_list_of_nothing_is_refused(kind, name, given):
 
 
 def test_options_that_two_kinds_share_are_one_with_both_defaults():
-    options = named(TrainOptions, *MODEL_OPTIONS.values())
+    options = iter_options(TrainOptions, *MODEL_OPTIONS.values())
     assert options["width"].help == "Model width; by default 64 (gru: 128)."
     assert options["attention_window"].flag == "--attention-window"
     assert options["length"].flag == "--digits"
     assert options["stop_early"].type is bool
     assert options["schedule"].what == "cosine|plateau"
-    again = named(RETRAIN, without=("length",), kept=("seed",))
+    again = iter_options(RETRAIN, without=("length",), kept=("seed",))
     assert "length" not in again
     assert again["steps"].default == "2000"
     assert again["seed"].help.endswith("; by default as in the first training.")
 
 
 def test_a_text_is_read_as_the_value_that_it_stands_for():
-    options = named(TrainOptions, CalibrationOptions)
+    options = iter_options(TrainOptions, CalibrationOptions)
     assert options["steps"].read("12") == 12
     assert options["dirs"].read("vert,diag") == ("vert", "diag")
     with pytest.raises(OptionError, match=r"^steps = 'many': give a whole number"):

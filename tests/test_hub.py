@@ -41,7 +41,7 @@ def recurrent(attender: str = "one_step", backbone: str | None = None) -> Recurr
         attender=attender, backbone=backbone, embedding=6, width=8, d_head=8, value=8
     )
     torch.manual_seed(0)
-    return Recurrent(Recurrent.settled(options), TOKENS).eval()
+    return Recurrent(Recurrent.resolve_defaults(options), TOKENS).eval()
 
 
 def saved(model: Any, folder: Path) -> Path:
@@ -156,7 +156,7 @@ def test_a_run_folder_loads_as_the_run_does(task, options, runs_root):
 def test_a_folder_with_another_file_is_refused(make_model, tmp_path, name):
     folder = saved(make_model(), tmp_path)
     (folder / name).write_bytes(b"{}")
-    refused_by_all(folder, f"{name} is no file of a saved model: remove it")
+    refused_by_all(folder, f"{name} is not a file of a saved model: remove it")
 
 
 @pytest.mark.parametrize(

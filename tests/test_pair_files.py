@@ -52,7 +52,7 @@ UNREAD = {
     "keys.jsonl": ('{"q": "1", "a": "2"}', "line 1 .*keys 'q', 'a'"),
     "two.jsonl": ('{"source": "1", "input": "2", "target": "3"}', "'source', 'input', 'target'"),
     "none.jsonl": ('{"source": "1", "target": null}', "line 1 .*not two texts"),
-    "half.jsonl": ('{"source": "1", "target": "2"}\n{"source": "1"', "line 2 .*is no JSON"),
+    "half.jsonl": ('{"source": "1", "target": "2"}\n{"source": "1"', "line 2 .*is not JSON"),
     "twice.jsonl": ('{"source": "1", "source": "2", "target": "3"}', "a key stands there twice"),
     "chain.txt": ("1+2=3=3\n", "line 1 .*is '1\\+2=3=3', and no pair"),
     "words.txt": ("1+2=3\nhello\n", "line 2 .*is 'hello'"),

@@ -232,7 +232,7 @@ def test_a_class_that_was_typed_can_be_typed_again(monkeypatch):
 
 @pytest.mark.parametrize("wrong", [None, 3, Mine(), Still, int, ["mine"]])
 def test_what_is_no_task_is_refused(wrong):
-    with pytest.raises(UsageError, match="is no task: give its name, or a subclass of Task"):
+    with pytest.raises(UsageError, match="is not a task: give its name, or a subclass of Task"):
         stages.train(wrong, **TINY)
 
 
@@ -301,10 +301,13 @@ BAD = {
     "nothing": ("", "has no task and no scheme"),
     "another's": ("from tasks import Addition", "has no task and no scheme"),
     "a taken name": (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
-    "no class": ("import tasks\ntasks.TASKS['plus'] = 3", "plus is no subclass of Task"),
+    "no class": ("import tasks\ntasks.TASKS['plus'] = 3", "plus is not a subclass of Task"),
     "an abstract class": (ABSTRACT, "the task half lacks step or solve: write it"),
     "a class without a name": (TASK.replace('name = "again"', "pass"), "has no name of its own"),
-    "a name for a path": (TASK.replace('"again"', '"../again"'), "'../again' is no name of a task"),
+    "a name for a path": (
+        TASK.replace('"again"', '"../again"'),
+        "'../again' is not a name of a task",
+    ),
     "a taken scheme": (
         "from abc_calib.nn.positions import Scheme\nclass S(Scheme):\n    name = 'rope'",
         "there is a scheme rope already",

@@ -35,7 +35,7 @@ TINY = {"width": 8, "embedding": 6, "d_head": 8, "value": 8}
 def model_of(attender: str = "one_step", seed: int = 0, **more) -> Recurrent:
     torch.manual_seed(seed)
     options = {"backbone": "ray_chowdhury", **TINY, "attender": attender, **more}
-    return Recurrent(Recurrent.settled(RecurrentOptions(**options)), TOKENS).eval()
+    return Recurrent(Recurrent.resolve_defaults(RecurrentOptions(**options)), TOKENS).eval()
 
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 1, 5, 13], [12, 9, 2, 13, 14, 14, 14]])
@@ -139,7 +139,7 @@ def test_dropout_is_on_the_first_state_of_every_layer_but_not_on_the_query():
 
 
 def test_the_size_is_that_of_the_paper():
-    options = Recurrent.settled(RecurrentOptions(attender="content"))
+    options = Recurrent.resolve_defaults(RecurrentOptions(attender="content"))
     model = Recurrent(options, TokenIds(14, pad=13, sos=11, eos=12))
     assert 249_000 < sum(p.numel() for p in model.parameters()) < 266_000
 

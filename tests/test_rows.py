@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
-from abc_calib.calibration.plan import plan_calibration, settled
+from abc_calib.calibration.plan import plan_calibration, resolve_defaults
 from abc_calib.calibration.windows import contradictions, smallest
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
 from abc_calib.data import make_data
@@ -462,6 +462,6 @@ def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_othe
     data = make_data(get_task("long_multiplication"), TrainOptions(length=4, sampling="mixed"))
     model = model_of(data, None)
     batch = data.training(0, 64)
-    options = settled(build(CalibrationOptions, fit="rows", dirs=("vert",)))
+    options = resolve_defaults(build(CalibrationOptions, fit="rows", dirs=("vert",)))
     with pytest.raises(AbcError, match="no lines were found that decide what is written"):
         Rows(Evidence.of_run(model, data, batch, batch), options).bias(0.05)

@@ -179,8 +179,8 @@ TASK; seeds = 1000000 | jobs: give at most 10000
 TASK; seeds = 1000000000000000000000000000000 | give whole
 [sweep]; tasks = ['parity', 'copy']; seeds = 10000 | 20,000 jobs
 [[jobs]]; seed = 1 | task = None: name the task of each job
-jobs = 3 | jobs is no list of tables: write [[jobs]]
-sweep = 3 | sweep = 3 is no table: write [sweep]
+jobs = 3 | jobs is not a list of tables: write [[jobs]]
+sweep = 3 | sweep = 3 is not a table: write [sweep]
 tasks = [ | is not TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
@@ -339,7 +339,7 @@ def test_the_command_lists_its_jobs_and_refuses_what_cannot_be(abc, sweep_file, 
     (tmp_path / "folder.csv").mkdir()
     for option, value, code, message in (
         ("--out", tmp_path / "x.txt", 2, "as '.txt': choose .csv"),
-        ("--out", tmp_path / "folder.csv", 2, "is no file"),
+        ("--out", tmp_path / "folder.csv", 2, "is not a file"),
         ("--out", tmp_path / "file" / "x.csv", 1, "cannot make the folder"),
         ("--out", "/proc/none/x.csv", 1, "cannot make the folder"),
         ("--jobs", tmp_path / "file", 1, "cannot make the folder"),

@@ -74,8 +74,8 @@ def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     checked = check(proof)
     assert proof.evaluator.changed < 1e-4 and proof.evaluator.compared > 90
     least = np.inf
-    for _, problems in Witnesses(data.task.ruled, proof.field).short(20_000):
-        least = min(least, float(margins(model, data.lay_out(data.task.asked(problems))).min()))
+    for _, problems in Witnesses(data.task.rule_task, proof.field).short(20_000):
+        least = min(least, float(margins(model, data.lay_out(data.task.render(problems))).min()))
     assert len(problems) == 9000
     proof.evaluator.look_further()
     tried = [size for size in sizes(model.network.config) if size < FARTHEST]

@@ -16,6 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from abc_calib import stages
+from abc_calib.reproduction import chomsky
+from abc_calib.reproduction.drawn import DRAWN
 from abc_calib.runs import folders
 from abc_calib.text import Table, visible
 from cli import completion, console, sweep
@@ -120,6 +122,8 @@ def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):
     assert completion.of("task")("sub") == ["subtraction"]
     assert completion.of("scheme")("ro") == ["rope"]
     assert completion.of("attender")("one_s") == ["one_step"]
+    assert completion.of("target")("figure") == ["figure1", *DRAWN]
+    assert completion.of("target")("cho") == [chomsky.NAME]
     assert completion.of("seed") is None
     assert completion.run_names("succ")[0].startswith("successor-")
 

@@ -397,7 +397,7 @@ def test_what_can_be_said_before_a_training():
         look_ahead(Other())
     with pytest.raises(TaskError, match="more than 10,000 states"):
         Counting().rule()
-    with pytest.raises(TaskError, match="'2' is written and is no symbol"):
+    with pytest.raises(TaskError, match="'2' is written and is not a symbol"):
         Undeclared().rule()
     with pytest.raises(UsageError, match="no rule that a finite machine follows"):
         look_ahead(get_task("dedupe"))

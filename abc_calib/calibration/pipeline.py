@@ -12,7 +12,7 @@ from torch import Tensor
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.kept import Kept
-from abc_calib.calibration.plan import settled
+from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.trial import (
     Check,
     Choice,
@@ -108,7 +108,7 @@ def read(
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
-    options = settled(options)
+    options = resolve_defaults(options)
     longest = full_length(data, options.samples, model)
     evidence = Evidence.of_run(model, data, correct, longest)
     return fit_type(options.fit)(evidence, options), len(correct), accuracy

@@ -39,7 +39,7 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
     return options.model_copy(update=known)
 
 
-def settled(options: CalibrationOptions) -> CalibrationOptions:
+def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     """The same with the fit's own choice wherever nothing was asked for."""
     asked = {name: value for name, value in options.model_dump().items() if value is not None}
     return build(fit_type(options.fit).options_type, **asked)
@@ -59,8 +59,8 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     named |= {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
     asked = {name: value for name, value in named.items() if value is not None}
     options = build(CalibrationOptions, **asked)
-    settled(options)
-    shape = made.settled(retrained_shape(config.model, scheme), data)
+    resolve_defaults(options)
+    shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     given = kept | {name: value for name, value in given.items() if value is not None}

@@ -25,7 +25,7 @@ from abc_calib.config.model import (
     RecurrentOptions,
     TransformerOptions,
 )
-from abc_calib.config.options import Options, build, changed, refuse_unknown, taken
+from abc_calib.config.options import Options, build, changed, pop_fields, refuse_unknown
 from abc_calib.config.run import FORMAT_VERSION, Origin, RunConfig, load_config
-from abc_calib.config.signature import documented, named
+from abc_calib.config.signature import documented, iter_options
 from abc_calib.config.training import PRESETS, QUICKLY, RETRAIN, TrainOptions, preset

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
-from abc_calib.config.options import Options, Word, listed, option
+from abc_calib.config.options import Options, Word, csv_field, option
 
 
 class CalibrationOptions(Options):
@@ -68,4 +68,4 @@ class CalibrationOptions(Options):
     def _every_site(cls, words: Any) -> Any:
         return ("encoder", "self", "cross") if words == ("all",) else words
 
-    _several = listed("dirs", "sites")  # runs before the validator above
+    _several = csv_field("dirs", "sites")  # runs before the validator above

@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from abc_calib.config.options import Options, Word, listed, option
+from abc_calib.config.options import Options, Word, csv_field, option
 from abc_calib.config.training import TASK, TRAINING
 from abc_calib.errors import UsageError
 from abc_calib.tracking import Known, not_installed
@@ -66,7 +66,7 @@ def _text_of(table: str) -> str:
 
 
 class TaskOptions(Options):
-    """Which problems: what a task takes beside its name."""
+    """Which problems: what a task takes besides its name."""
 
     help_panel: ClassVar[str] = TASK
 
@@ -132,7 +132,7 @@ class MachineOptions(Options):
     device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where the model is computed.")
     threads: int | None = option(
         None,
-        "Threads that torch may use; by default one, to eval and stress as many as are free.",
+        "Threads that torch may use; by default one, for eval and stress as many as are free.",
         ge=1,
         le=256,
     )
@@ -142,7 +142,7 @@ class TrackOptions(Options):
     """Where the progress of a training is sent. A run's configuration does not contain it."""
 
     track: Known | None = option(
-        None, "Follow the training there, too: history.jsonl has the same.", panel=TRAINING
+        None, "Also send the rows of history.jsonl to this tracker.", panel=TRAINING
     )
 
     @field_validator("track")
@@ -164,10 +164,13 @@ class EvaluateOptions(Options):
         examples=["6,10,100"],
     )
     operands: Lengths | None = option(
-        None, "Sums: so many operands of each length.", min_length=1, examples=["3,10,100"]
+        None, "Sums: the numbers of operands, as in 3,10,100.", min_length=1, examples=["3,10,100"]
     )
     samples: int | None = option(
-        None, "Samples a length; by default min(base^L - base^(L-1), 10000).", ge=1, le=MOST_SAMPLES
+        None,
+        "Samples per length; by default 10,000, or as many as there are numbers.",
+        ge=1,
+        le=MOST_SAMPLES,
     )
     stress: Literal["hard", "carry"] | None = option(
         None, "Also hard inputs: of every family (no value or hard), or carry."
@@ -177,7 +180,7 @@ class EvaluateOptions(Options):
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
     dense: bool = option(False, DENSE)
 
-    _several = listed("lengths", "operands")
+    _several = csv_field("lengths", "operands")
     _sizes = field_validator("lengths", mode="before")(_by_rows)  # runs before the one above
 
     def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
@@ -212,7 +215,7 @@ class StressOptions(Options):
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
     dense: bool = option(False, DENSE)
 
-    _several = listed("lengths")
+    _several = csv_field("lengths")
 
 
 class CertifyOptions(Options):
@@ -224,7 +227,7 @@ class CertifyOptions(Options):
 class ProveOptions(Options):
     """Which models are made and certified."""
 
-    seeds: int = option(1, "This number of seeds, in order.", ge=1, le=10**6)
+    seeds: int = option(1, "Number of seeds, in order.", ge=1, le=10**6)
     seed: int = option(0, "The first seed.", ge=0, le=LARGEST_SEED)
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
@@ -237,12 +240,12 @@ class DemoOptions(Options):
     )
     samples: int | None = option(
         None,
-        "Samples a length; by default 10000 up to 50 digits, 1000 beyond.",
+        "Samples per length; by default 10,000 up to 50 digits, 1,000 beyond.",
         ge=1,
         le=MOST_SAMPLES,
     )
 
-    _several = listed("lengths")
+    _several = csv_field("lengths")
 
 
 WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.5, "acl": 6.3}
@@ -256,12 +259,12 @@ class FigureOptions(Options):
     sites: Words = option(("self", "cross"), "self, cross, encoder, with commas.", min_length=1)
     digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
     input: str | None = option(
-        None, "The attention on this source alone, as in 999+1.", min_length=1, max_length=2000
+        None, "The attention on this one source, as in 999+1.", min_length=1, max_length=2000
     )
-    layer: int | None = option(None, "This layer alone, from 0.", ge=0, le=1000)
-    head: int | None = option(None, "This head alone, from 0.", ge=0, le=1000)
+    layer: int | None = option(None, "Only this layer, counted from 0.", ge=0, le=1000)
+    head: int | None = option(None, "Only this head, counted from 0.", ge=0, le=1000)
     panel: Literal["attention", "fit", "bias"] | None = option(
-        None, "Of a calibrated run these panels alone."
+        None, "Of a calibrated run, only these panels."
     )
     width: Word = option(
         "page",
@@ -275,7 +278,7 @@ class FigureOptions(Options):
     )
     title: bool = option(True, "A title over the figure.")
 
-    _several = listed("format", "sites")
+    _several = csv_field("format", "sites")
 
     @field_validator("width")
     @classmethod
@@ -298,17 +301,17 @@ class CurveOptions(Options):
         None, "Names of the runs in the figure, in their order; by default their folders'."
     )
 
-    _several = listed("labels")
+    _several = csv_field("labels")
 
 
 class WorkOptions(Options):
     """How many trainings run at once, and how long."""
 
     workers: int | None = option(
-        None, "Jobs at once, each a process of one thread; by default one a core.", ge=1, le=256
+        None, "Jobs at once, each a process of one thread; by default one per core.", ge=1, le=256
     )
     budget: float | None = option(
-        None, "Minutes after which no job is started any more.", gt=0, le=MOST_MINUTES
+        None, "Minutes after which no further job is started.", gt=0, le=MOST_MINUTES
     )
 
     scheduler: Word | None = option(

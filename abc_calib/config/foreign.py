@@ -1,4 +1,4 @@
-"""The shape of a model of ``transformers`` that somebody else made."""
+"""The shape of an external model of ``transformers``."""
 
 from __future__ import annotations
 

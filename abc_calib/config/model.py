@@ -21,7 +21,7 @@ class ModelOptions(Options):
 
     @property
     def label(self) -> str:
-        """What tells models of the kind apart, for names and tables."""
+        """What distinguishes models of the kind, for names and tables."""
         return ""
 
     @property
@@ -57,13 +57,15 @@ class TransformerOptions(StackOptions):
 
     ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
     ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this, from a random phase on in
-    training. ``attention_window``: attention only to so many keys beside the line that an answer
-    is read along (paper, appendix A.4).
+    training. ``attention_window``: attention only to this number of keys on each side of the line
+    that an answer is read along (paper, appendix A.4).
     """
 
     group_title: ClassVar[str] = "transformer"
 
-    encoder_layers: int = option(0, "Encoder layers; 0: embeddings only.", ge=0, le=64)
+    encoder_layers: int = option(
+        0, "Encoder layers, by default 1; 0: embeddings only.", ge=0, le=64
+    )
     encoder_scheme: Word | None = option(
         None, "Positions of the source; --scheme by default.", panel=POSITIONS
     )
@@ -73,10 +75,12 @@ class TransformerOptions(StackOptions):
     cross_scheme: Word | None = option(
         None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS
     )
-    cyclic: int | None = option(None, "Positions modulo this.", panel=POSITIONS, ge=1, le=10**6)
+    cyclic: int | None = option(
+        None, "Positions modulo this number.", panel=POSITIONS, ge=1, le=10**6
+    )
     attention_window: int | None = option(
         None,
-        "Attend to so many keys beside the answer's line; see --format aligned.",
+        "Attend to N keys on each side of the answer's line; see --format aligned.",
         panel=POSITIONS,
         ge=1,
         le=100,

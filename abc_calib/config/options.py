@@ -84,7 +84,7 @@ def option(
     )
 
 
-def listed(*names: str) -> Any:
+def csv_field(*names: str) -> Any:
     """A validator of fields with several values: ``"6,10"`` or a list, each value kept once."""
 
     def once_each(given: Any) -> Any:
@@ -98,7 +98,7 @@ def listed(*names: str) -> Any:
     return field_validator(*names, mode="before")(once_each)
 
 
-def about(field: FieldInfo, name: str) -> str | None:
+def field_meta(field: FieldInfo, name: str) -> str | None:
     """``flag`` or ``panel`` of a field."""
     extra: Any = field.json_schema_extra
     return extra.get(name) if isinstance(extra, dict) else None
@@ -116,16 +116,16 @@ def build(kind: type[T], /, **values: Any) -> T:
 
 
 def changed(options: T, given: dict[str, Any]) -> T:
-    """``options`` with the entries of ``given`` that are fields of it, which are taken out.
+    """``options`` with the entries of ``given`` that are fields of it, which are removed from it.
 
     None means unset.
     """
-    mine = taken(type(options), given)
+    mine = pop_fields(type(options), given)
     return build(type(options), **{**options.model_dump(), **mine}) if mine else options
 
 
-def taken(kind: type[Options], given: dict[str, Any]) -> dict[str, Any]:
-    """The entries of ``given`` that are fields of ``kind`` and not None, taken out of it."""
+def pop_fields(kind: type[Options], given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of ``given`` that are fields of ``kind`` and not None, removed from it."""
     mine = {name: given.pop(name) for name in list(given) if name in kind.model_fields}
     return {name: value for name, value in mine.items() if value is not None}
 

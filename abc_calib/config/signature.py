@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from abc_calib.config.options import Options, about, build
+from abc_calib.config.options import Options, build, field_meta
 
 Group = type[Options] | Options
 """The options of a class; of an instance, with its values as defaults."""
@@ -42,7 +42,7 @@ class Named:
     @property
     def panel(self) -> str | None:
         """Where the help of a command shows it; None among the command's own."""
-        own = about(self.field, "panel")
+        own = field_meta(self.field, "panel")
         return (self.kind.help_panel if own is None else own) or None
 
     @property
@@ -62,14 +62,14 @@ class Named:
     @property
     def flag(self) -> str:
         """Its name on the command line."""
-        return f"--{(about(self.field, 'flag') or self.name).replace('_', '-')}"
+        return f"--{(field_meta(self.field, 'flag') or self.name).replace('_', '-')}"
 
     def read(self, given: object) -> Any:
         """The value that a text stands for; ``OptionError`` if it is none."""
         return getattr(build(self.kind, **{self.name: given}), self.name)
 
 
-def named(
+def iter_options(
     *groups: Group,
     without: tuple[str, ...] = (),
     only: tuple[str, ...] = (),
@@ -119,7 +119,7 @@ def documented(
 
     def decorated(verb: F) -> F:
         signature, keyword = inspect.signature(verb), inspect.Parameter.KEYWORD_ONLY
-        options = named(*groups, without=without, only=only, kept=kept)
+        options = iter_options(*groups, without=without, only=only, kept=kept)
         mine = list(signature.parameters.values())
         if mine[-1].kind is inspect.Parameter.VAR_KEYWORD:
             more = []

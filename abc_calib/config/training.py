@@ -34,9 +34,9 @@ class TrainOptions(Options):
     validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
     stop_early: bool = option(
         True,
-        "End once the model interpolates (see early_stop_at), or, retrained on lines that "
-        "bound what a row sees, is right in every window; where those cannot be listed, a "
-        "retraining of the preset small takes all of its steps.",
+        "Stop when the model interpolates (see early_stop_at). A retraining on lines stops when "
+        "the model is right in every window; if windows cannot be listed, the preset small "
+        "takes all steps.",
     )
     cooldown: int = option(
         600,
@@ -75,10 +75,13 @@ class TrainOptions(Options):
         le=1,
     )
     early_stop_after: int = option(
-        2, "Validations that good in a row that end the training.", ge=1, le=10**6
+        2, "How many such validations in a row end the training.", ge=1, le=10**6
     )
     patience: int = option(
-        0, "Validations without a better one that end the training; 0: none do.", ge=0, le=10**6
+        0,
+        "Validations without a better one after which the training ends; 0: never.",
+        ge=0,
+        le=10**6,
     )
     halvings: int = option(
         0, "Halvings of the rate that end the training; 0: none do.", ge=0, le=1000

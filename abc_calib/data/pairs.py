@@ -1,4 +1,4 @@
-"""Data of a file of pairs, in the token ids of somebody else's tokenizer.
+"""Data of a file of pairs, in the token ids of an external tokenizer.
 
 A source is what the file says between what opens it and the delimiter that closes it; an id of our
 own stands for an opening token where the tokenizer puts none.
@@ -51,7 +51,7 @@ class Coder:
         try:
             self.tokenizer: Any = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more exact
-            raise UsageError(f"{path} is no tokenizer ({error}): save it again") from None
+            raise UsageError(f"{path} is not a tokenizer ({error}): save it again") from None
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self.size = int(self.tokenizer.get_vocab_size(with_added_tokens=True))
@@ -104,8 +104,8 @@ class Coder:
         token = found.pop() if len(found) == 1 else self.tokenizer.token_to_id(text)
         if token is None:
             raise UsageError(
-                f"the delimiter {text!r} is no single token of this tokenizer: name tokens, with "
-                "commas between"
+                f"the delimiter {text!r} is not a single token of this tokenizer: name tokens, "
+                "with commas between"
             )
         return int(token)
 

@@ -56,7 +56,7 @@ def opened(run: Run | Path | str | None) -> Run:
     """The run, if its model has an attender; ``UsageError`` otherwise."""
     found = Run.open(run)
     if not model_type(found.config.kind).has_attender:
-        raise UsageError(f"{found} is no recurrent model: abc heatmap shows a Transformer's heads")
+        raise UsageError(f"{found} is not a recurrent model: abc heatmap shows Transformers' heads")
     return found
 
 

@@ -10,7 +10,7 @@ from abc_calib.errors import AbcError, OptionError
 from abc_calib.memory import lacking
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
-from abc_calib.nn.undrawn import undrawn
+from abc_calib.nn.skip_init import skip_init
 
 BYTES_PER_DIGIT = 75
 """What drawing and laying out a test set takes at its peak, measured on all tasks."""
@@ -57,7 +57,7 @@ def check_training(config: RunConfig, data: Data) -> None:
 def step_memory(config: RunConfig, data: Data) -> int:
     """Bytes of a step of training: weights, gradients and moments, activations, problems."""
     made, train = model_type(config.kind), config.train
-    with torch.random.fork_rng(devices=[]), undrawn():
+    with torch.random.fork_rng(devices=[]), skip_init():
         network = made(config.model, data.vocabulary.tokens)
     longest = data.training(0, 1, exact=True)
     keys, steps = longest.source.shape[1], longest.target.shape[1]

@@ -47,7 +47,7 @@ In self-attention segment ``s`` is the row ``s`` rows above the query's own, fro
 opens it to the one that closes it; above the first row there is only its opening delimiter.
 
 All of it is ``formula``: the model's gather, the decoder's cache, the fits, the figures and the
-certificate ask it and nobody else, with tensors, arrays or plain integers.
+certificate call this function alone, with tensors, arrays or plain integers.
 """
 
 from __future__ import annotations

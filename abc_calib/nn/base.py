@@ -108,7 +108,7 @@ class Model(nn.Module):
         self.pad, self.sos, self.eos = tokens.pad, tokens.sos, tokens.eos
 
     @classmethod
-    def settled(cls, options: Any, data: Data | None = None) -> Any:
+    def resolve_defaults(cls, options: Any, data: Data | None = None) -> Any:
         """``options`` with what follows from them; ``UsageError`` for what cannot be.
 
         ``data``: that the model is to read, where it is known.

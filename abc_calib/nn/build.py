@@ -20,7 +20,7 @@ MODELS: dict[str, type[Model]] = {
 """By the name that ``--model`` takes. The options of each are in ``config.MODEL_OPTIONS``."""
 
 FOREIGN = "foreign"
-"""Somebody else's model: it comes from a folder, and nobody asks for one by its name."""
+"""An external model: it comes from a folder and has no name to choose it by."""
 
 
 def model_type(kind: str) -> type[Model]:
@@ -35,8 +35,8 @@ def model_type(kind: str) -> type[Model]:
 def build_model(kind: str, options: ModelOptions, data: Data, seed: int) -> Model:
     """A model with fresh weights drawn from ``seed``, its own lines in place."""
     made = model_type(kind)
-    settled = made.settled(options, data)
+    resolved = made.resolve_defaults(options, data)
     torch.manual_seed(seed)
-    model = made(settled, data.vocabulary.tokens)
+    model = made(resolved, data.vocabulary.tokens)
     model.set_lines(model.own_lines(data))
     return model

@@ -112,7 +112,7 @@ class Lines:
 
         All but the highest of several lines that meet on one key are ``MASKED``.
         """
-        return met(*self._beside(views))
+        return mask_duplicate_keys(*self._beside(views))
 
     def dense(self, views: Sequence[View]) -> Tensor:
         """The bias as a matrix over all keys, ``(b, h, i, j)``; transparent heads are 0."""
@@ -130,7 +130,7 @@ class Lines:
         return torch.tensor([len(x) == 0 for x in self.every], device=device)[:, None, None]
 
 
-def met(key: Tensor, bias: Tensor) -> Gathered:
+def mask_duplicate_keys(key: Tensor, bias: Tensor) -> Gathered:
     """``bias (b, h, i, k)``, in place: of lines that meet on one key the highest counts, once."""
     for k in range(1, key.shape[-1]):
         for other in range(k):

@@ -56,9 +56,9 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         there = os.listdir(folder)
         described = read_json(folder / CONFIG)
     except (OSError, ValueError) as error:
-        raise AbcError(f"{folder} is no saved model ({error}): name another folder") from None
+        raise AbcError(f"{folder} is not a saved model ({error}): name another folder") from None
     if strange := sorted(name for name in {*there} - ALLOWED if name[0] != "."):
-        raise AbcError(f"{folder / strange[0]} is no file of a saved model: remove it")
+        raise AbcError(f"{folder / strange[0]} is not a file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
     weights = read_weights(folder / WEIGHTS)

@@ -1,6 +1,6 @@
 """Tasks and schemes of a user's own: from a file, an installed package, or a class in Python.
 
-A file is executed only where somebody names it (``--plugin``, ``load_plugin``), a package only
+A file is executed only where the user names it (``--plugin``, ``load_plugin``), a package only
 where the name of its entry point is asked for (group ``abc_calib.tasks`` or ``abc_calib.schemes``).
 Runs record where their classes are from; whoever opens one elsewhere is told which file to pass.
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.files import check_regular
-from abc_calib.plugins.kinds import KINDS, Kind, check, in_words, register, taken
+from abc_calib.plugins.kinds import KINDS, Kind, check, in_words, name_taken, register
 
 MOST_BYTES = 10**6
 """Of one file."""
@@ -78,7 +78,7 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
 
 def _content(path: Path) -> bytes:
     if path.suffix != ".py":
-        raise UsageError(f"plugin {path} is no file of Python: name one that ends in .py")
+        raise UsageError(f"plugin {path} is not a file of Python: name one that ends in .py")
     try:
         check_regular(path, MOST_BYTES)
         return path.read_bytes()
@@ -120,7 +120,7 @@ def _register_all(path: Path, module: ModuleType, before: Mapping[str, Any]) -> 
     for word, kind in KINDS.items():
         for name, one in before[word].items():
             if kind.known.get(name) is not one:
-                raise UsageError(taken(kind, name, where))
+                raise UsageError(name_taken(kind, name, where))
         for name in kind.known.keys() - before[word].keys():
             check(kind, name, kind.known[name], where)
             if kind.known[name].__module__ != module.__name__:

@@ -44,7 +44,7 @@ def by_name(word: str, thing: Any) -> str:
         return thing
     if not isinstance(thing, type) or not issubclass(thing, kind.base):
         raise UsageError(
-            f"{shortened(repr(thing))} is no {word}: give its name, or a subclass of "
+            f"{shortened(repr(thing))} is not a {word}: give its name, or a subclass of "
             f"{kind.base.__name__}"
         )
     for name, known in kind.known.items():
@@ -70,7 +70,7 @@ def register(kind: Kind, one: type, where: str, again: bool = False) -> str:
             f"name = {one.__name__.lower()!r} into the class"
         )
     if name in kind.known and not (again and not is_ours(kind.known[name])):
-        raise UsageError(taken(kind, name, where))
+        raise UsageError(name_taken(kind, name, where))
     check(kind, name, one, where)
     kind.known[name] = one
     return name
@@ -80,11 +80,11 @@ def check(kind: Kind, name: Any, one: Any, where: str) -> None:
     """``UsageError`` for a class that cannot be used, or a name that is none."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
-            f"{where}: {shortened(repr(name))} is no name of a {kind.word}: use letters, digits "
+            f"{where}: {shortened(repr(name))} is not a name of a {kind.word}: use letters, digits "
             "and _ or -, at most 60, a letter first"
         )
     if not isinstance(one, type) or not issubclass(one, kind.base):
-        raise UsageError(f"{where}: {name} is no subclass of {kind.base.__name__}: make it one")
+        raise UsageError(f"{where}: {name} is not a subclass of {kind.base.__name__}: make it one")
     missing = sorted(getattr(one, "__abstractmethods__", ()))
     for base in (k for k in getattr(one, "__mro__", ()) if "either" in vars(k)):
         if all(getattr(one, name) is getattr(base, name) for name in base.either):
@@ -96,7 +96,7 @@ def check(kind: Kind, name: Any, one: Any, where: str) -> None:
         )
 
 
-def taken(kind: Kind, name: str, where: object) -> str:
+def name_taken(kind: Kind, name: str, where: object) -> str:
     """What to say of a name that exists."""
     return f"{where}: there is a {kind.word} {name} already: choose another name"
 

@@ -100,14 +100,14 @@ def check_model(config: Mapping[str, Any]) -> None:
     """``UsageError`` unless the schemes of a saved model are here as they were."""
     given = config.get("plugins") or {}
     if not isinstance(given, Mapping) or not all(isinstance(o, Mapping) for o in given.values()):
-        raise UsageError("plugins of a saved model is no table of tables: save the model again")
+        raise UsageError("plugins of a saved model is not a table of tables: save the model again")
     recorded = {str(label): build(Origin, **one) for label, one in given.items()}
     check_there("this model", recorded)
     check_same("this model", recorded)
 
 
 def check_there(owner: str, recorded: Mapping[str, Origin]) -> None:
-    """``UsageError`` asks for the first file of ``recorded`` whose class nobody has loaded."""
+    """``UsageError`` asks for the first file of ``recorded`` whose class is not loaded."""
     for label, then in recorded.items():
         word, _, name = label.partition(" ")
         if word not in KINDS:

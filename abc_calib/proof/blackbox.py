@@ -246,11 +246,11 @@ class BlackBox:
     @cached_property
     def _tokens(self) -> tuple[Tensor, Tensor]:
         """Of each digit, as sources and outputs have it; ``Unbounded`` if it has several tokens."""
-        rng, task = np.random.default_rng(13), self.data.task.ruled
+        rng, task = np.random.default_rng(13), self.data.task.rule_task
         found: tuple[Any, Any] = ({}, {})
         for width in (2, 3, 5):
             problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
-            batch = self.data.lay_out(self.data.task.asked(problems))
+            batch = self.data.lay_out(self.data.task.render(problems))
             layout, wide = self.data.layout_at(width), problems.operands
             if batch.source.shape[1] != layout.keys or layout.widths != task.widths(width):
                 raise Unbounded("its sources have other tokens than digits and delimiters")

@@ -148,8 +148,8 @@ class Reader:
             values, right = field.places[node][0].split(codes)
             if wrong := int((tokens != right).sum()):
                 raise AbcError(
-                    f"it is wrong in {wrong:,} windows at least, so that it is no machine of its "
-                    "task: abc certify names sources, and abc repair mends it"
+                    f"it is wrong in at least {wrong:,} windows, so that it is not a machine of "
+                    "its task: abc certify names sources, and abc repair trains it on them"
                 )
             found.setdefault(node, []).append((values, tokens))
         for node, parts in found.items():

@@ -65,8 +65,8 @@ def decide(
 ) -> Decision:
     """Is the model's greedy output right for every source of its task, of every length?
 
-    ``minutes``: the most time that the enumeration may take. ``on_windows`` hears how many
-    windows of how many are done.
+    ``minutes``: the most time that the enumeration may take. ``on_windows`` is called with
+    (windows done, all windows).
     """
     started = time.perf_counter()
     config = run.config
@@ -94,7 +94,7 @@ def decide(
         decision.proof = proof
         if isinstance(proof.evaluator, BlackBox):
             proof.evaluator.look_further()
-        certificate.compared = compared(Witnesses(run.data.task.ruled, proof.field))
+        certificate.compared = compared(Witnesses(run.data.task.rule_task, proof.field))
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:
@@ -181,8 +181,8 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
     """
     failing: list[str] = []
     task = proof.data.task
-    for width, drawn in Witnesses(task.ruled, proof.field).short(MOST_SOURCES):
-        problems = task.asked(drawn)
+    for width, drawn in Witnesses(task.rule_task, proof.field).short(MOST_SOURCES):
+        problems = task.render(drawn)
         wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
         failing += [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
@@ -192,10 +192,10 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     """Decode sources one by one, as ``abc predict`` does; those that fail."""
     task, rng = proof.data.task, np.random.default_rng(11)
-    witnesses = Witnesses(task.ruled, proof.field)
+    witnesses = Witnesses(task.rule_task, proof.field)
     _, smallest = next(witnesses.short(MOST_SOURCES))
     step = max(1, len(smallest) // DECODED)
-    groups = [task.asked(smallest.take(np.arange(0, len(smallest), step)))]
+    groups = [task.render(smallest.take(np.arange(0, len(smallest), step)))]
     groups += [task.sample(rng, SAMPLES, n, task.sampling, exact=True) for n in witnesses.lengths]
     groups += [task.hard(rng, SAMPLES, n) for n in witnesses.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
@@ -269,13 +269,13 @@ def failing_sources(
     also where a window stands nearer to an end than where it fails.
     """
     task = proof.data.task
-    witnesses = Witnesses(task.ruled, proof.field)
+    witnesses = Witnesses(task.rule_task, proof.field)
     most = max((len(checked.failing) for checked in checks), default=0)
     for number, checked in itertools.product(range(most), checks):
         if number < len(checked.failing):
             code = int(checked.failing[number])
             for _, one in witnesses.sources(checked.node, code, each, widest, rng, near):
-                yield checked.node, number, task.plain(task.asked(one), 0)
+                yield checked.node, number, task.plain(task.render(one), 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:

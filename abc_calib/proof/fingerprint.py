@@ -27,7 +27,7 @@ FILES = {
 def fingerprint(run: Run) -> dict[str, str | None]:
     """SHA-256 of files, lines and rule, and the versions that computed.
 
-    ``lines`` and ``rule`` are None for a model without lines, or a task that is no rule on columns.
+    ``lines`` is None for a model without lines, ``rule`` for a task that is not a rule on columns.
     """
     found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
     lines = run.fresh_model().lines

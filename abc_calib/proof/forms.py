@@ -73,7 +73,7 @@ class Form:
         return (-self) + other
 
     def __divmod__(self, parts: int) -> tuple[Form, int]:
-        """Columns of so many tokens; ``Unbounded`` where a gap is no whole number of them."""
+        """Columns of so many tokens; ``Unbounded`` where a gap is not a whole number of them."""
         if parts == 1:
             return self, 0
         if any(s % parts for s in self.slopes):

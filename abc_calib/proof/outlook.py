@@ -84,7 +84,7 @@ def look_ahead(task: Task) -> Outlook:
             "evaluated, but not certified"
         )
     try:
-        agreed = compared(Sources(asked.ruled, rule))
+        agreed = compared(Sources(asked.rule_task, rule))
     except Unbounded as error:
         raise UsageError(f"{task.name}: {error}") from None
     try:

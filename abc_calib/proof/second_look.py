@@ -44,8 +44,8 @@ def verify(
     """Make the run's certificate again, look at it by another path, and write what was found.
 
     ``samples`` windows inside random sources, and ``sources`` random and as many hard sources of
-    each length in ``Witnesses.long``. ``on_windows`` hears how many windows of how many are
-    done, before sources are looked at. Raises ``UsageError`` where nothing is certified, and
+    each length in ``Witnesses.long``. ``on_windows`` is called with (windows done, all windows),
+    before sources are looked at. Raises ``UsageError`` where nothing is certified, and
     ``AbcError`` where the certificate does not hold.
     """
     opened = run if isinstance(run, Run) else Run.open(run)

@@ -44,7 +44,7 @@ LARGE_SHARE, FEW = 0.4, 20
 """Then so many are in a batch, and a sample with fewer failing windows is not all that is seen."""
 
 
-class Certain:
+class MarginStopping:
     """Whether a model is right in its windows, and problems on which it nearly is not."""
 
     least = NEARLY
@@ -110,11 +110,11 @@ class Certain:
         return [text for text in texts if data.may_train(self.parse(text))]
 
 
-def certain(model: Any, data: Data, seed: int) -> Certain | None:
+def certain(model: Any, data: Data, seed: int) -> MarginStopping | None:
     """What says when the training of a model on lines may end; None where nothing can."""
     if model.device.type == "mps":
         return None  # no float64
     try:
-        return Certain(prepare(model, data, part=PART), seed)
+        return MarginStopping(prepare(model, data, part=PART), seed)
     except Undecided:
         return None

@@ -117,7 +117,7 @@ def read_record(path: Path, kind: type[Record] = Record) -> dict[str, Any] | Non
 
 
 def checked(data: Any, path: Path, kind: type[Record] = Record) -> dict[str, Any]:
-    """``data`` of ``path``, if it is a record that nobody changed."""
+    """``data`` of ``path``, if it is a record that was not changed."""
     try:
         record = dict(data)
         if record.pop("sha256") != record_hash(record):

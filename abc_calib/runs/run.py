@@ -146,7 +146,7 @@ class Run:
         if isinstance(path, Run):
             return path
         if not isinstance(path, Path | str | None):
-            raise UsageError(f"{path!r} is no run: give its folder, or its name in abc runs")
+            raise UsageError(f"{path!r} is not a run: give its folder, or its name in abc runs")
         path = folders.latest() if path is None else folders.found(Path(path))
         tidy(path)
         run = cls(path, force)
@@ -250,7 +250,7 @@ class Run:
     def fresh_model(self) -> Model:
         """A model of the run's shape, with its lines; its weights are not the run's."""
         kind = model_type(self.config.kind)
-        options = kind.settled(self.config.model, self.data)
+        options = kind.resolve_defaults(self.config.model, self.data)
         with torch.random.fork_rng(devices=[]):
             model = kind(options, self.data.vocabulary.tokens)
         calibrated = self.config.stage == "calibrated"

@@ -61,7 +61,7 @@ def _check_beside(folder: Path, model: Model) -> None:
             raise AbcError(f"{name}: {error}") from None
         expected, missing = json.loads(json.dumps(content)), object()
         if not isinstance(found, dict):
-            raise AbcError(f"{name} is no table")
+            raise AbcError(f"{name} is not a table")
         for key in [*expected, *found]:
             if found.get(key, missing) != expected.get(key, missing):
                 raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

@@ -1,4 +1,4 @@
-"""The verb that makes a run of somebody else's model: ``adopt``."""
+"""The function that makes a run of an external model: ``adopt``."""
 
 from __future__ import annotations
 

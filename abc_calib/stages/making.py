@@ -37,7 +37,7 @@ from abc_calib.config import (
     TrainOptions,
     build,
     documented,
-    taken,
+    pop_fields,
 )
 from abc_calib.config import preset as preset_of
 from abc_calib.config.keywords import CalibrateKeywords, TrainKeywords
@@ -127,7 +127,7 @@ def hopeless(config: RunConfig) -> Hopeless | None:
 def planned(task: str | type[Task], **options: Any) -> RunConfig:
     """The configuration of a first training, of names or classes of a user's own."""
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    own = build(TaskOptions, **taken(TaskOptions, options))
+    own = build(TaskOptions, **pop_fields(TaskOptions, options))
     chosen = own.of_the_task | (options.pop("task_options", None) or {})
     return plan_training(task, base=own.base, task_options=chosen, **options)
 

@@ -2,7 +2,7 @@
 
 A job trains one model, and its key is a hash of that model's whole configuration: jobs that
 want the same training share one folder, whichever sweep asked for it. What a job is tested on
-is no part of its key, so that another sweep may ask for more lengths of a trained model.
+is not part of its key, so that another sweep may ask for more lengths of a trained model.
 
     JOBS/<key>/log.txt   what its process wrote
                lock      held by the process that works on it
@@ -29,7 +29,7 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
-from abc_calib.nn.undrawn import undrawn
+from abc_calib.nn.skip_init import skip_init
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.training.plan import plan_training
@@ -127,7 +127,7 @@ class Job(Options):
     def check(self) -> None:
         """Raise ``UsageError`` or ``TaskError`` for what would stop the job later."""
         data = self.data
-        with torch.random.fork_rng(devices=[]), undrawn():
+        with torch.random.fork_rng(devices=[]), skip_init():
             build_model(self.config.kind, self.config.model, data, 0)
         data.training(0, 1)
         for kind in dict.fromkeys(test.set for test in self.tests):

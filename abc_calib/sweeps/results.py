@@ -92,7 +92,7 @@ def check_writable(path: Path) -> None:
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path}: results cannot be written as {path.suffix!r}: choose .csv")
     if os.path.lexists(path) and not path.is_file():
-        raise UsageError(f"{path} is no file: name another one for the results")
+        raise UsageError(f"{path} is not a file: name another one for the results")
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

@@ -29,7 +29,7 @@ from abc_calib.config import (
     RetrainedOptions,
     TrainOptions,
     build,
-    named,
+    iter_options,
 )
 from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
@@ -41,8 +41,8 @@ Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
 
 CALIBRATION = "calibrate."
-TRAIN = named(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
-CALIBRATE = named(CalibrationOptions, RetrainedOptions, TrainOptions)
+TRAIN = iter_options(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
+CALIBRATE = iter_options(CalibrationOptions, RetrainedOptions, TrainOptions)
 """What a job's ``options`` and ``calibrate`` may hold."""
 MOST_JOBS = 10_000
 MOST_BYTES = 10**6
@@ -138,7 +138,7 @@ def expand(data: Mapping[str, Any]) -> list[Job]:
     fixed = _flat(_table(data, "options"), "[options]")
     extra = data.get("jobs", [])
     if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
-        raise UsageError("jobs is no list of tables: write [[jobs]]")
+        raise UsageError("jobs is not a list of tables: write [[jobs]]")
     jobs = [
         *_product(section, fixed, _flat(_table(data, "grid"), "[grid]")),
         *(_entry(section, fixed, entry) for entry in extra),
@@ -233,7 +233,7 @@ def _job(section: Section, calibrate: bool, given: Flat) -> Job:
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     table = data.get(name, {})
     if not isinstance(table, dict):
-        raise UsageError(f"{name} = {table!r} is no table: write [{name}]")
+        raise UsageError(f"{name} = {table!r} is not a table: write [{name}]")
     return table
 
 

@@ -77,7 +77,7 @@ def _planned(
     refuse_unknown(given, made.options_type, TrainOptions)
     check_optimizer(made, training)
     data = make_data(problem, training)
-    shape = made.settled(shape, data)
+    shape = made.resolve_defaults(shape, data)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",

@@ -176,7 +176,7 @@ def extend_bias(
     try:
         attention = np.asarray(attention, dtype=float)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"attention is no array ({error}): give (heads, rows, keys)") from None
+        raise UsageError(f"attention is not an array ({error}): give (heads, rows, keys)") from None
     if attention.ndim != 3 or 0 in attention.shape:
         raise UsageError(f"attention has shape {attention.shape}: give (heads, rows, keys)")
     if not (finite := np.isfinite(attention)).all():

@@ -17,7 +17,7 @@ from abc_calib.geometry import Heads, Site
 from abc_calib.geometry.coords import View
 from abc_calib.nn.attend import MASKED, Gathered, attend, weighed
 from abc_calib.nn.foreign.places import State
-from abc_calib.nn.lines import Lines, met
+from abc_calib.nn.lines import Lines, mask_duplicate_keys
 
 NAME = "abc_calib.load"
 """What it is called among the attention functions of ``transformers``, and in saved models.
@@ -56,7 +56,7 @@ class ModuleLines(Lines):
             first = source.marks[:, 1][:, None, None, None]
             key = torch.where(key < source.start[..., None, None], first, key)
         key, bias = (x.contiguous() for x in torch.broadcast_tensors(key, bias))
-        found = met(key, bias)
+        found = mask_duplicate_keys(key, bias)
         if not self.stream:
             return found
         own = views[0].queries.position

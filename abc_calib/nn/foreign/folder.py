@@ -1,4 +1,4 @@
-"""A folder of somebody else's model: its class, its configuration and its weights."""
+"""A folder of an external model: its class, its configuration and its weights."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         described = json.loads((path / "config.json").read_text())
         name = (described.get("architectures") or [""])[0]
     except (OSError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(f"{path / 'config.json'} is no configuration ({error})") from None
+        raise UsageError(f"{path / 'config.json'} is not a configuration ({error})") from None
     kind: Any = getattr(transformers, str(name), None)
     if not hasattr(kind, "from_pretrained") or not name:
         raise UsageError(

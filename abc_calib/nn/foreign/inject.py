@@ -211,7 +211,7 @@ class Listener:
     marks: Marks
     state: State
 
-    def asked(self, model: Any, args: Any, given: dict[str, Any]) -> None:
+    def before_call(self, model: Any, args: Any, given: dict[str, Any]) -> None:
         """Before a call of the whole model."""
         if (how := model.config._attn_implementation) != NAME:
             raise UsageError(
@@ -255,7 +255,7 @@ class Listener:
 def listen(model: Any, marks: Marks, state: State) -> list[Any]:
     """Put the hooks into a model; gives what takes them out."""
     heard = Listener(marks, state)
-    hooks = [model.register_forward_pre_hook(heard.asked, with_kwargs=True)]
+    hooks = [model.register_forward_pre_hook(heard.before_call, with_kwargs=True)]
     if not model.config.is_encoder_decoder:
         body = model.get_decoder()
         hooks.append(body.register_forward_pre_hook(heard.reads, with_kwargs=True))

@@ -115,7 +115,7 @@ class Foreign(Model):
         return read
 
     def _plain(self, ids: Tensor) -> Tensor:
-        """Ids that the network has: padding, which nobody reads, as its first."""
+        """Ids that the network has: padding, which is never read, as its first."""
         return ids.masked_fill(ids >= self.vocabulary, 0)
 
     @torch.inference_mode()

@@ -147,7 +147,7 @@ def no_backend(model: Any, why: str) -> UsageError:
 
 
 def said(error: Exception) -> str:
-    """An error of somebody else's code, in a line."""
+    """An error of external code, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:160]
 
 

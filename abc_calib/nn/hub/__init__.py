@@ -52,7 +52,7 @@ def load(folder: Path | str) -> HubModel:
     described, _ = read_folder(there(folder))
     faces = {face.config_type.model_type: face for face in FACES.values()}
     if described.get("model_type") not in faces:
-        raise AbcError(f"{folder} is no model of this program: name another folder")
+        raise AbcError(f"{folder} is not a model of this program: name another folder")
     return faces[described["model_type"]].from_pretrained(folder)
 
 

@@ -55,7 +55,7 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        ``USER/NAME`` that is no folder is a model on the hub, of which the allowed files are
+        ``USER/NAME`` that is not a folder is a model on the hub, of which the allowed files are
         downloaded. No file but the three of a saved model is read. ``given``:
         ``dtype``, ``output_loading_info``, changes of the configuration, and how to download:
         ``cache_dir``, ``force_download``, ``local_files_only``, ``revision``, ``token``.
@@ -63,7 +63,8 @@ class HubModel(PreTrainedModel):
         asked = {name: given.pop(name) for name in FOR_THE_HUB if name in given}
         described, weights = read_folder(there(folder, **asked))
         if described.get("model_type") != cls.config_type.model_type:
-            raise AbcError(f"{folder} is no {cls.config_type.model_type}: name another folder")
+            kind = cls.config_type.model_type
+            raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         told = given.pop("output_loading_info", False)
         changes = {name: given.pop(name) for name in cls.config_type.names() & {*given}}
         if strange := sorted({*given} - {"dtype", *UNUSED}):
@@ -157,7 +158,7 @@ def there(folder: Path | str, **asked: Any) -> Path:
         )
     except (OSError, ValueError, HfHubHTTPError) as error:
         said = " ".join(str(error).split())[:200]
-        raise AbcError(f"{folder} is no folder, and not on the hub ({said})") from None
+        raise AbcError(f"{folder} is not a folder, and not on the hub ({said})") from None
 
 
 class AbcTransformer(HubModel):

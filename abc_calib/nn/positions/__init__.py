@@ -21,7 +21,7 @@ from abc_calib.nn.positions.base import Scheme, Shape
 from abc_calib.nn.positions.columns import Abacus, Coupled
 from abc_calib.nn.positions.distance import T5, Alibi, Fire
 from abc_calib.nn.positions.relative import Rope, Rpe, TransformerXL
-from abc_calib.nn.undrawn import undrawn
+from abc_calib.nn.skip_init import skip_init
 
 __all__ = [
     "SCHEMES",
@@ -52,7 +52,7 @@ plugins.KINDS["scheme"] = plugins.Kind("scheme", Scheme, SCHEMES)
 
 def check_scheme(text: str, width: int, heads: int) -> Scheme:
     """The scheme without its numbers; ``UsageError`` if a model so wide cannot have it."""
-    with undrawn():
+    with skip_init():
         return build_scheme(text, width, heads)
 
 
@@ -121,7 +121,7 @@ def _options(text: str, kind: type[Options], items: list[str]) -> Options:
         if name not in kind.model_fields or name in values or not equals:
             allowed = ", ".join(f"{field}=..." for field in kind.model_fields) or "none"
             raise UsageError(
-                f"scheme {text!r}: {item!r} is no option; options, once each: {allowed}"
+                f"scheme {text!r}: {item!r} is not an option; options, once each: {allowed}"
             )
         values[name] = value
     try:

@@ -39,12 +39,12 @@ class Recurrent(Model):
     def __init__(self, options: RecurrentOptions, tokens: TokenIds):
         super().__init__(options, tokens)
         attender = AttenderShape(options.width, options.d_head, options.legacy_normalisation)
-        assert options.backbone is not None, "options that are settled name a backbone"
+        assert options.backbone is not None, "resolved options name a backbone"
         self.body = BACKBONES[options.backbone](options, tokens.size)
         self.attender = attender_type(options.attender)(attender)
 
     @classmethod
-    def settled(cls, options: Any, data: Data | None = None) -> Any:
+    def resolve_defaults(cls, options: Any, data: Data | None = None) -> Any:
         attender = attender_type(options.attender)
         backbone = options.backbone or attender.backbone
         if backbone not in BACKBONES:

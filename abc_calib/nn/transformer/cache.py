@@ -110,7 +110,7 @@ class Cache:
         self.output[block] = keys, values
         return keys, values
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Keep what later tokens read, when a layer each has been through."""
         assert self.held is not None
         self.newest = self.held.only(slice(-1, None))

@@ -38,7 +38,7 @@ class AlongLines(Model):
         self._lines: LineBias | None = None
 
     @classmethod
-    def settled(cls, options: Any, data: Data | None = None) -> Any:
+    def resolve_defaults(cls, options: Any, data: Data | None = None) -> Any:
         if options.width % options.heads:
             raise UsageError(
                 f"width {options.width} is not divisible by {options.heads} heads: "

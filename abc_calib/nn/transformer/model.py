@@ -181,7 +181,7 @@ class Transformer(Tabled):
             seen.append(found)
         logits = self.head(self.norm(x))
         if cache is not None:
-            cache.settle()
+            cache.commit()
         if not weights:
             return Outputs(logits)
         if self.stream:

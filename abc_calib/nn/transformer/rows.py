@@ -41,7 +41,7 @@ class Attended:
         both = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
         self.pairs = sorted(both)
 
-    def met(self, equal: set[tuple[int, int]]) -> list[list[tuple[int, float]]]:
+    def without_duplicates(self, equal: set[tuple[int, int]]) -> list[list[tuple[int, float]]]:
         """The (slot, bias) of each head where ``equal`` pairs have met: once, the higher bias."""
         found = []
         for head in self.heads:
@@ -184,7 +184,7 @@ class Layer:
                 equal.setdefault(part, set()).add(pair)
         found = []
         for parts in self.attentions:
-            each = [part.met(equal.get(part, set())) for part in parts]
+            each = [part.without_duplicates(equal.get(part, set())) for part in parts]
             found.append(tuple(tuple(chain(*heads)) for heads in zip(*each, strict=True)))
         return tuple(found)
 

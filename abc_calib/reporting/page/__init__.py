@@ -43,7 +43,7 @@ def write_page(
 ) -> Path:
     """Write the page of some runs; ``UsageError`` for none or too many.
 
-    ``on_part`` hears how many runs of how many are read, and what is looked at next.
+    ``on_part`` is called with (runs read, all runs) and what is looked at next.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")

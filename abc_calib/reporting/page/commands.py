@@ -7,7 +7,7 @@ from typing import Any
 
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, Options, RunConfig
-from abc_calib.config.signature import named, words
+from abc_calib.config.signature import iter_options, words
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -84,7 +84,7 @@ def _scheme(config: RunConfig) -> str:
 
 def _other(usual: Options, now: Options) -> list[str]:
     """The flags of the options that are not as usual."""
-    flags = named(type(now))
+    flags = iter_options(type(now))
     return [
         _flag(flags[name].flag, getattr(now, name))
         for name in type(now).model_fields

@@ -38,7 +38,7 @@ class Scored(Attender):
         """``(b, s, e)`` of ``states (b, s, d)``."""
         return states
 
-    def asked(self, query: Tensor, t: int) -> Tensor:
+    def projected(self, query: Tensor, t: int) -> Tensor:
         """``(b, e)`` of the ``query (b, d)`` of step ``t``."""
         return query
 
@@ -47,7 +47,7 @@ class Scored(Attender):
 
     def scores(self, query: Tensor, prepared: Prepared, t: int) -> Tensor:
         """``(b, s)``, minus infinity at padding."""
-        return compared(prepared.keys, self.asked(query, t)) + prepared.closed
+        return compared(prepared.keys, self.projected(query, t)) + prepared.closed
 
     def step(self, query: Tensor, prepared: Prepared, carry: Carry, t: int) -> tuple[Tensor, Carry]:
         scores = self.scores(query, prepared, t)
@@ -82,7 +82,7 @@ class Multiplicative(Scored):
         super().__init__(shape)
         self.query = linear(shape.width, shape.width, bias=self.bias)
 
-    def asked(self, query: Tensor, t: int) -> Tensor:
+    def projected(self, query: Tensor, t: int) -> Tensor:
         return self.query(query)
 
 
@@ -141,7 +141,7 @@ class Content(Scored):
     def keys(self, states: Tensor) -> Tensor:
         return self.key(states)
 
-    def asked(self, query: Tensor, t: int) -> Tensor:
+    def projected(self, query: Tensor, t: int) -> Tensor:
         return self.query(query)
 
 
@@ -162,7 +162,7 @@ class Transformer(Content):
         at = torch.arange(states.shape[1], device=states.device)
         return self.key(states + waves(at, self.shape.width).to(states.dtype))
 
-    def asked(self, query: Tensor, t: int) -> Tensor:
+    def projected(self, query: Tensor, t: int) -> Tensor:
         at = torch.tensor([t], device=query.device)
         return self.query(query + waves(at, self.shape.width).to(query.dtype))
 
@@ -222,6 +222,6 @@ class BiRope(Content):
         at = torch.arange(states.shape[1], device=states.device)
         return turned(self.key(states), angles(at, self.head))
 
-    def asked(self, query: Tensor, t: int) -> Tensor:
+    def projected(self, query: Tensor, t: int) -> Tensor:
         at = torch.tensor([t], device=query.device)
         return turned(self.query(query), angles(at, self.head))

@@ -14,7 +14,7 @@ DRAWS = ("uniform_", "normal_", "trunc_normal_", "kaiming_uniform_")
 long as importing torch."""
 
 
-class _Undrawn(TorchFunctionMode):
+class _SkipInit(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -25,7 +25,7 @@ class _Undrawn(TorchFunctionMode):
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
+def skip_init() -> Iterator[None]:
     """Modules that are made here have weights of their shapes that hold no numbers."""
-    with torch.device("meta"), _Undrawn():
+    with torch.device("meta"), _SkipInit():
         yield
