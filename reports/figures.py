@@ -54,7 +54,7 @@ def report(rows: pd.DataFrame) -> str:
         f"are digits of an operand. {samples(rows)} The models have three decoder layers of "
         "width 64 and no encoder layer, as the presets had before version 1.0.\n\n"
         + as_markdown(columns, lines)
-        + "\nTime in seconds, one thread a job, two jobs on two shared cores: training for the "
+        + "\nTime in seconds, one thread per job, two jobs on two shared cores: training for the "
         f"vanilla rows, {timed} for the calibrated ones.\n\n"
         + as_markdown(["task", "model", "median", "minimum", "maximum"], times)
     )
@@ -63,7 +63,7 @@ def report(rows: pd.DataFrame) -> str:
 def samples(rows: pd.DataFrame) -> str:
     """How many, and from which length on fewer."""
     most, least = int(rows.n.max()), int(rows.n.min())
-    text = f"{most:,} samples a length, seed and kind of input"
+    text = f"{most:,} samples per length, seed and kind of input"
     if least == most:
         return f"{text}."
     long = rows[(rows.stage == "calibrated") & (rows.n == least)].length.min()
