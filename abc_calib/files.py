@@ -77,7 +77,7 @@ def parse_json(text: str) -> Any:
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = True) -> None:
-    """Let ``write`` make a file or folder beside ``path``, then put it in its place.
+    """Let ``write`` make a file or folder next to ``path``, then put it in its place.
 
     Whatever goes wrong, ``path`` is either as it was or complete; ``AbcError`` if the disk
     does not take it. After a kill ``tidy`` puts back a folder that was to be replaced. Without

@@ -1,4 +1,4 @@
-"""``abc``: train small Transformers on short problems, calibrate them, certify every length."""
+"""``abc``: train small Transformers on short problems, calibrate and certify them."""
 
 from __future__ import annotations
 

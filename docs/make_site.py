@@ -67,7 +67,7 @@ def navigation() -> list[dict[str, Any]]:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of all pages, and of the files beside them."""
+    """A copy of all pages, and of the files next to them."""
     files = [file for part in PARTS for one in ROOT.glob(part) for file in (one, *one.rglob("*"))]
     for file in files:
         if file.is_file() and file.suffix in SHOWN and "__pycache__" not in file.parts:

@@ -26,7 +26,7 @@ COLUMNS = [
 
 
 def rows(root: Path) -> list[list[Any]]:
-    """Its run's numbers beside each certificate, task by task."""
+    """Its run's numbers next to each certificate, task by task."""
     found = []
     for path in sorted(root.glob("*-seed*/certificate.json")):
         name = path.parent.name

@@ -9,7 +9,7 @@ Then ``abc.adopt``, ``abc.calibrate`` on those pairs whose longer number begins 
     python reports/foreign.py llama t5   # some of them
     python reports/foreign.py --page     # the page alone
 
-Only the first part, for a model to try ``abc calibrate --hf`` on; the pairs are beside it:
+Only the first part, for a model to try ``abc calibrate --hf`` on; the pairs are next to it:
 
     python reports/foreign.py --stock llama my-model
 """

@@ -5,7 +5,7 @@
 RUN: a certified run of addition. Training steps, evaluation, decoding, the windows of its
 certificate and all commands from nothing, on the processor (one thread; all of them where samples
 are evaluated) and on the device, in one process and in well under five minutes; then float32, TF32
-and bfloat16 beside float64. Without a CUDA device it measures the processor alone.
+and bfloat16 compared with float64. Without a CUDA device it measures the processor alone.
 """
 
 from __future__ import annotations

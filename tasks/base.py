@@ -135,7 +135,7 @@ class Task(ABC):
 
     @property
     def sampling(self) -> str:
-        """How problems are drawn for training unless told otherwise."""
+        """How problems are drawn for training by default."""
         return self.laws[0]
 
     def pass_size(self, length: int) -> int:
@@ -164,7 +164,7 @@ class Task(ABC):
         return problems
 
     def every(self, length: int, most: int) -> Any:
-        """All problems of at most a length, if they are at most so many; else None."""
+        """All problems of at most a length, if there are at most ``most``; else None."""
         return None
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:

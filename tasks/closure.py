@@ -168,7 +168,7 @@ def _explore(start: np.ndarray, step: Callable[[np.ndarray], np.ndarray], size: 
 
 
 def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int | None) -> None:
-    """Every row that it writes before another, read so many columns on as that does, is in L.
+    """Every row that it writes before another, read by as many columns later as that does, is in L.
 
     With an ``opener`` every row that closes with it.
     """

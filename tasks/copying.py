@@ -150,7 +150,7 @@ class MissingDuplicate(WordTask):
     """The word that is missing where a string stands twice: ``0 1 1 0 1 _ -> 1``.
 
     As rows of pairs: row ``r`` has each word with the one ``r + 1`` places on, and a ``*`` in
-    column ``r``. The row that ends there has the string beside its copy.
+    column ``r``. The row that ends there has the string next to its copy.
     """
 
     name = "missing_duplicate"

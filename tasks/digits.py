@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Digits:
-    """``n`` numbers of any length, one a row, most significant digit first.
+    """``n`` numbers of any length, one per row, most significant digit first.
 
     ``values`` is ``(n, width)`` uint8, aligned at the right, zeros to the left of a number;
     ``lengths`` is ``(n,)``: how many digits of each row are written.

@@ -1,4 +1,4 @@
-"""Long lookup tables: apply tables to a 3-bit string, one after another, writing every result.
+"""Long lookup tables: apply tables to a 3-bit string, in order, writing every result.
 
 The tasks and sets of Dubois et al. (2020), section 4, and of the public generator of long
 lookup tables. A length counts the words of a source without noise: the string, k tables and
@@ -40,7 +40,7 @@ def random_tables(count: int, seed: int) -> np.ndarray:
 
 
 class Lookup(WordTask):
-    """Tables applied one after another: ``010 t3 t4 . -> 010 011 010``.
+    """Tables applied in order: ``010 t3 t4 . -> 010 011 010``.
 
     ``tables``: that many random tables that compose, drawn from ``seed``, and two more that
     occur only alone; without it the published ones.

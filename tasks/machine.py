@@ -42,7 +42,7 @@ def machine(
 ) -> Transducer:
     """The transducer that ``step`` describes, with the states that are reached from ``start``.
 
-    ``lag``: what ``step`` writes is for so many columns before; in the first ones it is left out.
+    ``lag``: how many columns before what ``step`` writes is for; in the first ones it is left out.
     ``starts``: in place of ``start``, each with the row's symbol (None for a row without one) and
     what closed the row above. ``closers``: the symbols that close a row before another one.
     ``TaskError`` for a word that is written and no symbol, and for states without end.

@@ -105,7 +105,7 @@ class FilePairs(Task):
         return output
 
     def ones(self, width: int) -> Texts:
-        """A source with so many digits, each of them 1."""
+        """A source with this number of digits, each of them 1."""
         task = self._rule.task
         digits = (Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
         return self.render(task.problems(*digits))
@@ -136,7 +136,7 @@ class FilePairs(Task):
         return [self._rule.render(source) for source in self._rule.task.smallest()]
 
     def every(self, length: int, most: int) -> Texts | None:
-        """All problems whose operands have at most so many digits; None if there are too many."""
+        """All problems with operands of at most ``length`` digits; None if there are too many."""
         rule = self._rule
         sizes = [rule.task.base**width for width in rule.task.widths(length)]
         if math.prod(sizes) > most:

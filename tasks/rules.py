@@ -54,7 +54,7 @@ class Transducer:
     has the symbol that belongs to the whole row, ``base`` being none, and ``openers`` what closed
     the row above. ``closers``: symbols that close a row before another one, in place of a
     delimiter. ``words``: every letter counts;
-    else letters are digits of numbers, which may be written with more zeros. ``lag``: so many
+    else letters are digits of numbers, which may be written with more zeros. ``lag``: how many
     columns late a symbol is written, so that it may depend on letters ahead of its own column; in
     as many columns at first nothing is.
     """
@@ -226,7 +226,7 @@ class Transducer:
         return state
 
     def ending(self, length: int) -> list[np.ndarray]:
-        """Of one tape: from which states ``(q,)`` a row can end after 0 to so many letters."""
+        """Of one tape: from which states ``(q,)`` a row can end after 0 to ``length`` letters."""
         while len(self._ending) <= length:
             state, (letter,), _, after = self.steps
             inside, now = letter < self.base, np.zeros(self.states, bool)
@@ -302,9 +302,9 @@ class Transducer:
 class Rule:
     """What writes an output: ``first`` its first row, ``later`` each of the others, if any.
 
-    ``shift``: the row above is read so many columns on. ``of_row``: the operand whose digit ``r``
-    is the symbol of row ``r``; with ``past`` there is one row more, without a symbol. ``listed``:
-    row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands; else rows
+    ``shift``: by how many columns the row above is read later. ``of_row``: the operand whose digit
+    ``r`` is the symbol of row ``r``; with ``past`` there is one row more, without a symbol.
+    ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands; else rows
     are as many as ``of_row`` has digits, or go on until one closes as the last. ``forward``: the
     operands that are read from their first letter on; others are read from their last one.
     """

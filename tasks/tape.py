@@ -20,7 +20,7 @@ from tasks.words import WordTask
 ELEMENTARY = 110
 """The cellular automaton unless one is named: universal (Cook 2004)."""
 NOTATION = re.compile(r"([0-9][LR][A-Z]|---)+(_([0-9][LR][A-Z]|---)+)*")
-"""Turing machines as lists of busy beavers have them: a state's symbols one after another."""
+"""Turing machines as lists of busy beavers have them: the symbols of each state in order."""
 STAYS, GROWS = ".", "<"
 HALTED, BEHIND = "!", "~"
 

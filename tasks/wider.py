@@ -22,7 +22,7 @@ class Multiplication(Arithmetic):
     name = "multiplication"
     operator = "*"
     count = 2
-    #: most digits of the second operand; sources have so many
+    #: most digits of the second operand; sources have this number
     second: ClassVar[int] = 1
 
     def rule(self) -> rules.Rule | None:
@@ -60,7 +60,7 @@ class Multiplication(Arithmetic):
         return length, self.second
 
     def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
-        """The digit beside each digit of the number; ``TaskError`` for longer factors."""
+        """The other digit of each digit of the number; ``TaskError`` for longer factors."""
         if self.second > 1:
             raise TaskError(
                 f"{self.name} has no columns, its operands being of different widths: use the "

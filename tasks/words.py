@@ -53,11 +53,11 @@ class WordTask(TokenTask):
     row_words: tuple[str, ...] = ()
     #: how many parts with words there are, besides those in front; then there may be none
     operands: ClassVar[int] = 1
-    #: do later rows read the source's words beside the row above?
+    #: do later rows read the source's words besides the row above?
     rereads: ClassVar[bool] = False
     #: words that close a row before another one, in place of ``|``
     closers: tuple[str, ...] = ()
-    #: so many columns late a word is written: it may depend on as many words ahead
+    #: by how many columns a word is written late: it may depend on as many words ahead
     ahead: ClassVar[int] = 0
     #: the same of later rows, where it differs
     ahead_below: ClassVar[int | None] = None
@@ -475,7 +475,7 @@ MOST_TRIES = 20
 FEW_SYMBOLS = 4
 """Symbols of the sampling law ``few``."""
 FEW = 3
-"""Sources of so many words are always for training: there may be few of them."""
+"""Sources of up to this number of words are always for training: there may be few of them."""
 
 
 def _held_out(source: Tokens) -> np.ndarray:

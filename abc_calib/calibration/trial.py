@@ -39,7 +39,7 @@ TRIALS: dict[str, TrainOptions] = {
 """How a trial trains. Twice the retraining's rate shows sooner what can be learned. A cooldown
 is the quickest way for tables of some hundred entries, and too short for those of thousands."""
 FIRST, EVERY = 150, 50
-"""A trial is judged after so many steps, and again after every so many."""
+"""A trial is judged after this number of steps, and again after each further such number."""
 GAIN = 0.01
 """A trial ends where three judgements in a row are no better by so much."""
 JUDGED = 500

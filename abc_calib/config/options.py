@@ -29,7 +29,7 @@ PLAIN = {
     int: re.compile(r"[+-]?\d+", re.ASCII),
     float: re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE),
 }
-"""Numbers as everybody writes them."""
+"""Numbers in ordinary notation."""
 
 
 class Options(BaseModel):

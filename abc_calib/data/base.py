@@ -68,7 +68,7 @@ class Data(ABC):
     tests: tuple[str, ...]
     #: are outputs decoded and compared token by token, or only judged as a whole?
     decoded: ClassVar[bool] = False
-    #: the fit that finds its lines unless told otherwise, of ``abc_calib.calibration.fits``
+    #: the fit that finds its lines by default, of ``abc_calib.calibration.fits``
     fit: ClassVar[str] = "nnls"
     #: which of its tokens stand in rows, as ``nn.positions.coupled`` has it
     coupling: str = "none"
@@ -173,7 +173,7 @@ class Data(ABC):
         return None
 
     def check_window(self, window: int) -> None:
-        """``UsageError`` unless answers are read along one line, beside which a window lies."""
+        """``UsageError`` unless answers are read along one line, around which a window lies."""
         rule = "a window follows an answer that is read from the last digit, and"
         raise OptionError(
             "attention_window", window, f"{rule} {self.task.name} has none; leave it out"

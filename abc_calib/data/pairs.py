@@ -26,7 +26,7 @@ from tasks.pair_files import Texts
 from tasks.pairs import FilePairs
 
 HELD_OUT = 8
-"""One pair in so many is held out, but of the shortest."""
+"""One in this number of pairs is held out, but none of the shortest."""
 SHORTEST = 2
 """Pairs of sources up to this wide are always for training."""
 TESTED = 1000

@@ -20,7 +20,7 @@ TOKENS = 200_000
 
 
 class RowData(DigitData):
-    """Batches of problems of at most ``size``: ``length`` digits, and so many rows."""
+    """Batches of problems of at most ``size``: ``length`` digits, and a number of rows."""
 
     task: RowTask
     fit = "rows"

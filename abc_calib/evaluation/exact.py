@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class GridRow(Row):
-    """The same where an output has several rows: so many."""
+    """The same where an output has several rows."""
 
     rows: int
 
@@ -86,7 +86,7 @@ def evaluate(
 ) -> list[Row]:
     """A row for every set and length.
 
-    ``samples`` a length, by default as many as ``data.test_size`` says. ``sets``: ``random``
+    ``samples`` per length, by default as many as ``data.test_size`` says. ``sets``: ``random``
     problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family; of a task on
     tokens, its papers' sets by name, each one row, whatever the lengths, with the longest target
     as its length. Raises ``UsageError`` for a length below 1 and ``AbcError`` for what would not

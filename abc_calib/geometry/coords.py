@@ -80,7 +80,7 @@ class Coords:
         return replace(other, **joined)
 
     def opened(self, above: int) -> Tensor:
-        """Where the row of each token opened, and so many rows above it: ``(b, n, 1 + above)``.
+        """Where the row of each token and ``above`` rows above it open: ``(b, n, 1 + above)``.
 
         Above the first row is nothing but what opens it.
         """

@@ -36,7 +36,7 @@ its column: how many tokens its row has so far. All of the above holds within th
 the case ``r = 0``. What moves on from row to row:
 
 ``beta``
-    Slanted lines and verticals of segments move on by so many columns a row: the digit of an
+    Slanted lines and verticals of segments move by this number of columns per row: the digit of an
     operand that belongs to row ``r`` is a ``vert`` with ``beta`` 1. With ``d`` for ``beta`` times
     ``r``, ``l + d`` stands for ``l``.
 ``part_step``
@@ -148,7 +148,7 @@ class Formula(NamedTuple):
 
 
 def stepped(anchor: int, step: int, last: int) -> int:
-    """The number of an anchor so many segments on, but not beyond the ``last`` or the first."""
+    """The number of the anchor ``step`` segments later, at least the first, at most ``last``."""
     if anchor < DELIMITERS or not step:
         return anchor
     return min(max(anchor + step, DELIMITERS), last)

@@ -5,7 +5,7 @@ Paper, appendix A.4 (figure 10 and footnote 9). Like a calibrated bias it is a `
 * In decoder self-attention a row sees itself and the ``w`` rows before it.
 * In cross-attention it sees ``w`` keys to both sides of a slanted line. With one operand the
   line goes on by one key a row and starts on EOS, the corner of the matrix, so that row 0 has the
-  last digit beside it: a row sees its own digit and those of the rows before, none of a later row.
+  last digit next to it: a row sees its own digit and those of the rows before, none of a later row.
   (Without positions it could not tell a later digit from its own, and the paper's windows work
   without positions.) Where the digits of ``k`` operands stand in columns, the line goes on by
   ``k`` keys and runs through the middle of the row's column: between two digits with ``w = 1``,
@@ -42,7 +42,7 @@ def window_lines(site: Site, window: int, segment: int, stride: int) -> tuple[Li
 def window_bias(
     window: int, layers: dict[Site, int], heads: int, segment: int, stride: int
 ) -> LineBias:
-    """The window for a model of so many layers at each site, alike in all heads and layers."""
+    """The window for a model with these numbers of layers, alike in all heads and layers."""
     sites: dict[Site, tuple[Heads, ...]] = {
         site: ((window_lines(site, window, segment, stride),) * heads,) * count
         for site, count in layers.items()

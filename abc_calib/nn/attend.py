@@ -21,7 +21,7 @@ LANES = 16
 """Single-precision numbers that a processor takes at once; torch's softmax of fewer is 13 times
 slower."""
 SHORT, MANY = 64, 4096
-"""Up to so many keys, with so many scores or more, products apart are faster on a processor."""
+"""Up to these keys and from these scores on, separate products are faster on a CPU."""
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ class Model(nn.Module):
         return False
 
     def hub_config(self) -> dict[str, Any]:
-        """Everything that shapes it, as plain data: ``config.json`` beside its weights."""
+        """Everything that shapes it, as plain data: ``config.json`` next to its weights."""
         named = {key: getattr(self.options, name) for key, name in self.hub_options.items()}
         return {"vocab_size": self.tokens.size, **named}
 

@@ -29,7 +29,7 @@ ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transfor
 
 
 def hub_files(model: Model) -> dict[str, dict[str, Any]]:
-    """What ``transformers`` reads beside the weights: ``abc_calib.nn.hub``."""
+    """What ``transformers`` reads next to the weights: ``abc_calib.nn.hub``."""
     kind, name = model.hub_names
     ids = dict(zip(IDS, (model.pad, model.sos, model.eos, model.sos), strict=True))
     about = {"model_type": kind, "architectures": [name], "is_encoder_decoder": True}

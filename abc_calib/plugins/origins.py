@@ -17,7 +17,7 @@ from abc_calib.plugins.kinds import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
-"""What every task has beside its methods."""
+"""What every task has besides its methods."""
 RESERVED = ("$", "&", "@")
 """Symbols of the beginning, the end and the padding."""
 

@@ -179,7 +179,7 @@ class Reader:
         return tuple(found)
 
     def _at(self, column: int, rest: int) -> tuple[Table, tuple[Ref, ...]] | None:
-        """What answers in a column with so many letters from it on; below 0: behind the end."""
+        """What answers in a column with ``rest`` letters from it on; below 0: behind the end."""
         past = rest < 0
         gaps = (column + rest, -rest - 1) if past else (column, rest)
         for less in itertools.product(*(range(gap, -1, -1) for gap in gaps)):

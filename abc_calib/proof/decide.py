@@ -35,7 +35,7 @@ from abc_calib.runs import Run
 
 MOST_SOURCES = 20_000
 """Short sources are run through the model, all of one width after another, as long as a width has
-at most so many; no more widths once so many were run."""
+at most this number; no more widths once it is reached."""
 DECODED, SAMPLES = 100, 4
 """Short sources that are decoded one by one, and random and hard ones of each longer length."""
 FASTEST = 300_000

@@ -48,7 +48,7 @@ def canonical(content: Any) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What a certificate was computed with, beside what is in its fingerprint."""
+    """What a certificate was computed with, besides what is in its fingerprint."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

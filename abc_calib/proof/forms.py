@@ -32,7 +32,7 @@ class Gaps:
         self.open = [True] * len(values)
 
     def form(self, constant: int, *slopes: int) -> Form:
-        """``constant`` and so many times each gap."""
+        """``constant`` and a multiple of each gap."""
         value = constant + sum(s * g for s, g in zip(slopes, self.values, strict=True))
         return Form(self, value, slopes)
 
@@ -73,7 +73,7 @@ class Form:
         return (-self) + other
 
     def __divmod__(self, parts: int) -> tuple[Form, int]:
-        """Columns of so many tokens; ``Unbounded`` where a gap is not a whole number of them."""
+        """Tokens as columns; ``Unbounded`` where a gap is not a whole number of columns."""
         if parts == 1:
             return self, 0
         if any(s % parts for s in self.slopes):

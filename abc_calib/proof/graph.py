@@ -248,7 +248,7 @@ class Size:
     # Nodes
 
     def written(self, layer: int, up: int, column: Any) -> State:
-        """A token of the output after so many layers."""
+        """A token of the output after ``layer`` layers."""
         name = ("written", layer, up, *column.name)
         if name not in self._known:
             self._known[name] = self._written(layer, up, column)
@@ -288,7 +288,7 @@ class Size:
         return self._state("self", layer, self.written(layer - 1, up, column), keys)
 
     def read(self, layer: int, token: Token) -> State:
-        """A token of the source after so many layers of the encoder, or of the stream.
+        """A token of the source after ``layer`` layers of the encoder, or of the stream.
 
         Without lines of their own the source's tokens of a stream see themselves alone.
         """

@@ -182,7 +182,7 @@ class Proof:
     """A model, what its rows see, and all windows of that.
 
     ``held``: the windows of each node that is a prediction; None where they are too many to be
-    held, and are made part by part. ``sizes``: how many each node has, about so many where None.
+    held, and are made part by part. ``sizes``: how many each node has, an estimate where None.
     """
 
     model: Any

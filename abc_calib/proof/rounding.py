@@ -24,7 +24,7 @@ FAR = 1e8
 
 
 def gamma(terms: int) -> float:
-    """The relative error of a sum of so many products (Higham, lemma 3.1)."""
+    """The relative error of a sum of ``terms`` products (Higham, lemma 3.1)."""
     return terms * UNIT / (1 - terms * UNIT)
 
 
@@ -103,7 +103,7 @@ class Rounding:
         return highest * error / least + own, highest * math.sqrt(width) + shift
 
     def _linear(self, module: Any, given: tuple[float, float], heads: int = 1) -> Any:
-        """The largest error and size of any of so many groups of what a linear map gives."""
+        """The largest error and size of any of ``heads`` groups of what a linear map gives."""
         error, size = given
         seen = self.parts.get(id(module), math.inf)
         found = []

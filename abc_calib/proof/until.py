@@ -22,7 +22,7 @@ from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.training.schedule import NEARLY
 
 FLOOR = 3.0
-"""Least margin of a model that is let go, in logits: see reports/from_nothing.md."""
+"""Minimum margin at which training stops, in logits: see reports/from_nothing.md."""
 SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are."""
 ALL = 10**8
@@ -39,13 +39,13 @@ MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
 LIMIT = 7
 PAUSE = 200
-"""Then all of them are looked at again after so many steps at least, since that takes long."""
+"""Then all of them are checked again after this number of steps at least, since that takes long."""
 LARGE_SHARE, FEW = 0.4, 20
 """Then so many are in a batch, and a sample with fewer failing windows is not all that is seen."""
 
 
 class MarginStopping:
-    """Whether a model is right in its windows, and problems on which it nearly is not."""
+    """Stops when the smallest margin is above a floor, and mines hard problems until then."""
 
     least = NEARLY
     ends = "windows"

@@ -75,7 +75,7 @@ class Sources:
                 return
 
     def _sizes(self, total: int) -> Iterator[tuple[int | str, list[tuple[int, bool]]]]:
-        """Sources of so many digits in all, or of that width: of each operand, its width.
+        """Sources of this number of digits in all, or of that width: of each operand, its width.
 
         And whether it is exact, or at most that.
         """

@@ -167,7 +167,7 @@ def problems(
 
 
 def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = None) -> Problem:
-    """A problem of a size whose output has several rows, of so many ``steps`` if they are given."""
+    """A problem of a size whose output has several rows, of ``steps`` rows if given."""
     batch = data.test(size, 1 if steps is None else 200)
     lengths = batch.target.ne(data.vocabulary.pad).sum(1)
     found = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]

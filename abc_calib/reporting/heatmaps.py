@@ -237,7 +237,7 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
 
 
 def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
-    """``matrix (i, j)`` with at most about so many rows and keys: of neighbours the highest value.
+    """``matrix (i, j)`` with about these rows and keys at most: of neighbours the highest value.
 
     So a line of single cells is seen however small the image is.
     """
@@ -258,7 +258,7 @@ def _is_blank(matrix: np.ndarray) -> bool:
 
 
 def _name_keys(axes: Axes, labels: Sequence[str], points: float) -> None:
-    """Names of the keys of an image that is so many points wide, turned where all then fit."""
+    """Names of the keys of an image of this width in points, turned where all then fit."""
     room = points / (0.62 * SMALL * max(map(len, labels)) + 3)
     turned = room < len(labels) <= min(MOST_TOKENS, points / (SMALL + 0.2))
     _name(axes.xaxis, labels, len(labels) if turned else room)
@@ -266,7 +266,7 @@ def _name_keys(axes: Axes, labels: Sequence[str], points: float) -> None:
 
 
 def _name(axis: Axis, labels: Sequence[str], most: float) -> None:
-    """Name at most about so many places: delimiters, then digits of round numbers."""
+    """Name about this number of places at most: delimiters, then digits of round numbers."""
     gap = max(1.0, len(labels) / max(most, 1.0))
     numbers = {i: int(n[0]) for i, name in enumerate(labels) if (n := re.search(r"\d+", name))}
     if len({*labels}) < len(labels):  # tokens, not their places

@@ -1,4 +1,4 @@
-"""Figures of one source: attention learned beside gold, and an attender's variables by step."""
+"""Figures of one source: learned attention next to gold, and an attender's variables by step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw_steps(
 
 
 def attention_figure(found: Inspection, title: str, width: float) -> Figure:
-    """The weights of every step, beside the gold ones where there are any."""
+    """The weights of every step, next to the gold ones where there are any."""
     matrices = [found.weights]
     if found.gold is not None:
         gold = np.zeros_like(found.weights)
@@ -54,7 +54,7 @@ def attention_figure(found: Inspection, title: str, width: float) -> Figure:
 
 @styled
 def variables_figure(found: Inspection, title: str, width: float) -> Figure:
-    """One curve a variable; where the attention was and should have been beside the centre.
+    """One curve per variable; with the centre, where the attention was and should have been.
 
     As figure 9 of Dubois et al. (2020). The reference is left out: it is the mean attention, of
     the location part alone in the variants that say so.

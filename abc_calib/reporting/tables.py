@@ -9,7 +9,7 @@ from abc_calib.evaluation import GridRow, Row, SequenceRow
 from abc_calib.text import Table
 
 SAYS = 1.0
-"""An interval of so many points or more says something beside its number."""
+"""From this width on, in points, an interval is shown next to its number."""
 
 
 def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:

@@ -193,7 +193,7 @@ def _column(made: Compiled, letters: Letters, token: int) -> str:
 
 
 def _arrow(axes: Axes, one: Any, other: Any, text: str) -> None:
-    """An arrow, bent so that one back stands beside it, with its words on it."""
+    """An arrow, bent so that one in the other direction fits next to it, with its words on it."""
     if (one == other).all():
         out = one / (np.hypot(*one) or 1) if one.any() else np.array([0.0, 1.0])
         side = np.array([-out[1], out[0]])

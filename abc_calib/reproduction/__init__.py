@@ -1,4 +1,4 @@
-"""The papers' tables and figures, our numbers beside their own."""
+"""The papers' tables and figures, our numbers next to theirs."""
 
 from abc_calib.reproduction.pipeline import (
     load_results,

@@ -141,7 +141,7 @@ def results_folder() -> Path:
     folder = Path(abc_calib.__file__).resolve().parents[1] / RESULTS
     if not folder.is_dir():
         raise UsageError(
-            f"there is no {RESULTS} beside the package: it is not a source checkout; name the "
+            f"there is no {RESULTS} next to the package: this is not a source checkout; name the "
             "folder of the results with --results"
         )
     return folder

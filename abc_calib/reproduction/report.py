@@ -23,7 +23,7 @@ Where = tuple[str, str]
 
 @dataclass(frozen=True)
 class Report:
-    """What a reproduction shows: ``records`` are its numbers, one a row of CSV or JSON."""
+    """What a reproduction shows: ``records`` are its numbers, one per row of CSV or JSON."""
 
     name: str
     title: str

@@ -21,7 +21,7 @@ NAME = "checkpoint.safetensors"
 
 
 class Saved(Record):
-    """A state: plain data, and a hash of the tensors beside it."""
+    """A state: plain data, and a hash of the tensors stored with it."""
 
     state: dict[str, Any]
     tensors: str

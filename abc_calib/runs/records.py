@@ -34,7 +34,7 @@ class Seal(Options):
 
 
 class Record(Options):
-    """What every record has beside its own content."""
+    """What every record has besides its own content."""
 
     files: dict[str, Seal]
     sha256: str
@@ -96,7 +96,7 @@ def sealed(folder: Path, content: Mapping[str, Any], names: Iterable[str]) -> di
 
 
 def write_record(path: Path, content: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Write a record beside the files that it vouches for."""
+    """Write a record next to the files whose hashes it holds."""
     write_text(path, json.dumps(sealed(path.parent, content, names), indent=2) + "\n")
 
 

@@ -36,7 +36,7 @@ def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
     """``model`` with the weights of a folder, in evaluation mode.
 
     ``AbcError`` if they are missing, damaged, not finite or those of another model; with ``force``
-    what stands beside the weights is not looked at.
+    other files in the folder are not looked at.
     """
     weights = read_weights(folder / WEIGHTS)
     try:
@@ -53,7 +53,7 @@ def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
 
 
 def _check_beside(folder: Path, model: Model) -> None:
-    """``AbcError`` unless the files beside the weights say what the model is, in everything."""
+    """``AbcError`` unless the files next to the weights say what the model is, in everything."""
     for name, content in hub_files(model).items():
         try:
             found = read_json(folder / name)

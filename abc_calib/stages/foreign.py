@@ -268,7 +268,7 @@ def check_marks(model: Foreign, found: folders.Found) -> None:
 
 
 def _write_lines(lines: LineBias | None, right: float, made: Path) -> None:
-    """What a run of a model with lines holds beside its configuration."""
+    """What a run of a model with lines holds besides its configuration."""
     if lines is not None:
         lines.save(made / "bias.safetensors")
         vouch(made, 0, right)

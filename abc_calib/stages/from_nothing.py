@@ -74,7 +74,7 @@ def certified(
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
     once; a certified one is verified by dense attention, and kept with its certificate. The preset
-    is ``quick`` unless told; then a first training ends at 95 % of held-out problems, where
+    is ``quick`` by default; then a first training ends at 95 % of held-out problems, where
     problems are not of several rows. One that does not get there goes on from its weights, with the
     schedule begun anew, up to three times, unless ``steps`` say how many there are.
     """
@@ -156,7 +156,7 @@ def _trained_twice(
     progress: bool | None,
     track: Track,
 ) -> Run:
-    """The calibrated run beside ``stem``, trained to its end.
+    """The calibrated run next to ``stem``, trained to its end.
 
     ``is_once``: the first training is not gone on with, however it ended.
     """

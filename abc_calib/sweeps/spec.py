@@ -193,7 +193,7 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
 
 
 def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:
-    """One of ``[[jobs]]``: a task, and options beside or instead of the fixed ones."""
+    """One of ``[[jobs]]``: a task, and options in addition to or instead of the fixed ones."""
     rest = dict(entry)
     calibrate = rest.get("calibrate", section.calibrate) is not False
     if isinstance(rest.get("calibrate"), bool):

@@ -1,4 +1,4 @@
-"""Optimisers by name: the model's own, or Muon for its matrices beside it.
+"""Optimisers by name: the model's own, or Muon for its matrices with it.
 
 Muon (Jordan et al. 2024): a step is the momentum, with all its singular values near 1.
 ``torch.optim.Muon`` takes one matrix at a time, in bfloat16: on processors without instructions

@@ -35,7 +35,7 @@ def plan_training(
 ) -> RunConfig:
     """The configuration of a first training, checked; nothing is trained or written.
 
-    ``model``: its kind, ``transformer`` unless told otherwise. ``epochs``: passes through the
+    ``model``: its kind, ``transformer`` by default. ``epochs``: passes through the
     training set, in place of ``steps``, for kinds that train in passes. ``finetune``: the run
     whose model and weights to start from. ``given``: options of the model and of the training.
     """

@@ -1,4 +1,4 @@
-"""How each kind of model trains unless told otherwise: its shape and options by preset.
+"""How each kind of model trains by default: its shape and options by preset.
 
 A recipe gives the options of the model and of its first training for a task. It is named in
 ``RECIPES`` by the kind of model; the options that a user gives change what it says.
@@ -74,7 +74,7 @@ def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOpt
     backbone = given.get("backbone") or attender.backbone
     epochs = given.get("epochs")
     if epochs is not None and (epochs < 1 or given.get("steps")):
-        raise UsageError(f"epochs {epochs}: give 1 or more, and no steps beside them")
+        raise UsageError(f"epochs {epochs}: give 1 or more, and leave out --steps")
     batch = given.get("batch") or 32
     length = given.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)

@@ -42,8 +42,8 @@ def fit_steps(
 ) -> None:
     """Train in place for the steps of ``options``, on ``batch(step)``, keeping no files.
 
-    ``judge``: the exact match after so many steps (0 where it was not looked at), and whether the
-    training is over.
+    ``judge``: the exact match after a number of steps (0 where it was not measured), and whether
+    the training is over.
     """
     optimizer = optimizer_of(model, options.optimizer)
     cooling_from: int | None = None

@@ -34,7 +34,7 @@ from abc_calib.training.step import optimise
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
 VALIDATION_SIZE, GLANCE, RIGHT = 2000, 256, 0.97
-"""Held-out problems; and how many of them are enough until so many of those are right."""
+"""Held-out problems; how many are looked at first, and all only if this share of those is right."""
 THROUGHOUT = 0.99
 """Exact match on problems of all training lengths, below which no training ends early."""
 UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
@@ -56,7 +56,7 @@ Callback = Callable[[Progress], None]
 
 
 class Ending(Protocol):
-    """What may end a training beside its options, and say what to train on until then.
+    """What may end a training besides its options, and say what to train on until then.
 
     ``hard``: problems, as a person writes them, or what else is kept in the checkpoint. ``ends``:
     what it looks at. ``least``: the share of held-out problems that is right before it is asked.

@@ -1,4 +1,4 @@
-"""The fits, one a file: from attention to lines and their weights."""
+"""The fits, one per file: from attention to lines and their weights."""
 
 from __future__ import annotations
 

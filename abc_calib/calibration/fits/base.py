@@ -75,7 +75,7 @@ class LineRow:
 
 
 class Fit(ABC):
-    """Base of all fits: one a file, listed in ``abc_calib.calibration.fits.FITS``.
+    """Base of all fits: one per file, listed in ``abc_calib.calibration.fits.FITS``.
 
     It is made from the evidence and its options, in which nothing is left open, and then asked for
     the bias of a threshold. Of several ``thresholds`` the one is taken that carries over to

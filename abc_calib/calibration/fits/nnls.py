@@ -28,7 +28,7 @@ from abc_calib.nn.lines import Lines
 
 
 class NnlsOptions(CalibrationOptions):
-    """A calibration by this fit: lines from the delimiters, each layer's own, one a head."""
+    """A calibration by this fit: lines from the delimiters, each layer's own, one per head."""
 
     threshold: float | None = option(
         None, "Least share of a head's attention on a line.", gt=0, le=1

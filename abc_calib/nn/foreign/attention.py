@@ -80,7 +80,7 @@ class ModuleLines(Lines):
 def along_lines(
     module: nn.Module,
     query: Tensor,  # (b, h, i, e)
-    key: Tensor,  # (b, g, j, e): of so many groups of heads
+    key: Tensor,  # (b, g, j, e): g groups of heads
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,

@@ -153,7 +153,7 @@ def long_sources(model: Foreign, source: Tensor) -> Tensor:
 def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` if what stands in the middle of long parts changes the first row.
 
-    As where experts take so many tokens at most: the middle half becomes one token, many times.
+    As where experts take a limited number of tokens: the middle half becomes one token, many times.
     """
     closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
     widths = closes.diff(dim=1)

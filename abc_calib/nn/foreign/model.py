@@ -30,7 +30,7 @@ from abc_calib.nn.foreign.sites import find_sites
 from abc_calib.nn.foreign.streams import Sources, picked
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
-"""The files of a tokenizer beside a model."""
+"""The files of a tokenizer in a model's folder."""
 SPECIAL = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
 ENDLESS = 2**18
 """Tokens after which ``generate()`` stops without an end token."""

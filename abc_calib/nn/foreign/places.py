@@ -86,7 +86,7 @@ class State(threading.local):
         return State, ()
 
     def read(self, rows: int | None = None) -> Coords:
-        """Where the sources stand, in a batch of so many rows: each several times, as for beams."""
+        """Where the sources stand, in a batch of ``rows`` rows: repeated, as for beams."""
         if self.source is None:
             raise UsageError("the model has read no source yet: call it with input_ids")
         known = len(self.source.marks)

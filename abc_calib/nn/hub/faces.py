@@ -45,7 +45,7 @@ class HubModel(PreTrainedModel):
         network = self.network_type.from_hub_config(config.to_dict())
         for name, part in network.named_children():
             self.add_module(name, part)
-        # beside the modules, or every weight would be there twice
+        # outside the modules, or every weight would be there twice
         object.__setattr__(self, "network", network)
         self.post_init()
 
