@@ -304,9 +304,9 @@ class Rule:
 
     ``shift``: by how many columns the row above is read later. ``of_row``: the operand whose digit
     ``r`` is the symbol of row ``r``; with ``past`` there is one row more, without a symbol.
-    ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands; else rows
-    are as many as ``of_row`` has digits, or go on until one closes as the last. ``forward``: the
-    operands that are read from their first letter on; others are read from their last one.
+    ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands;
+    else rows are as many as ``of_row`` has digits, or go on until one closes as the last.
+    ``forward``: the operands that are read from their first letter on; others from their last.
     """
 
     first: Transducer

@@ -10,7 +10,8 @@ from abc_calib.geometry import CORNER, Layout, Line, Site
 from abc_calib.geometry.layout import digit_name
 from abc_calib.nn.build import model_type
 from abc_calib.reporting.style import as_svg, font
-from abc_calib.reporting.views import PARTS, View, averaged
+from abc_calib.reporting.view import PARTS, View
+from abc_calib.reporting.views import averaged
 from abc_calib.runs import Run
 
 FAR, FAR_IN_ROWS = 20, 10
