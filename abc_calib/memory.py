@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still take, or None where that cannot be told."""
+    """Bytes that this process may still take, or None where that is unknown."""
     known = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
     return min(known, default=None)
 

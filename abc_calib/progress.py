@@ -94,7 +94,7 @@ def bar(
 
 
 def _bar(unit: str) -> Progress:
-    """Title, bar, how much is done, what was told last, the time that it took and takes."""
+    """Title, bar, how much is done, the last message, the time that it took and takes."""
     count = "{task.percentage:.0f}" if unit == "%" else "{task.completed}/{task.total}"
     return Progress(
         TextColumn("{task.description}", markup=False),

@@ -88,7 +88,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
     asked = foreign.model_dump(exclude_none=True)
     made = stages.adopt(asked.pop("hf"), on_checked=checked, **asked, **how)
     rule = made.task.follows
-    told = f"are {rule.told}" if rule else "follow no rule of abc tasks: only the file says more"
+    told = f"are {rule.told}" if rule else "follow no rule of abc tasks: their rule is unknown"
     say(f"{made}: the model as it is, {made.summary}; its pairs {told}")
     return made
 

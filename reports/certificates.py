@@ -65,7 +65,7 @@ def main() -> None:
     text = (
         "# Certificates\n\nMade by `abc prove TASK --seeds 3` for each task, `quick` preset with "
         "one encoder layer, then `python reports/certificates.py runs/certified`. A row is one "
-        "model, trained on numbers of at most so many digits; *certified* means right for every "
+        "model, trained on numbers of at most the given digits; *certified* means right for every "
         "source of every length. Margins are logits; *dense* is the smallest margin that the "
         "second look by dense attention saw; seconds are of the first training, the retraining "
         "and the certificate.\n\n"

@@ -3,7 +3,7 @@
 The variables of a location attender (Dubois et al. 2020, figure 9): where its Gaussian stands,
 how wide it is, how far it stepped, and how much a mixture relies on it. The diagnostics of
 attention that stays flat: scores too alike to tell places apart, or states of the encoder too
-alike to be told apart.
+alike to be distinguished.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ CORNER = -1
 FARTHEST = 10_000
 """Offsets, strides and segments are smaller than this."""
 LARGEST = 1e8
-"""The largest size of a value: beyond it a line could not be told from a masked key."""
+"""The largest size of a value: beyond it a line could not be distinguished from a masked key."""
 
 
 @dataclass(frozen=True, order=True)

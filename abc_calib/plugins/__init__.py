@@ -2,7 +2,7 @@
 
 A file is executed only where the user names it (``--plugin``, ``load_plugin``), a package only
 where the name of its entry point is asked for (group ``abc_calib.tasks`` or ``abc_calib.schemes``).
-Runs record where their classes are from; whoever opens one elsewhere is told which file to pass.
+Runs record where their classes are from; opening one elsewhere names the file to pass.
 """
 
 from abc_calib.plugins.files import blamed, load_content, load_plugin, loaded, said

@@ -78,7 +78,7 @@ class State(NamedTuple):
 class Token(NamedTuple):
     """A token of a source: of which ``part``, and how many tokens of it are ``behind``.
 
-    Parts are told by the delimiter that closes them, which has -1 tokens behind it.
+    Parts are identified by the delimiter that closes them, which has -1 tokens behind it.
     """
 
     part: Any

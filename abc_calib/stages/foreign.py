@@ -225,7 +225,7 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
     if len(widths) < 2:
         raise UsageError(
             f"all sources are {widths[0]} wide: give pairs of several lengths, so that lines can "
-            "be told from places"
+            "be distinguished from places"
         )
 
 

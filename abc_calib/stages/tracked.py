@@ -1,4 +1,4 @@
-"""What a tracker is told of a run: the numbers of its history, its lines, its attention."""
+"""What is sent to a tracker: the numbers of its history, its lines, its attention."""
 
 from __future__ import annotations
 

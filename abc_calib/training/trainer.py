@@ -43,7 +43,7 @@ UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told after each step."""
+    """What a progress callback gets after each step."""
 
     step: int
     steps: int

@@ -177,7 +177,7 @@ def candidates(
 ) -> dict[Site, tuple[Line, ...]]:
     """The lines that are looked for; of those that name the same keys the first one counts.
 
-    ``parts``: of the source, as far as they are told apart: 1 where operands are alike. ``above``:
+    ``parts``: of the source, as far as distinguished: 1 where operands are alike. ``above``:
     what stands in them, but in the first one if that is coupled with rows, is above the first row:
     in later rows its lines rest on the end of the source.
     """

@@ -22,7 +22,7 @@ from abc_calib.nn.lines import Lines, mask_duplicate_keys
 NAME = "abc_calib.load"
 """What it is called among the attention functions of ``transformers``, and in saved models.
 
-A program that did not import this one is told that ``abc_calib.load`` is not supported.
+A program that did not import this one gets an error: ``abc_calib.load`` is not supported.
 """
 HELD = "abc_lines"
 """The attribute of an attention module that holds its lines."""

@@ -66,7 +66,7 @@ class Marks:
 
 
 class State(threading.local):
-    """What a call of the model has told so far, of each thread its own.
+    """What is known of the present call of the model, for each thread.
 
     ``source``: where its tokens stand. ``tokens``: how many the cache and this call have, in a
     stream. ``past``: how many output tokens the decoder has read before. ``weights``: are they

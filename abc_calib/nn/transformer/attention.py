@@ -150,7 +150,7 @@ def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Ten
 
 
 def _as_one(views: Sequence[View]) -> View:
-    """Where a scheme is told that queries and keys stand: a stream is one sequence."""
+    """The positions of queries and keys that a scheme gets: a stream is one sequence."""
     last = views[-1]
     if len(views) == 1:
         return replace(last, site="self") if last.causal else last

@@ -59,7 +59,7 @@ class Transformer(Tabled):
         self.norm = nn.LayerNorm(options.width)
         self.dropout = nn.Dropout(options.dropout)
         self.head = nn.Linear(options.width, tokens.size)
-        #: cyclic positions: what a scheme is told of positions, modulo this
+        #: cyclic positions: schemes get positions modulo this number
         self.period: int | None = options.cyclic
         self.apply(draw)
         self.set_lines(None)
@@ -100,7 +100,7 @@ class Transformer(Tabled):
         return coords(read, self.tokens.rows, output=True, after=after)
 
     def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
-        """The same, with what positions schemes are told."""
+        """The same, with the positions that schemes get."""
         at = self._of_output(read, None if cache is None else cache.newest)
         at = at if self._lines is None else at.alike
         place, length = at.position, encoded.at.length
