@@ -159,7 +159,7 @@ one of them occurs. 957 of its 1,292 seconds went into looking for one.
 
 {table}
 
-*right*: whole outputs of random and hard sources of this number of words, by halves (of rows: of words
+*right*: whole outputs of random and hard sources of this number of words, by halves (of rows: words
 and rows). *longest*: the same for one random source. Both by one pass over the right output,
 which every token is compared with: greedy decoding is right exactly if all are. *check*: what the
 exported `check.py` says of the certificate.
