@@ -161,7 +161,7 @@ def history_curve(history: Sequence[Mapping[str, float]], title: str = "") -> Fi
     axes.plot(steps, accuracy, color=PALETTE[0], marker="o", markersize=3, linewidth=1.2)
     axes.set_title(title)
     axes.set_xlabel("step")
-    axes.set_ylabel("held out (%)")
+    axes.set_ylabel("held-out accuracy (%)")
     axes.set_ylim(-4, 104)
     plain_axes(axes)
     return figure
