@@ -339,7 +339,7 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
         model.head.weight[3, int(model.head.weight[3].abs().argmax())] *= -40
     run.save_model(model)
     vouch(run.path)
-    with pytest.raises(AbcError, match="other weights"):
+    with pytest.raises(AbcError, match="another file of weights"):
         Certificate.load(run)
     certificate = certify(run)
     assert certificate.outcome == "refuted" and certificate.wrong > 0
