@@ -50,7 +50,7 @@ def machine(
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
     for word in symbols:
-        if not isinstance(word, str) or len(word.split()) != 1 or word in (ROW, END):
+        if not isinstance(word, str) or word.split() != [word] or word in (ROW, END):
             raise TaskError(
                 f"the symbol {word!r}: give words without spaces, and not {ROW} or {END}"
             )

@@ -295,8 +295,8 @@ class WordTask(TokenTask):
         tapes = [letters[k] for k in rule.first.tapes]
         _, _, code = rule.first.run(tapes, symbol)
         fits = code != NO
-        if len(tapes) > 1:
-            fits &= tapes[0][1] == tapes[-1][1]
+        for _, lengths in tapes[1:]:
+            fits &= lengths == tapes[0][1]
         if self.in_front:
             values, lengths = letters[0]
             behind = np.arange(values.shape[1]) >= lengths[:, None]

@@ -161,22 +161,32 @@ def made(how: str) -> Any:
     if how in split:
         behaviour = "removed" if bpe else "isolated"
         found.pre_tokenizer = pre_tokenizers.Split(split[how], behaviour)
+    if how.startswith("word piece"):  # of digits that are the same wherever they stand
+        known = {"unk_token": "<unk>", "continuing_subword_prefix": ""}
+        found = Tokenizer(models.WordPiece(KNOWN, max_input_chars_per_word=100, **known))
+        found.pre_tokenizer = pre_tokenizers.Whitespace()
+    if how == "bpe dropout":
+        found.model.dropout = 0.999
+    written = {"full width": normalizers.NFKC(), "with a sign": normalizers.Replace("~", "")}
+    if how in written:
+        found.normalizer = written[how]
+        found.add_tokens([AddedToken({"full width": "４２"}.get(how, "4~2"), normalized=True)])
     if how == "bpe digits":
         found.pre_tokenizer = pre_tokenizers.Digits(individual_digits=True)
     return found
 
 
-@pytest.mark.parametrize("how", ["plain", "harmless", "spaced", "bpe digits"])
+@pytest.mark.parametrize("how", ["plain", "harmless", "spaced", "word piece spaced", "bpe digits"])
 def test_a_tokenizer_of_one_token_a_symbol(how, tmp_path):
     made(how).save(str(tmp_path / "tokenizer.json"))
-    whole(Coder(str(tmp_path)), ALPHABET, " " if how == "spaced" else "")
+    whole(Coder(str(tmp_path)), ALPHABET, " " if "spaced" in how else "")
 
 
 @pytest.mark.parametrize(
     "how",
     [
         *("added", "added special", "replaced", "replaced text", "long split", "unspaced"),
-        *("bpe", "bpe removed"),
+        *("bpe", "bpe removed", "bpe dropout", "word piece", "full width", "with a sign"),
     ],
 )
 def test_a_tokenizer_that_reads_some_texts_otherwise(how, tmp_path):

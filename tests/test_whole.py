@@ -13,12 +13,13 @@ from others import FAMILIES, saved, sums, tiny, tokenizer, train, write_pairs
 
 import abc_calib as abc
 from abc_calib import stages
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.foreign.checks import FARTHEST, sizes
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
+from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import Undecided, check, prepare
@@ -90,6 +91,18 @@ def test_a_token_that_no_window_shows_is_found(tmp_path):
     data.coder.tokenizer.add_tokens(["777777"])
     with pytest.raises(Unbounded, match="does not read '777777' symbol by symbol"):
         proof.evaluator.look_further()
+
+
+def test_another_tokenizer_ends_a_certificate(tmp_path):
+    """It stands in a folder that is not the run's own."""
+    run = adopted(tmp_path, "llama")
+    stages.certify(run)
+    Certificate.load(run)
+    words = tokenizer()
+    words.add_tokens(["777777"])
+    words.save_pretrained(tmp_path / "model")
+    with pytest.raises(AbcError, match=r"with another tokenizer\.json than now"):
+        Certificate.load(abc.Run.open(run.path))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from word_rules import WORD_RULES
 import abc_calib as abc
 from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data import make_data
-from abc_calib.errors import UsageError
+from abc_calib.data.vocabulary import Vocabulary
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof.outlook import Hopeless, look_ahead
@@ -541,6 +542,35 @@ def test_what_is_closed_never_lacks_a_row_and_most_bent_rules_are_not(make, seed
             numbers = [tape(written(int(rng.integers(64)), 2)) for _ in range(count)]
             other.rows(numbers)  # a ValueError says that there is no run
     assert refused
+
+
+def test_operands_of_words_are_equally_long():
+    """Each of them, also where a step takes words that end earlier."""
+
+    class Third(WordTask):
+        name, symbols, operands = "third", ("0", "1"), 3
+
+        def step(self, state, first, second, third):
+            return None if first is None or third is None else (state, second or "0")
+
+    task = Third()
+    assert task.solve("0 1 : 1 0 : 0 0") == "1 0"
+    with pytest.raises(TaskError, match="is not a source"):
+        task.solve("0 1 : 1 : 0 0")
+
+
+@pytest.mark.parametrize("symbols", [("a", "$"), ("a", "b", "a"), ("a", " b")])
+def test_words_that_are_no_tokens_of_their_own_are_refused(symbols):
+    class Same(WordTask):
+        name = "same"
+
+        def step(self, state, word):
+            return state, word
+
+    Same.symbols = symbols
+    with pytest.raises(AbcError, match="symbol '"):
+        Same().rule()
+        Vocabulary(Same())
 
 
 def test_states_that_do_the_same_are_one():

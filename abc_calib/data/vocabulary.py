@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from abc_calib.errors import UsageError
 from tasks import Task
 from tasks.rows import ROW
 
@@ -42,6 +43,11 @@ class Vocabulary:
     def __init__(self, task: Task, more: tuple[str, ...] = ()):
         self.symbols = (*task.symbols, *task.separators, *more, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        if twice := [s for i, s in enumerate(self.symbols) if self.ids[s] != i]:
+            raise UsageError(
+                f"{task.name} has the symbol {twice[0]!r} for two tokens: every symbol needs a "
+                f"name of its own, and {SOS}, {EOS} and {PAD} are the model's"
+            )
         self.sos, self.eos, self.pad = (self.ids[s] for s in (SOS, EOS, PAD))
         self.delimiters = (self.sos, *(self.ids[s] for s in task.delimiters), self.eos)
         closers = getattr(task, "closers", ()) or ((ROW,) if ROW in self.ids else ())

@@ -24,6 +24,7 @@ NAMES = {
     "config": "config.json",
     "model_config": "model/config.json",
     "generation_config": "model/generation_config.json",
+    "tokenizer": "tokenizer.json",
     "lines": "set of lines",
     "rule": "rule of the task",
     "abc_calib": "version of abc-calib",

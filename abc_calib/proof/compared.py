@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -21,23 +22,52 @@ LONG = 2000
 """Random and hard ones of each longer width."""
 READ = 500
 """Sources that are written, and read again, as a person does."""
-ANSWERS = ("answer", "problems", "solve", "parse", "tapes", "read")
-"""Methods from which answers come."""
+ANSWERS = {
+    "answer",
+    "columns",
+    "digits_of",
+    "letters",
+    "padded",
+    "parse",
+    "parts",
+    "plain",
+    "posed",
+}
+ANSWERS |= {"problems", "read", "solve", "tapes", "text", "words", "write", "_number", "_read"}
+"""Methods from which answers come, and what is read and written of them."""
+OURS = "tasks"
+"""The package whose methods follow the rule."""
 
 
 def own_answers(task: Any) -> bool:
-    """Does a task answer by code of its own, and not by its rule?"""
-    known = [getattr(type(task), name) for name in ANSWERS if hasattr(task, name)]
-    whose = {method.__module__.split(".")[0] for method in known}
-    return whose != {"tasks"} or bool({*ANSWERS} & vars(task).keys())
+    """Does a task answer, read or write by code of its own, and not by its rule alone?"""
+    own = {name for one in type(task).__mro__ if not _ours(one) for name in vars(one)}
+    return bool(ANSWERS & (own | vars(task).keys()))
+
+
+def by_rule(task: Any) -> Any:
+    """The same task with the methods of the class of ours that it is derived from."""
+    of = next(one for one in type(task).__mro__ if _ours(one))
+    plain = copy(task)
+    plain.__dict__ = {name: value for name, value in vars(task).items() if name not in ANSWERS}
+    methods = {name: getattr(of, name) for name in ANSWERS if hasattr(of, name)}
+    plain.__class__ = type(type(task).__name__, (type(task),), methods)
+    return plain
+
+
+def _ours(one: type) -> bool:
+    return one.__module__.split(".")[0] == OURS
 
 
 def compared(sources: Sources) -> dict[str, Any] | None:
     """How many sources a task's own answers were compared with its rule on; None if it has none.
 
-    ``Unbounded`` with the first source where they differ.
+    ``Unbounded`` with the first source where they differ, or where its rule is not the one that
+    its sources are drawn by.
     """
     task = sources.task
+    if sources.rule.as_dict() != task._rule.as_dict():
+        raise Unbounded("its rule is not the same each time")
     if not own_answers(task):
         return None
     count, rng = 0, np.random.default_rng(14)
@@ -59,8 +89,10 @@ Difference = tuple[int, str, str] | None
 
 
 def _of_words(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
+    plain = by_rule(task)
+    right = plain.posed(plain.letters(problems)).target
     for row in range(len(problems)):
-        by = task.read(task.text(problems.target.row(row)))
+        by = task.read(plain.text(right.row(row)))
         said = task.solve(task.write(problems, row))
         if not isinstance(said, str):
             raise Unbounded(f"its solve gives {said!r}: give the words of an answer as a text")
@@ -70,18 +102,18 @@ def _of_words(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) ->
 
 
 def _of_numbers(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
-    by_rule = RowTask if rule.in_rows else Arithmetic
-    right, given = by_rule.answer(task, *problems.operands), problems.answer
+    plain, answer = by_rule(task), (RowTask if rule.in_rows else Arithmetic).answer
+    right, given = answer(plain, *problems.operands), problems.answer
     width = max(right.width, given.width)
     differ = (right.widened(width) != given.widened(width)).any(1)
     differ |= right.lengths != given.lengths
     for row in rng.permutation(len(problems))[:READ].tolist():
         said = task.solve(task.plain(problems, row))
-        differ[row] |= said != task.read(task.digits_of(right, row))
+        differ[row] |= said != task.read(plain.digits_of(right, row))
     if not differ.any():
         return None
     row = int(differ.argmax())
-    by, said = (task.digits_of(one, row) for one in (right, given))
+    by, said = (plain.digits_of(one, row) for one in (right, given))
     return row, by, said
 
 

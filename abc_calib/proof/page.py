@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from abc_calib.plugins.kinds import is_ours
 from abc_calib.text import Markup, as_markdown
+from tasks import TASKS
 
 INDUCTION = """## Why this covers every length
 
@@ -163,7 +165,8 @@ def _compared(c: dict[str, Any]) -> str:
     """What the rule has to do with the answers of the task."""
     if c["compared"] is None:
         by = "integers" if c["base"] else "plain Python"
-        return f"Answers of the task are computed by this rule; tests compare it with {by}."
+        tested = f"; tests compare it with {by}" if is_ours(TASKS.get(c["task"])) else ""
+        return f"Answers of the task are computed by this rule{tested}."
     sources, longest = (c["compared"][name] for name in ("sources", "longest"))
     return (
         "The task answers by code of its own, which no proof reads: the two are the same on "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from abc_calib.errors import shortened
 from abc_calib.proof.forms import Unbounded
 from tasks.written import squeezed
 
@@ -23,6 +24,8 @@ SINGLE = {"", ".", r"\d", "[0-9]", r"(?s).", r"\S", r"(?=\d)"}
 """Patterns that split off single characters."""
 RUN = 80
 """So long are the runs of one symbol that are tried."""
+LONGEST = 10_000
+"""The most characters of a word that a tokenizer's own limit may be, beyond which it is tried."""
 
 
 def whole(coder: Any, text: str, between: str = "") -> None:
@@ -32,7 +35,9 @@ def whole(coder: Any, text: str, between: str = "") -> None:
     ``between``: what stands between two of them.
     """
     symbols = sorted(set(text))
-    about = json.loads(coder.tokenizer.to_str())
+    about, rewritten = json.loads(coder.tokenizer.to_str()), coder.tokenizer.normalizer
+    if about["model"].get("dropout"):
+        raise Unbounded("its tokenizer reads a text otherwise each time (dropout)")
     for one in _parts(about["normalizer"], "normalizers"):
         _check_normalizer(one, symbols)
     for one in _parts(about["pre_tokenizer"], "pretokenizers"):
@@ -40,14 +45,19 @@ def whole(coder: Any, text: str, between: str = "") -> None:
     longer = {s * n for s in symbols for n in range(2, RUN)}
     for token in coder.tokenizer.get_vocab(with_added_tokens=True):
         plain = coder.tokenizer.decoder.decode([token]) if coder.tokenizer.decoder else token
-        for name in map(squeezed, (token, plain, plain.strip("▁Ġ").removeprefix("##"))):
+        found = [plain] if rewritten is None else [plain, rewritten.normalize_str(token)]
+        found = [token, *found, *(text.strip("▁Ġ").removeprefix("##") for text in found)]
+        for name in map(squeezed, found):
             if len(name) > 1 and set(name) <= {*symbols}:
                 longer |= {name, name[0] + name, name + name[-1], name + name}
-    ids = {s: coder.ids([between.join(s * 3)])[0][-1] for s in symbols}
+    if (most := about["model"].get("max_input_chars_per_word", 0)) > LONGEST:
+        raise Unbounded(f"its tokenizer does not know words of more than {most:,} characters")
+    longer |= {s * (most + 1) for s in symbols}
+    ids = {s: (coder.ids([between.join(s * 3)])[0] or [None])[-1] for s in symbols}
     tried = sorted(longer, key=lambda name: (len(name), name))
     for name, found in zip(tried, coder.ids([between.join(name) for name in tried]), strict=True):
         if [token for token in found if token in ids.values()] != [ids[s] for s in name]:
-            raise Unbounded(f"its tokenizer does not read {name!r} symbol by symbol")
+            raise Unbounded(f"its tokenizer does not read {shortened(repr(name))} symbol by symbol")
 
 
 def _parts(one: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
