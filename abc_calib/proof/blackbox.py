@@ -46,6 +46,9 @@ COMPARED = 64
 """Windows of each node that are run in other surroundings."""
 FURTHER = 3
 """How much larger every gap of those is, where it may be."""
+FEW, FAR = 2, 2**18
+"""Windows of each node that are run far from the start and the end of a source, as long as these
+have fewer tokens in all."""
 TIMES = 10.0
 """A margin counts as certain if it is more than this factor times what surroundings changed."""
 MOST = 0.01
@@ -112,7 +115,8 @@ class BlackBox:
         self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
         self.changed = 0.0
         self.compared = 0
-        self.farthest = 0
+        self.farthest = self.far = 0
+        self.left = 0
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
@@ -182,11 +186,16 @@ class BlackBox:
         """Run some windows again elsewhere, and say if that changes their margins."""
         some = np.sort(self.rng.permutation(len(codes))[:COMPARED])
         before, gaps = found[torch.from_numpy(some)], place.size.gaps
-        more = zip(gaps.values, gaps.open, strict=True)
+        more = [*zip(gaps.values, gaps.open, strict=True)]
         larger = tuple(gap + FURTHER * open_ for gap, open_ in more)
-        for model, where in ((self.model, gaps.values), (self._double, larger)):
-            again = self.margins(model, place, codes[some], where)
-            self.changed = max(self.changed, float((again - before).abs().max()))
+        ways = [(self.model, gaps.values, len(some)), (self._double, larger, len(some))]
+        if self.left > 0 and any(gaps.open):  # what counts tokens shows where there are many
+            far = tuple(gap + self.far * open_ for gap, open_ in more)
+            ways.append((self._double, far, FEW))
+            self.left -= FEW * self._tokens_of(place.size.wide.at(far))
+        for model, where, count in ways:
+            again = self.margins(model, place, codes[some[:count]], where)
+            self.changed = max(self.changed, float((again - before[:count]).abs().max()))
         self.compared += len(some)
         if self.changed > MOST:
             raise Unbounded(
@@ -220,7 +229,7 @@ class BlackBox:
             check_local(self._double, far.source, far.target)
         except UsageError as error:
             raise Unbounded(str(error)) from None
-        self.farthest = self._tokens_of(width)
+        self.farthest, self.far, self.left = self._tokens_of(width), width, FAR
 
     def _tokens_of(self, width: int) -> int:
         return self.data.layout_at(width).keys + width
