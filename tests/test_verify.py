@@ -429,7 +429,7 @@ runpy.run_path("{{}}", run_name="__main__")
 
 def test_the_exported_checker_agrees(certified, tmp_path):
     folder = export(certified, tmp_path / "export")
-    assert len((folder / "check.py").read_text().splitlines()) <= 608
+    assert len((folder / "check.py").read_text().splitlines()) <= 619
     found = run_check(folder)
     assert found.returncode == 0 and found.stdout.startswith("certified: right in each of")
     with pytest.raises(UsageError, match="name a new folder"):
@@ -461,6 +461,41 @@ def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
     forged.save(run)
     found = run_check(export(run, tmp_path / "forged"))
     assert found.returncode == 1 and "wrong at" in found.stderr
+
+
+@pytest.mark.parametrize("file", ["generation_config", "model_config"])
+@pytest.mark.parametrize("name", ["eos_token_id", "pad_token_id", "decoder_start_token_id"])
+def test_the_exported_checker_reads_all_that_a_loaded_model_follows(
+    certified, tmp_path, file, name
+):
+    """Other tokens or lines than those that are checked, with hashes made to fit."""
+    folder = export(certified, tmp_path / "export")
+    files = [folder / f"{name}.json" for name in ("generation_config", "model_config")]
+    forged = [folder / f"{file}.json"] if file == "generation_config" else files
+    for path in forged:
+        change_json(path, **{name: 0})
+    refit(folder)
+    assert "not certified" in run_check(folder).stderr
+
+
+def test_the_exported_checker_compares_lines_with_the_model(certified, tmp_path):
+    folder = export(certified, tmp_path / "export")
+    config = json.loads((folder / "model_config.json").read_text())
+    refit(folder)
+    assert run_check(folder).returncode == 0
+    config["line_bias"]["cross"][0][0][0]["offset"] += 1
+    change_json(folder / "model_config.json", **config)
+    refit(folder)
+    assert "says otherwise" in run_check(folder).stderr
+
+
+def refit(folder: Path) -> None:
+    """Make the hashes of an export fit."""
+    certificate = json.loads((folder / "certificate.json").read_text())
+    for name in ("model_config", "generation_config"):
+        certificate["fingerprint"][name] = checker.digest((folder / f"{name}.json").read_bytes())
+    del certificate["sha256"]
+    change_json(folder / "certificate.json", **certificate, sha256=checker.digest(certificate))
 
 
 # What cannot be decided

@@ -127,8 +127,8 @@ class Export:
         found = raw | {k: read[k] for k in ("rule", "lines")} | {"weights": raw["model"]}
         for name in ("weights", "config", "model_config", "generation_config", "rule", "lines"):
             require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
-        require(set(read["generation_config"]) == GREEDY, "decoding is not plainly greedy")
         self.take(read["rule"], read["lines"], read["model_config"], said["source"])
+        self.same(read["lines"], read["model_config"], read["generation_config"])
         self.weights = read_weights(raw["model"])
 
     def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
@@ -172,6 +172,17 @@ class Export:
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
+
+    def same(self, lines: Any, config: Any, generation: Any) -> None:
+        """What a loaded model follows is what is checked here."""
+        greedy = {name: config[name] for name in GREEDY}
+        require(generation == greedy, "decoding is not plainly greedy")
+        known, pad, row = {*config["delimiter_ids"]}, config["pad_token_id"], config.get("row_id")
+        within("delimiters", [*known, pad], self.base, 10**6)
+        its = config["line_bias"], config["decoder_start_token_id"]
+        rows = ({*row} if isinstance(row, list) else {row}) == ({*self.closers} or {self.closer})
+        fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
+        require(fits and pad not in {*known, self.closer}, "its configuration says otherwise")
 
 
 class Nodes:
