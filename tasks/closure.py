@@ -82,6 +82,8 @@ def _not_last(later: Transducer) -> Transducer:
 def _starting(later: Transducer, kept: list[int]) -> Transducer:
     symbols, openers = (tuple(x[k] for k in kept if x) for x in (later.symbols, later.openers))
     start = tuple(later.start[k] for k in kept)
+    if not start:
+        raise NotClosed(NO_NEXT)
     return replace(later, start=start, symbols=symbols, openers=openers)
 
 

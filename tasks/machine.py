@@ -97,15 +97,16 @@ def machine(
             )
     shape = (len(after), *(base + 1,) * k)
     rows, out = np.reshape(after, shape), np.reshape(written, shape)
-    if not ((out == base + 1) & (rows >= 0)).any():
-        raise TaskError("no source ends: step or end gives None everywhere")
     named = [
         tuple(number.get(x or "", base) for x in column) if any(column) else ()
         for column in ([x for _, x, _ in starts], [x for _, _, x in starts])
     ]
     ends = tuple(number[word] for word in closers)
     what: Any = {"symbols": named[0], "openers": named[1], "closers": ends}
-    return reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
+    made = reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
+    if not made.states:
+        raise TaskError("no source ends: step or end gives None wherever one could")
+    return made
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)

@@ -435,6 +435,7 @@ MISTAKES = {
     "step = lambda self, state, word: word": r"a step gives 'a': give \(next state, word\)",
     "step = lambda self, state, word: ([], word)": r"a step gives \(\[\], 'a'\)",
     "end = lambda self, state: None": "no source ends",
+    "ahead, end = 1, lambda self, state: None": "no source ends",
     "end = lambda self, state: 'ab'": "an end gives 'ab': give a tuple",
     "end = lambda self, state: ('|', 'a')": "an end gives",
     "end = lambda self, state: ('|',)": "closes with | and has no step_below".replace("|", r"\|"),
