@@ -135,7 +135,7 @@ class OddsFirst(WordTask):
         return (ROW,)
 
     def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str] | None:
-        if GAP in word or (above,) != (word if state else (GAP,)):
+        if word[0] in (GAP, None) or above != (word[0] if state else GAP):
             return None
         return 1 - state, GAP if state else word[0]
 

@@ -364,8 +364,10 @@ class Walk:
                 (self.fixed if token in told else self.free).append((k, told.get(token, some)))
         self.plan = list[Any]()
         for at in range(max([*ends, *kept]) + 1):
-            gap = min([m for m in marks if m > at], default=at) - max(m for m in marks if m <= at)
-            many, over = at not in kept and gap >= far, tuple(at >= end for end in ends)
+            start, over = max(m for m in marks if m <= at), tuple(at >= end for end in ends)
+            gap = min([m for m in marks if m > at], default=at) - start
+            a, b = sorted((at, start + gap // 2))  # as a gap's middle, if nothing is kept between
+            many = gap >= far and not any(a <= k <= b for k in kept)
             step = over, tuple(kept.get(at, ())), at == here, many
             self.plan += [step] if not many or self.plan[-1:] != [step] else []
         self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)

@@ -111,9 +111,10 @@ def certified(
 def _sooner(config: RunConfig) -> dict[str, Any]:
     """How a first training ends sooner, which only has to show the lines."""
     data = Run.draft(config).data
-    task, sooner = data.task, {"early_stop_at": 0.0} if data.fit == "rows" else SOONER
-    many = getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS
-    return sooner | ({"sampling": "few"} if many else {})
+    if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
+        return {"early_stop_at": 0.0}
+    many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
+    return SOONER | ({"sampling": "few"} if many else {})
 
 
 def _decidable(config: RunConfig) -> RunConfig:

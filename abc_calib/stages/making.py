@@ -188,8 +188,9 @@ def calibrate(
     model = vanilla.load_model().to(resolve_device(device, doubles=True))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     judged = again.in_whole_sources or not again.no_certificate
-    looked = vanilla.data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
-    size = None if looked is None else partial(_seen, again, vanilla.data, looked)
+    data = Run.draft(config).data  # of all symbols, where the first training saw a few
+    looked = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
+    size = None if looked is None else partial(_seen, again, data, looked)
     kept = Kept(vanilla.path / "trials", json.dumps(config.chosen, sort_keys=True))
     more: Any = {"kept": kept}
     if looked is not None and not force:

@@ -37,8 +37,6 @@ KINDS = ("inside", "first", "end")
 """Queries that write a digit, the first one of a row, what closes it."""
 REACH = 2
 """Columns to each side in which lines are looked for."""
-ABOVE = 2
-"""Rows above a query's own in which lines are looked for."""
 PROBLEMS = 10_000
 """Training problems in which windows are compared: of few different digits, and others."""
 
@@ -177,6 +175,8 @@ def candidates(
 ) -> dict[Site, tuple[Line, ...]]:
     """The lines that are looked for; of those that name the same keys the first one counts.
 
+    In self-attention in a query's own row and the one above, which are all that a rule reads.
+
     ``parts``: of the source, as far as distinguished: 1 where operands are alike. ``above``:
     what stands in them, but in the first one if that is coupled with rows, is above the first row:
     in later rows its lines rest on the end of the source.
@@ -184,9 +184,8 @@ def candidates(
     near = range(-REACH, REACH + 1)
     own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
     own.append(Line("vert", 0, 1))
-    for up in range(1, ABOVE + 1):
-        own += [Line("diag", up, offset) for offset in (*near, REACH + 1)]
-        own.append(Line("vert", up, 0))
+    own += [Line("diag", 1, offset) for offset in (*near, REACH + 1)]
+    own.append(Line("vert", 1, 0))
     crossed = []
     for part in range(1, parts + 1):
         step = (parts + 1 - part) * (above and part > (coupling == "first"))
