@@ -1,12 +1,12 @@
 """Attempts to make a command fall over, a file mislead or a kill lose something; writes trust.md.
 
+    python reports/trust.py margins [NUMBER]       # random models (tests/test_verify.py)
     python reports/trust.py invocations [NUMBER]   # hostile command lines (tests/hostile.py)
     python reports/trust.py damaged                # damaged files of runs (tests/damage.py)
     python reports/trust.py kills                  # kills at random moments (tests/killed.py)
     python reports/trust.py                        # the page alone
 
-Tables are in trust/. Those of certificates against brute force were made by
-trust/brute_force.py of commit e29536b.
+Tables are in trust/.
 """
 
 from __future__ import annotations
@@ -43,6 +43,30 @@ def make_runs(root: Path) -> None:
     stages.calibrate(first, threshold=0.3, retrain=False, progress=False)
     stages.train("copy", model="gru", steps=3, progress=False)
     (root / "latest").write_text(latest)
+
+
+def margins(folder: Path, number: int = 2500) -> Rows:
+    """The least margin of all short sources of a random model, and the least that is proved."""
+    from random_models import drawn, sources
+    from test_verify import double, judged, smallest
+
+    for seed in range(10_000, 10_000 + number):
+        model, data = drawn(seed)
+        layers = "" if model.stream or not model.options.encoder_layers else ", encoder layer"
+        rows = "rows" if data.task.rule().in_rows else "one row"
+        row = {
+            "seed": seed,
+            "model": f"{'decoder-only' if model.stream else 'encoder-decoder'}{layers}",
+        }
+        row |= {"task": data.task.name, "outputs": rows}
+        if (found := judged(seed)) is None:
+            yield row | {"source": "not followed, or too many windows"}
+            continue
+        proved = min((c.margin for c in found[3]), default=float("inf"))
+        seen = smallest(double(model := found[0]), data)
+        run = sum(map(len, sources(data)))
+        where = "below" if seen < proved - 1e-6 else "attained" if seen < proved + 1e-6 else "above"
+        yield row | {"source": where, "sources": run, "windows": sum(c.windows for c in found[3])}
 
 
 def invocations(folder: Path, number: int = 2500) -> Rows:
@@ -106,6 +130,7 @@ def page() -> str:
     """The page: its text, with the tables that are made here in place of their names."""
     text = (HERE / "page.md").read_text()
     tables = {
+        "margins": lambda: counted("margins.csv", "model", "source"),
         "invocations": lambda: counted("invocations.csv", "kind", "outcome"),
         "damaged": lambda: counted("damaged.csv", "command", "outcome"),
         "kills": lambda: counted("kills.csv", "command", "fine"),
@@ -116,15 +141,15 @@ def page() -> str:
 
 
 def main() -> None:
-    attempts = {"invocations": invocations, "damaged": damaged, "kills": kills}
+    attempts = {"margins": margins, "invocations": invocations, "damaged": damaged, "kills": kills}
     if sys.argv[1:]:
         name, rows = sys.argv[1], []
         with tempfile.TemporaryDirectory() as folder:
             for row in attempts[name](Path(folder), *map(int, sys.argv[2:])):
                 rows.append(row)
                 table = pd.DataFrame(rows)
-                if "exit" in table:
-                    table = table.astype({"exit": "Int64"})
+                whole = {"exit", "sources", "windows"} & {*table}
+                table = table.astype(dict.fromkeys(whole, "Int64"))
                 table.to_csv(HERE / f"{name}.csv", index=False)
     HERE.with_suffix(".md").write_text(page())
 

@@ -47,6 +47,9 @@ class Tape(WordTask):
     def step_below(self, state: Any, above: str, *word: str) -> Any:
         return self.by.step(state, above, below=True)
 
+    def end_below(self, state: Any) -> Any:
+        return self.by.end(state, below=True)
+
     def words(self, source: str) -> list[str]:
         words = super().words(source)
         return words if isinstance(self.by, Cells) or words[0] == STAYS else [STAYS, *words]
@@ -76,7 +79,7 @@ class Cells:
         left, here = state
         return (here, cell), self._new(left, here, cell)
 
-    def end(self, state: Any) -> Any:
+    def end(self, state: Any, below: bool = False) -> Any:
         left, here = state
         return (self._new(left, here, "0"),)
 
@@ -149,10 +152,12 @@ class Turing:
             return self._reached(state, self.plain[0])
         return self._new(older, left, here, halted)
 
-    def end(self, state: Any) -> Any:
+    def end(self, state: Any, below: bool = False) -> Any:
         if not isinstance(state, tuple) or not state[4]:
             return None  # a tape without a cell, or without a head
         grows, older, left, here, _, halted = state
+        if below and self._move(here) and not self._came(left, here, None):
+            return None
         words = [self._next(grows, older, left, here, None, halted)]
         halted = halted or words[0][0] == HALTED
         if grows:
