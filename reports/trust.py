@@ -128,7 +128,7 @@ def counted(name: str, by: str, what: str) -> str:
 
 def page() -> str:
     """The page: its text, with the tables that are made here in place of their names."""
-    text = (HERE / "page.md").read_text()
+    text = (HERE / "page.txt").read_text()
     tables = {
         "margins": lambda: counted("margins.csv", "model", "source"),
         "invocations": lambda: counted("invocations.csv", "kind", "outcome"),

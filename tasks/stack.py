@@ -11,7 +11,7 @@ from tasks.rules import ROW
 from tasks.words import WordTask
 
 POP, PUSH = "pop", {"push0": "0", "push1": "1"}
-BOTTOM = "$"
+BOTTOM = "_"
 
 
 class Stack(WordTask):
@@ -19,7 +19,7 @@ class Stack(WordTask):
 
     A source has the instructions, and the stack from its bottom on; of an empty one nothing is
     taken. Rows end with a bottom, and the last stack stands there once more:
-    ``1 1 0 $ | 1 0 $ | 0 $ | 0 $``.
+    ``1 1 0 _ | 1 0 _ | 0 _ | 0 _``.
     """
 
     name = "stack"
