@@ -37,9 +37,9 @@ def like_interrupts() -> Iterator[None]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Put off what would raise ``KeyboardInterrupt`` to the end of the block."""
-    asked: list[int] = []
+    options: list[int] = []
     wanted = [n for n in STOPS if callable(signal.getsignal(n))]  # & has it ignore Ctrl-C
-    with _handled(wanted, lambda number, _: asked.append(number)):
+    with _handled(wanted, lambda number, _: options.append(number)):
         yield
-    if asked:
+    if options:
         raise KeyboardInterrupt

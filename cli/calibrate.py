@@ -85,8 +85,8 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
             f"by {found.attention:.1g}"
         )
 
-    asked = foreign.model_dump(exclude_none=True)
-    made = stages.adopt(asked.pop("hf"), on_checked=checked, **asked, **how)
+    options = foreign.model_dump(exclude_none=True)
+    made = stages.adopt(options.pop("hf"), on_checked=checked, **options, **how)
     rule = made.task.follows
     told = f"are {rule.told}" if rule else "follow no rule of abc tasks: their rule is unknown"
     say(f"{made}: the model as it is, {made.summary}; its pairs {told}")

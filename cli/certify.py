@@ -53,7 +53,7 @@ class Certify(TyperCommand):
 
 @command(MachineOptions, without=("device", "fit_lengths", "check_lengths"))
 def certify(
-    asked: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
+    wanted: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
 ) -> Result:
     """Decide whether a model is right for every source of every length.
 
@@ -68,11 +68,11 @@ def certify(
     if out is not None and foreign.hf is None:
         raise UsageError(f"--out {typed(out)}: it names the run that --hf makes; leave it out")
     found = stages.opened(adopted(run, foreign, lined=True, out=out))
-    return verdict(found, stages.certify(found, options=asked))
+    return verdict(found, stages.certify(found, options=wanted))
 
 
 @command(MachineOptions, without=("device",))
-def verify(asked: CertifyOptions, run: RunArgument = None) -> Result:
+def verify(wanted: CertifyOptions, run: RunArgument = None) -> Result:
     """Make a run's certificate again, compare every field, and check it by dense attention.
 
     A run without a certificate is certified first.
@@ -81,18 +81,18 @@ def verify(asked: CertifyOptions, run: RunArgument = None) -> Result:
     """
     from abc_calib import stages
 
-    found = certified_first(run, asked)
+    found = certified_first(run, wanted)
     with bar("certifying again", None, "%") as update:
 
         def on_windows(done: int, total: int) -> None:
             last = "then by dense attention" if done == total else f"of {total}"
             update(100 * done // total, 100, last)
 
-        again = stages.verify(found, minutes=asked.minutes, on_windows=on_windows)
+        again = stages.verify(found, minutes=wanted.minutes, on_windows=on_windows)
     return verdict(found, again)
 
 
-def certified_first(name: str | None, asked: CertifyOptions) -> Run:
+def certified_first(name: str | None, wanted: CertifyOptions) -> Run:
     """The run, which has a certificate: one is made where there is none."""
     from abc_calib import stages
     from abc_calib.proof.certificate import FILE
@@ -100,12 +100,12 @@ def certified_first(name: str | None, asked: CertifyOptions) -> Run:
     found = stages.opened(name)
     if not os.path.lexists(found.path / FILE):
         say("there is no certificate yet: certifying first")
-        stages.certify(found, options=asked)
+        stages.certify(found, options=wanted)
     return found
 
 
 @command(MachineOptions, without=("device",))
-def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
+def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
     """Train a copy of a run on the windows in which it fails, until it is certified.
 
     Example: **abc repair RUN --out FOLDER**
@@ -115,7 +115,7 @@ def repair(asked: CertifyOptions, run: RunArgument = None, out: Out = None) -> R
 
     made = stages.repair(
         stages.opened(run),
-        minutes=asked.minutes,
+        minutes=wanted.minutes,
         out=out,
         on_round=lambda found: say(f"{found.outcome}: {grouped(found.reason)}"),
     )
@@ -130,7 +130,7 @@ def prove(
     task: Annotated[
         str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
     ],
-    asked: ProveOptions,
+    wanted: ProveOptions,
     out: Out = None,
     **given: Any,
 ) -> Result:
@@ -144,9 +144,9 @@ def prove(
     from abc_calib import stages
 
     found = []
-    for seed in range(asked.seed, asked.seed + asked.seeds):
+    for seed in range(wanted.seed, wanted.seed + wanted.seeds):
         started = time.perf_counter()
-        run, certificate = stages.certified(task, seed, folder=out, minutes=asked.minutes, **given)
+        run, certificate = stages.certified(task, seed, folder=out, minutes=wanted.minutes, **given)
         told = verdict(run, certificate)
         show_early(*told.shown)
         for remark in (*told.remarks, f"{time.perf_counter() - started:.0f} s in all"):

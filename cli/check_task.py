@@ -24,7 +24,7 @@ def check_task(
             autocompletion=of("task"),
         ),
     ],
-    asked: TaskOptions,
+    wanted: TaskOptions,
 ) -> Result:
     """Check, before any training, whether a task can be calibrated and certified.
 
@@ -40,5 +40,5 @@ def check_task(
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
     for file in files:
         stages.load_plugin(file)
-    found = stages.check_task(name, options=asked)
+    found = stages.check_task(name, options=wanted)
     return Result(asdict(found), found.text)

@@ -18,7 +18,7 @@ def curves(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
     ],
-    asked: CurveOptions,
+    options: CurveOptions,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
     **given: Any,
 ) -> Result:
@@ -31,6 +31,6 @@ def curves(
     from abc_calib.files import runs_root
     from abc_calib.reporting.of_runs import curves as draw
 
-    paths = draw(runs, out or runs_root() / "figures", labels=asked.labels, **given)
+    paths = draw(runs, out or runs_root() / "figures", labels=options.labels, **given)
     names = [str(path) for path in paths]
     return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])

@@ -20,7 +20,7 @@ from cli.console import Result, is_quiet, say, show_early
     only=("base", "seed", "lengths", "samples", "device", "threads"),
 )
 def demo(
-    asked: DemoOptions,
+    options: DemoOptions,
     task: Annotated[
         str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
     ] = "addition",
@@ -48,9 +48,9 @@ def demo(
             on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
         )
     say("3/4 evaluating")
-    wanted = asked.lengths or job.demo_lengths(vanilla.config.train.length)
+    wanted = options.lengths or job.demo_lengths(vanilla.config.train.length)
     series = job.compare(
-        {"vanilla": vanilla, "calibrated": calibrated}, wanted, asked.samples, device
+        {"vanilla": vanilla, "calibrated": calibrated}, wanted, options.samples, device
     )
     say("4/4 figures, an example and the page")
     problem, answer, right = example = job.worked_example(calibrated, device)

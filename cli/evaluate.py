@@ -29,7 +29,7 @@ class Evaluate(TyperCommand):
 
 @command(MachineOptions, threads=FREE, tables=True)
 def evaluate(
-    asked: EvaluateOptions,
+    wanted: EvaluateOptions,
     run: RunArgument = None,
     force: Force = False,
     intervals: Annotated[
@@ -49,8 +49,8 @@ def evaluate(
 
     found = opened(run, force)
     rows: list[Row] = []
-    stages.evaluate(found, options=asked, on_row=rows.append, **given)
-    by_set = {kind: [row for row in rows if row.set == kind] for kind in asked.sets}
+    stages.evaluate(found, options=wanted, on_row=rows.append, **given)
+    by_set = {kind: [row for row in rows if row.set == kind] for kind in wanted.sets}
     words = [row for row in rows if isinstance(row, SequenceRow)]
     file = found.path / "eval.csv"
     remark = f"written to {file}"

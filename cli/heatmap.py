@@ -10,7 +10,7 @@ from cli.export import written
 
 @command()
 def heatmap(
-    asked: FigureOptions, run: RunArgument = None, out: Figures = None, force: Force = False
+    wanted: FigureOptions, run: RunArgument = None, out: Figures = None, force: Force = False
 ) -> Result:
     """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
 
@@ -20,5 +20,5 @@ def heatmap(
     from abc_calib.reporting import views
 
     found = opened(run, force)
-    paths = views.heatmap(found, out or found.path / "figures", options=asked)
+    paths = views.heatmap(found, out or found.path / "figures", options=wanted)
     return written(found, paths, f"{len(paths)} files")

@@ -17,7 +17,7 @@ from cli.console import Result, Sentence
 
 @command(only=("format", "width", "font"))
 def inspect(
-    asked: FigureOptions,
+    options: FigureOptions,
     run: RunArgument = None,
     source: Annotated[
         str | None, typer.Option("--input", help="A source of the run's task.")
@@ -38,9 +38,9 @@ def inspect(
     run_found = inspection.opened(opened(run, force))
     found = inspection.inspect(run_found, source)
     title = f"{run_found.config.task}, {run_found.config.model.label}"
-    with font(asked.font):
+    with font(options.font):
         folder = out or run_found.path / "figures"
-        files = draw_steps(found, folder, title, asked.format, asked.inches)
+        files = draw_steps(found, folder, title, options.format, options.inches)
     names = [str(path) for path in files]
     told = {name: getattr(found, name) for name in TOLD}
     wrong = "" if found.correct else "this is wrong: the model has not learned this one"

@@ -54,7 +54,7 @@ def reproduce(
     target: Annotated[
         str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
     ],
-    asked: ReproduceOptions,
+    options: ReproduceOptions,
     work: WorkOptions,
     row: Rows = None,
     task: Tasks = None,
@@ -81,17 +81,17 @@ def reproduce(
     names = given.keys() & {"width", "font"}
     look = {name: given.pop(name) for name in names}
     if target in drawn.DRAWN:
-        if row or task or results or given or work.model_fields_set or asked.model_fields_set:
+        if row or task or results or given or work.model_fields_set or options.model_fields_set:
             raise UsageError(f"abc reproduce {target} takes --jobs, --out, --width and --font")
         return _drawn(target, out, jobs, look)
     if target == chomsky.NAME:
-        if look or task or work.model_fields_set or "preset" in asked.model_fields_set:
+        if look or task or work.model_fields_set or "preset" in options.model_fields_set:
             raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
-        return _chomsky(asked, row or (), out, jobs, results)
+        return _chomsky(options, row or (), out, jobs, results)
     wanted = reproduction.get_target(target)
     failed, folder = False, out
-    if asked.from_results:
-        more = (*(asked.model_fields_set & {"preset"}), *work.model_fields_set)
+    if options.from_results:
+        more = (*(options.model_fields_set & {"preset"}), *work.model_fields_set)
         more += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
         if more:
             flags = " and ".join(f"--{name.replace('_', '-')}" for name in more)
@@ -101,7 +101,7 @@ def reproduce(
         if results is not None:
             raise UsageError(f"--results {typed(results)}: give --from-results with it")
         folder = out or runs_root() / "reproduction"
-        how = {"preset": asked.preset, "seeds": asked.seeds, **work.model_dump(), **given}
+        how = {"preset": options.preset, "seeds": options.seeds, **work.model_dump(), **given}
         with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted,
@@ -115,9 +115,9 @@ def reproduce(
     how_drawn = build(FigureOptions, **look)
     with font(how_drawn.font):
         width = how_drawn.inches if "width" in look else None
-        made = reproduction.make_report(wanted, table, asked.seeds, width)
+        made = reproduction.make_report(wanted, table, options.seeds, width)
         if folder is not None:
-            reproduction.write_report(made, None if asked.from_results else table, folder)
+            reproduction.write_report(made, None if options.from_results else table, folder)
             say(f"written to {folder}")
     return Result({"rows": made.records}, list(shown(made)), failed=failed)
 
@@ -136,7 +136,7 @@ def _drawn(name: str, out: Path | None, jobs: Path | None, look: dict[str, Any])
 
 
 def _chomsky(
-    asked: ReproduceOptions,
+    options: ReproduceOptions,
     rows: Sequence[str],
     out: Path | None,
     jobs: Path | None,
@@ -150,7 +150,7 @@ def _chomsky(
     def write(table: pd.DataFrame) -> Report:
         made = chomsky.report(table)
         if out is not None:
-            reproduction.write_report(made, None if asked.from_results else table, out)
+            reproduction.write_report(made, None if options.from_results else table, out)
         return made
 
     def on_row(row: dict[str, Any], table: pd.DataFrame) -> None:
@@ -158,13 +158,13 @@ def _chomsky(
         say(f"{row['row']}, seed {row['seed']}: {right}")
         write(table)
 
-    if asked.from_results:
+    if options.from_results:
         table = reproduction.load_results(chomsky.NAME, results)
     else:
         out = out or runs_root() / "reproduction"
         there = (out / f"{chomsky.NAME}-seeds.csv").exists()
         known = reproduction.load_results(chomsky.NAME, out) if there else None
-        table = chomsky.reproduce(asked.seeds, rows, jobs, known, on_row)
+        table = chomsky.reproduce(options.seeds, rows, jobs, known, on_row)
     made = write(table)
     if out is not None:
         say(f"written to {out}")

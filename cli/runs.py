@@ -139,8 +139,8 @@ def _remove(words: list[str], yes: bool) -> Result:
         for path in paths:
             say(str(path))
         try:
-            asked = f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?"
-            typer.confirm(asked, abort=True, err=True)
+            options = f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?"
+            typer.confirm(options, abort=True, err=True)
         except RuntimeError:  # standard input is closed
             raise UsageError("no terminal to ask whether to remove them: add --yes") from None
     for path in paths:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @command(MachineOptions, without=("device",), threads=FREE, tables=True)
-def stress(asked: StressOptions, run: RunArgument = None, force: Force = False) -> Result:
+def stress(wanted: StressOptions, run: RunArgument = None, force: Force = False) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
     Writes stress.json into the run.
@@ -27,7 +27,7 @@ def stress(asked: StressOptions, run: RunArgument = None, force: Force = False) 
 
     found = opened(run, force)
     rows: list[Stressed] = []
-    stages.stress(found, options=asked, on_row=rows.append)
+    stages.stress(found, options=wanted, on_row=rows.append)
     least, path, table = smallest(rows), found.path / "stress.json", _table(rows)
     failure = (
         "nothing failed"

@@ -1,12 +1,10 @@
 """Families of rules from nothing to a certificate: reports/rules.csv and rules.md.
 
     python reports/rules.py run FOLDER [--seeds 3] [--only NAME ...]
-    python reports/rules.py far FOLDER [--only NAME ...]
     python reports/rules.py page
     python reports/rules.py picture
 
-A row is written as soon as a seed is done, and is not made again; far runs its model once more at
-the sizes below.
+A row is written as soon as a seed is done, and is not made again.
 """
 
 from __future__ import annotations
@@ -135,20 +133,6 @@ def keep(rows: list[dict[str, Any]]) -> None:
         write_text(RESULTS, path.read_text())
 
 
-def farther(folder: Path, only: list[str]) -> None:
-    """The models of ``folder`` once more, those of ``only`` or of all with outputs in rows."""
-    torch.set_num_threads(1)
-    for row in known():
-        family, (task, options) = row["family"], FAMILIES[row["family"]]
-        if family in (only or FAR):
-            stem = "-".join([task, *(str(x).replace(":", "") for x in options.values())])
-            path = folder / f"{stem}-seed{row['seed']}-calibrated"
-            if not path.is_dir():
-                continue
-            new = row | far(family, abc.Run.open(path))
-            keep([new if one == row else one for one in known()])
-
-
 ABOUT = """
 Each seed trains, calibrates, retrains and certifies a model by `abc prove` in a process of its own,
 with one thread, on a machine whose other core was busy as well. Seconds are of processor time, from
@@ -213,7 +197,7 @@ def picture(cells: int = 60) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "one", "far", "page", "picture"))
+    parser.add_argument("what", choices=("run", "one", "page", "picture"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("family", nargs="?")
     parser.add_argument("seed", nargs="?", type=int)
@@ -226,8 +210,6 @@ def main() -> None:
         picture()
     elif given.what == "one":
         one(given.folder, given.family, given.seed)
-    elif given.what == "far":
-        farther(given.folder, given.only)
     else:
         run_all(given.folder, given.seeds, given.only)
 

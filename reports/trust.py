@@ -45,7 +45,7 @@ def make_runs(root: Path) -> None:
     (root / "latest").write_text(latest)
 
 
-def margins(folder: Path, number: int = 2500) -> Rows:
+def margins(folder: Path, number: int = 1000) -> Rows:
     """The least margin of all short sources of a random model, and the least that is proved."""
     from random_models import drawn, sources
     from test_verify import double, judged, smallest

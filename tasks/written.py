@@ -86,10 +86,10 @@ class Written:
 
     def solve(self, source: str) -> str:
         """The right target."""
-        asked = self.problem(source)
-        problems = self.task.parse(asked)
+        options = self.problem(source)
+        problems = self.task.parse(options)
         if self.order not in ("", "backwards"):  # zeros of the operands count
-            width = max(map(len, self._numbers(asked)))
+            width = max(map(len, self._numbers(options)))
             problems = self.task.problems(*self.task.padded(problems.operands, width))
         return self._answer(problems, 0)
 

@@ -41,8 +41,8 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     """The same with the fit's own choice wherever nothing was asked for."""
-    asked = {name: value for name, value in options.model_dump().items() if value is not None}
-    return build(fit_type(options.fit).options_type, **asked)
+    wanted = {name: value for name, value in options.model_dump().items() if value is not None}
+    return build(fit_type(options.fit).options_type, **wanted)
 
 
 def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -> RunConfig:
@@ -57,8 +57,8 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     data = Run.draft(config).data
     named = {"fit": data.fit}
     named |= {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
-    asked = {name: value for name, value in named.items() if value is not None}
-    options = build(CalibrationOptions, **asked)
+    wanted = {name: value for name, value in named.items() if value is not None}
+    options = build(CalibrationOptions, **wanted)
     resolve_defaults(options)
     shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation)

@@ -77,14 +77,14 @@ def look_ahead(task: Task) -> Outlook:
     too many windows.
     """
     data = make_data(task, build(TrainOptions, length=task.train_length, sampling=task.sampling))
-    asked: Any = task
+    options: Any = task
     if (rule := task.rule()) is None:
         raise UsageError(
             f"{task.name} has no rule that a finite machine follows: it can be trained and "
             "evaluated, but not certified"
         )
     try:
-        agreed = compared(Sources(asked.rule_task, rule))
+        agreed = compared(Sources(options.rule_task, rule))
     except Unbounded as error:
         raise UsageError(f"{task.name}: {error}") from None
     try:

@@ -121,7 +121,7 @@ class Rounding:
             normed = self._normed(norm, error)
             read = (memory, self.memory) if number else normed
             heads = attention.heads
-            asked, key, value = (
+            options, key, value = (
                 self._linear(module, given, heads)
                 for module, given in (
                     (attention.query, normed),
@@ -132,7 +132,7 @@ class Rounding:
             mixed = value[0]  # all that a head of one key reads is a value
             if id(attention.query) in self.parts:
                 width = attention.query.in_features // heads
-                mixed = _mixed(asked, key, value, width, keys, bias)
+                mixed = _mixed(options, key, value, width, keys, bias)
             all_heads = math.sqrt(heads)
             more, _ = self._linear(attention.output, (all_heads * mixed, all_heads * value[1]))
             error = error + more + UNIT * (self.state + error + more)
@@ -150,7 +150,7 @@ class Rounding:
 
 
 def _mixed(
-    asked: tuple[float, float],
+    options: tuple[float, float],
     key: tuple[float, float],
     value: tuple[float, float],
     width: int,
@@ -158,10 +158,10 @@ def _mixed(
     bias: float,
 ) -> float:
     """The error of what a head reads, from those of its query, keys and values."""
-    size = asked[1] * key[1] / math.sqrt(width) + bias
+    size = options[1] * key[1] / math.sqrt(width) + bias
     if not size < FAR:
         raise OverflowError
-    products = asked[1] * key[0] + asked[0] * key[1] + gamma(width + 4) * asked[1] * key[1]
+    products = options[1] * key[0] + options[0] * key[1] + gamma(width + 4) * options[1] * key[1]
     off = products / math.sqrt(width) + (gamma(4) + 2 * UNIT) * size
     relative = math.expm1(2 * off) + EXPONENTIAL
     error = 2 * relative * value[1] + (1 + relative) * value[0]

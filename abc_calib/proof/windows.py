@@ -94,10 +94,10 @@ class Place:
     @property
     def closes(self) -> dict[int, int]:
         """The token that closes the row, by what the transducer writes there."""
-        shape, (asked, never, always, *_) = self.size.shape, self.steps.by.closing
+        shape, (options, never, always, *_) = self.size.shape, self.steps.by.closing
         closer = shape.eos if shape.row is None else shape.row
         last = shape.eos if self.size.last else closer
-        return {asked: last, never: closer, always: shape.eos}
+        return {options: last, never: closer, always: shape.eos}
 
     @property
     def query(self) -> Any:

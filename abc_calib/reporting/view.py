@@ -39,15 +39,15 @@ class View:
     rows: Sequence[str]
     keys: Sequence[str]
     what: str
-    asked: FigureOptions
+    options: FigureOptions
     lines: Lines | None = None
     marks: Marks | None = None
 
     def check(self) -> None:
         """``UsageError`` for a layer or head that it does not have."""
         for name, given, count in (
-            ("layer", self.asked.layer, len(self.attention)),
-            ("head", self.asked.head, self.attention.shape[1]),
+            ("layer", self.options.layer, len(self.attention)),
+            ("head", self.options.head, self.attention.shape[1]),
         ):
             if given is not None and given >= count:
                 raise UsageError(
@@ -56,16 +56,18 @@ class View:
 
     @property
     def layers(self) -> Sequence[int]:
-        return range(len(self.attention)) if self.asked.layer is None else [self.asked.layer]
+        return range(len(self.attention)) if self.options.layer is None else [self.options.layer]
 
     @property
     def heads(self) -> list[int]:
-        return [*range(self.attention.shape[1])] if self.asked.head is None else [self.asked.head]
+        return (
+            [*range(self.attention.shape[1])] if self.options.head is None else [self.options.head]
+        )
 
     @property
     def stem(self) -> str:
         """What the names of its files begin with, apart from the kind of figure."""
-        return "" if self.asked.input is None else "input-"
+        return "" if self.options.input is None else "input-"
 
     @property
     def across(self) -> int:
@@ -75,15 +77,15 @@ class View:
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Each layer's figures with the names of their files: several where heads fill a page."""
         kind = self.stem or ("bias-" if self.lines is not None else "attention-")
-        head = "" if self.asked.head is None else f"-head{self.asked.head}"
-        panel = "" if self.asked.panel is None else f"-{self.asked.panel}"
+        head = "" if self.options.head is None else f"-head{self.options.head}"
+        panel = "" if self.options.panel is None else f"-{self.options.panel}"
         for layer in self.layers:
             title, blocks = self.blocks(layer)
-            parts = on_pages(blocks, self.across, self.asked.inches)
+            parts = on_pages(blocks, self.across, self.options.inches)
             for part in parts:
                 some = f"-heads{part.start}-{part.stop - 1}" if len(parts) > 1 else ""
                 figure = heatmaps(
-                    [b.of(part) for b in blocks], title, self.across, self.asked.inches
+                    [b.of(part) for b in blocks], title, self.across, self.options.inches
                 )
                 yield f"{kind}{self.site}-layer{layer}{head}{some}{panel}", figure
 
@@ -102,17 +104,17 @@ class View:
     def figure(self, layer: int) -> Figure:
         """One figure of all heads of a layer."""
         title, blocks = self.blocks(layer)
-        return heatmaps(blocks, title, self.across, self.asked.inches)
+        return heatmaps(blocks, title, self.across, self.options.inches)
 
     def blocks(self, layer: int) -> tuple[str, list[Block]]:
         """A title, and what is drawn of a layer: attention, then lines and bias if it has some."""
         name = self.task.replace("_", " ").capitalize()
         title = f"{name}, {PARTS[self.site]}-attention, layer {layer}"
-        chosen, lines, only = self.heads, self.lines, self.asked.panel
+        chosen, lines, only = self.heads, self.lines, self.options.panel
         shown = self._visible(self.attention[layer])[chosen]
         near = Block(shown, self.rows, self.keys, numbers=chosen, marks=self.marks)
         if lines is None:
-            return f"{title}: {self.what}" if self.asked.title else "", [near]
+            return f"{title}: {self.what}" if self.options.title else "", [near]
         fit, bias = self._fit_and_bias(lines, layer)
         kept, open_ = self.kept(layer), {*lines.bias.transparent()}
         shared = ", found in the last layer" if (self.site, LAST, 0) in lines.table else ""
@@ -137,7 +139,7 @@ class View:
             replace(block, heading=f"({letter}) {block.heading}")
             for letter, block in zip("abc", blocks.values(), strict=True)
         ]
-        return title if self.asked.title else "", [blocks[only]] if only else drawn
+        return title if self.options.title else "", [blocks[only]] if only else drawn
 
     def kept(self, layer: int) -> list[list[LineRow]]:
         """The kept lines of each head, or those of the last layer where they serve all."""

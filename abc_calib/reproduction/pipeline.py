@@ -58,12 +58,12 @@ def only(
     entries: Sequence[Entry], rows: Sequence[str], tasks: Sequence[str] = ()
 ) -> Sequence[Entry]:
     """The entries of ``tasks`` and ``rows``, or all; ``UsageError`` for what is not among them."""
-    for name, asked in (("task", tasks), ("row", rows)):
+    for name, options in (("task", tasks), ("row", rows)):
         known = dict.fromkeys(getattr(entry, name) for entry in entries)
-        unknown = [one for one in asked if one not in known]
+        unknown = [one for one in options if one not in known]
         if unknown:
             raise UsageError(f"no {name} {unknown[0]!r} here: choose of {'; '.join(known)}")
-        entries = [entry for entry in entries if not asked or getattr(entry, name) in asked]
+        entries = [entry for entry in entries if not options or getattr(entry, name) in options]
     return entries
 
 

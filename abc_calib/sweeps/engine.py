@@ -98,11 +98,11 @@ def run_jobs(
     ``on_change`` is called several times a second, with an outcome when there is one. Raises
     ``Interrupted`` on Ctrl-C, after the running jobs have saved a checkpoint.
     """
-    asked = build(WorkOptions, **work)
+    options = build(WorkOptions, **work)
     resolve_device(device)
     check_jobs(jobs)
-    progress = Progress(with_parents(Share(*asked.share).pick(jobs) if asked.share else jobs))
-    deadline = math.inf if asked.budget is None else time.perf_counter() + 60 * asked.budget
+    progress = Progress(with_parents(Share(*options.share).pick(jobs) if options.share else jobs))
+    deadline = math.inf if options.budget is None else time.perf_counter() + 60 * options.budget
 
     def ended(outcome: Outcome) -> None:
         progress.outcomes.append(outcome)
@@ -115,7 +115,7 @@ def run_jobs(
     if not progress.waiting:
         return progress.outcomes
     try:
-        with like_interrupts(), workers(asked, root) as made:
+        with like_interrupts(), workers(options, root) as made:
             while progress.waiting or progress.running:
                 for one in [one for one in progress.running if one.future.done()]:
                     progress.running.remove(one)

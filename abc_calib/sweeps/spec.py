@@ -167,13 +167,13 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
     if isinstance(seeds, int) and seeds > MOST_JOBS:
         raise UsageError(f"{seeds} jobs: give at most {MOST_JOBS} in one file")
     seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
-    asked = {} if schemes is None else {"scheme": schemes}
-    axes: dict[str, Sequence[Any]] = {"task": section.tasks, **asked, **grid, "seed": seeds}
+    wanted = {} if schemes is None else {"scheme": schemes}
+    axes: dict[str, Sequence[Any]] = {"task": section.tasks, **wanted, **grid, "seed": seeds}
     if not section.tasks and "tasks" not in section.model_fields_set:
         if grid:
             raise UsageError("[grid] multiplies the tasks of [sweep]: give tasks")
         return
-    for name in grid.keys() & {"seed", *asked}:
+    for name in grid.keys() & {"seed", *wanted}:
         raise UsageError(f"[grid] {name}: {AXES[name]} of [sweep] say it; leave one out")
     for name, values in axes.items():
         where = AXES.get(name, name)

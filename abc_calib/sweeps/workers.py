@@ -56,7 +56,7 @@ class Workers(NamedTuple):
 
 
 @contextmanager
-def workers(asked: WorkOptions, root: Path) -> Iterator[Workers]:
+def workers(options: WorkOptions, root: Path) -> Iterator[Workers]:
     """What jobs are given to; in the end those at work save and leave. ``AbcError`` if none."""
     sign = root / f".sweep-{uuid.uuid4()}"
     make_folder(root)
@@ -65,16 +65,16 @@ def workers(asked: WorkOptions, root: Path) -> Iterator[Workers]:
     except OSError as error:
         raise AbcError(f"cannot write in {root} ({error.strerror})") from None
     try:
-        if asked.scheduler is None:
-            size = asked.workers or os.cpu_count() or 1
+        if options.scheduler is None:
+            size = options.workers or os.cpu_count() or 1
             with ThreadPoolExecutor(size) as pool:
                 try:
                     yield Workers(pool, size, sign)
                 finally:
                     sign.unlink(missing_ok=True)
         else:
-            with _cluster(asked.scheduler, sign) as (pool, threads):
-                yield Workers(pool, min(threads, asked.workers or threads), sign)
+            with _cluster(options.scheduler, sign) as (pool, threads):
+                yield Workers(pool, min(threads, options.workers or threads), sign)
     finally:
         sign.unlink(missing_ok=True)
 

@@ -60,8 +60,8 @@ class HubModel(PreTrainedModel):
         ``dtype``, ``output_loading_info``, changes of the configuration, and how to download:
         ``cache_dir``, ``force_download``, ``local_files_only``, ``revision``, ``token``.
         """
-        asked = {name: given.pop(name) for name in FOR_THE_HUB if name in given}
-        described, weights = read_folder(there(folder, **asked))
+        wanted = {name: given.pop(name) for name in FOR_THE_HUB if name in given}
+        described, weights = read_folder(there(folder, **wanted))
         if described.get("model_type") != cls.config_type.model_type:
             kind = cls.config_type.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
@@ -147,14 +147,14 @@ class HubModel(PreTrainedModel):
         return torch.cat([start, written[:, :longest]], 1)
 
 
-def there(folder: Path | str, **asked: Any) -> Path:
-    """The folder, or the local copy of a model on the hub, downloaded as ``asked``."""
+def there(folder: Path | str, **wanted: Any) -> Path:
+    """The folder, or the local copy of a model on the hub, downloaded as ``wanted``."""
     if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
         return Path(folder)
     try:
-        asked = {name: value for name, value in asked.items() if value is not None}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         return Path(
-            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **asked)
+            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **wanted)
         )
     except (OSError, ValueError, HfHubHTTPError) as error:
         said = " ".join(str(error).split())[:200]

@@ -158,8 +158,8 @@ class Blocks:
                 mixed[:, hs] = picked(named[0], "value", hs)
                 continue
             assert query is not None
-            asked = query if len(hs) == len(heads) else query[:, hs]
-            scores = torch.stack([(asked * picked(s, "key", hs)).sum(2) for s in named])
+            options = query if len(hs) == len(heads) else query[:, hs]
+            scores = torch.stack([(options * picked(s, "key", hs)).sum(2) for s in named])
             bias = scores.new_tensor([[b for _, b in heads[h]] for h in hs]).T
             weights = (scores / math.sqrt(e) + bias[:, None]).softmax(0)
             read = [

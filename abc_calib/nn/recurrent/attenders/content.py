@@ -194,9 +194,9 @@ class Relative(Content):
         assert distances is not None
         last = len(distances) - t  # the last place is as far behind as that of this step
         near = distances[last - keys.shape[1] : last]
-        asked = self.query(query)
+        options = self.query(query)
         bias = self.content_bias if self.shared_bias else self.distance_bias
-        return compared(keys, asked + self.content_bias) + (asked + bias) @ near.T + closed
+        return compared(keys, options + self.content_bias) + (options + bias) @ near.T + closed
 
 
 class TransformerXL(Relative):
