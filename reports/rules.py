@@ -158,8 +158,9 @@ Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`.
 decoder layers of width 64 and no encoder layer (compare: one). A certificate of a tape says that
 the model writes the machine's next configuration for every configuration of this form, of any width
 and for any number of steps. That Rule 110 is universal is Cook's theorem (2004), not ours. The rows
-of division, mod, square_root, sort and two of Rule 110 are from before first trainings ended with
-their lines (version 1.0's changelog): they would take less time now.
+of division, mod, square_root, sort and Rule 110 are from before first trainings ended with their
+lines (see the changelog of version 1.0). Windows of the busy beaver were counted again after its
+rule was made stricter.
 
 ![Rule 110, written by the model](figures/rule-110.png)
 
