@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "rules.csv"
 FIELDS = ["family", "seed", "outcome", "windows", "margin", "trained", "right", "longest"]
 FIELDS += ["check", "seconds"]
+UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4RD---2RD"
+"""Rogozhin's universal machine of 4 states and 6 symbols (1996), section 8."""
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mod:7": ("automaton", {"machine": "mod:7"}),
     "even_pairs": ("automaton", {"machine": "even_pairs"}),
@@ -46,6 +48,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "odds_first": ("odds_first", {}),
     "tape, Rule 110": ("tape", {"rule": "110"}),
     "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
+    "tape, UTM(4,6)": ("tape", {"rule": UNIVERSAL}),
     **{name: (name, {}) for name in ("division", "mod", "gcd", "square_root", "compare", "sort")},
     "copy, decoder-only": ("copy", {"model": "decoder"}),
     "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
@@ -54,7 +57,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
     "tape, Rule 110": (100, 1000, 1000),
-    "tape, busy beaver of 4 states": (30, 1000, 300),
+    **dict.fromkeys(("tape, busy beaver of 4 states", "tape, UTM(4,6)"), (30, 1000, 300)),
     **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
     "square_root": (100, 1000, 500),
     "sort": (100, 1000, 1000),

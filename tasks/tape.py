@@ -15,12 +15,17 @@ from typing import Any
 
 from tasks.base import TaskError
 from tasks.rules import END
+from tasks.tables import header, table_rows
 from tasks.words import WordTask
 
 ELEMENTARY = 110
 """The cellular automaton unless one is named: universal (Cook 2004)."""
 NOTATION = re.compile(r"([0-9][LR][A-Z]|---)+(_([0-9][LR][A-Z]|---)+)*")
 """Turing machines as lists of busy beavers have them: the symbols of each state in order."""
+MOVES = ("state", "symbol", "write", "move", "next")
+"""Columns of a Turing machine's table; a next state without entries of its own has halted."""
+NEIGHBOURS = ("left", "cell", "right", "next")
+"""Columns of a cellular automaton's table; beyond both ends stands its first line's cell."""
 STAYS, GROWS = ".", "<"
 HALTED, BEHIND = "!", "~"
 
@@ -29,13 +34,16 @@ class Tape(WordTask):
     """Rows of a machine: ``2 : 0 1 1 -> 1 1 1 | 1 0 1`` (by default of Rule 110)."""
 
     name = "tape"
-    options = ("rule",)
+    options = ("rule", "table")
     counted = True
     ahead = 1
     train_length = 8
 
-    def __init__(self, rule: str | None = None):
-        self.by: Cells | Turing = read(rule or str(ELEMENTARY))
+    def __init__(self, rule: str | None = None, table: str | None = None):
+        if rule is not None and table is not None:
+            raise TaskError("a rule and a table: give one of them")
+        self.by: Cells | Turing
+        self.by = from_table(table) if table is not None else read(rule or str(ELEMENTARY))
         self.symbols, self.start = self.by.symbols, self.by.start
 
     def step(self, state: Any, word: str) -> Any:
@@ -59,29 +67,32 @@ class Tape(WordTask):
 
     @property
     def usage(self) -> str:
-        cells = "0 1 1 0" if isinstance(self.by, Cells) else "1 A0 1"
-        return f"a number of steps and a tape, as in '3 : {cells}'"
+        return f"a number of steps and a tape, as in '3 : {self.by.example}'"
 
 
 class Cells:
-    """An elementary cellular automaton by Wolfram's number, between zeros."""
+    """A cellular automaton: ``new[left, cell, right]`` is what a cell becomes.
 
-    symbols: tuple[str, ...] = ("0", "1")
-    start: Any = ("0", "0")
+    Beyond both ends stands ``blank``.
+    """
 
-    def __init__(self, number: int):
-        self.number = number
+    def __init__(self, new: dict[tuple[str, str, str], str], blank: str):
+        self.new, self.blank = new, blank
+        self.symbols = tuple(dict.fromkeys(cell for _, cell, _ in new))
+        self.start: Any = (blank, blank)
 
-    def _new(self, left: str, here: str, right: str) -> str:
-        return str(self.number >> int(left + here + right, 2) & 1)
+    @property
+    def example(self) -> str:
+        first, *_, last = self.symbols
+        return f"{first} {last} {last} {first}"
 
     def step(self, state: Any, cell: str, below: bool = False) -> Any:
         left, here = state
-        return (here, cell), self._new(left, here, cell)
+        return (here, cell), self.new[left, here, cell]
 
     def end(self, state: Any, below: bool = False) -> Any:
         left, here = state
-        return (self._new(left, here, "0"),)
+        return (self.new[left, here, self.blank],)
 
 
 class Turing:
@@ -91,14 +102,24 @@ class Turing:
         self.moves = moves
         states, plain = (tuple(dict.fromkeys(x)) for x in zip(*moves, strict=True))
         self.states, self.plain = states, plain
-        heads = [state + symbol for state, symbol in product(states, plain)]
-        marked = [mark + symbol for mark, symbol in product((HALTED, BEHIND), plain)]
-        self.symbols = (STAYS, GROWS, *plain, *heads, *marked)
+        self.heads = {state + symbol: (state, symbol) for state, symbol in moves}
+        self.halted, behind = ([mark + symbol for symbol in plain] for mark in (HALTED, BEHIND))
+        self.marked = (*self.halted, *behind)
+        self.symbols = (STAYS, GROWS, *plain, *self.heads, *self.marked)
+        if len({*self.symbols}) < len(moves) + 3 * len(plain) + 2:
+            raise TaskError(
+                f"a cell is written as its state and symbol, or as {STAYS}, {GROWS}, {HALTED} or "
+                f"{BEHIND}: two of these are the same; give other names"
+            )
         self.start: Any = "mark"
+
+    @property
+    def example(self) -> str:
+        return f"{self.plain[-1]} {self.states[0]}{self.plain[0]} {self.plain[-1]}"
 
     def _move(self, cell: str | None) -> tuple[str, str, str] | None:
         """What a head does; None for a cell without one."""
-        return self.moves.get((cell[0], cell[1:])) if cell else None
+        return self.moves.get(self.heads.get(cell, ("", ""))) if cell else None
 
     def _reached(self, state: str, symbol: str) -> str:
         """The cell that a head moves on, in its next state."""
@@ -116,7 +137,9 @@ class Turing:
 
     def _came(self, left: str | None, here: str, right: str | None) -> bool:
         """Can the machine have moved to ``here``, by what stands where it was?"""
-        came = {(move[1], move[0]) for move in self.moves.values() if move[2] == here[0]}
+        came = {
+            (move[1], move[0]) for move in self.moves.values() if move[2] == self.heads[here][0]
+        }
         return ("R", left) in came or ("L", right) in came
 
     def step(self, state: Any, cell: str, below: bool = False) -> Any:
@@ -125,7 +148,7 @@ class Turing:
         ``below``: in a row that the machine has written.
         """
         head = self._move(cell) is not None
-        if cell[0] in (HALTED, BEHIND) or (cell in (STAYS, GROWS)) != (state == "mark"):
+        if cell in self.marked or (cell in (STAYS, GROWS)) != (state == "mark"):
             return None
         if state == "mark":
             return cell, ""
@@ -138,7 +161,7 @@ class Turing:
         if (head and been) or (below and self._move(here) and not self._came(left, here, cell)):
             return None
         new = self._next(grows, older, left, here, cell, halted)
-        halted = halted or new[0] == HALTED
+        halted = halted or new in self.halted
         return (grows, left if grows else None, here, cell, been or head, halted), new
 
     def _next(
@@ -159,19 +182,21 @@ class Turing:
         if below and self._move(here) and not self._came(left, here, None):
             return None
         words = [self._next(grows, older, left, here, None, halted)]
-        halted = halted or words[0][0] == HALTED
+        halted = halted or words[0] in self.halted
         if grows:
             words.append(self._new(left, here, None, halted))
         elif (move := self._move(here)) and move[1] == "R":
             words.append(self._reached(move[2], self.plain[0]))
-        halted = halted or words[-1][0] == HALTED
+        halted = halted or words[-1] in self.halted
         return (*words, END) if halted else tuple(words)
 
 
 def read(rule: str) -> Cells | Turing:
     """A number, or a table such as ``1RB1LB_1LA1RZ``; ``TaskError`` for anything else."""
     if re.fullmatch(r"\d{1,3}", rule) and int(rule) < 256:
-        return Cells(int(rule))
+        code = f"{int(rule):08b}"[::-1]
+        cells = product("01", repeat=3)
+        return Cells({(a, b, c): code[int(a + b + c, 2)] for a, b, c in cells}, "0")
     rows = [re.findall("...", state) for state in rule.split("_")]
     if not NOTATION.fullmatch(rule) or len({len(row) for row in rows}) != 1 or len(rows) > 20:
         raise TaskError(
@@ -187,3 +212,25 @@ def read(rule: str) -> Cells | Turing:
     if not used <= {str(symbol) for symbol in range(len(rows[0]))}:
         raise TaskError(f"rule {rule!r} writes a symbol for which it has no column")
     return Turing(moves)
+
+
+def from_table(table: str) -> Cells | Turing:
+    """The machine of the text of a CSV file; ``TaskError`` says which entry is wrong."""
+    if header(table) == NEIGHBOURS:
+        rows = table_rows(table, NEIGHBOURS, read=3)
+        cells = {cell for _, cell, _, _ in rows}
+        if odd := {word for row in rows for word in row} - cells:
+            raise TaskError(f"the table has no entry for cell {min(odd)}, which it names")
+        return Cells({(a, b, c): new for a, b, c, new in rows}, rows[0][1])
+    if header(table) != MOVES:
+        raise TaskError(
+            f"a table begins with the line {','.join(MOVES)} for a Turing machine, or with "
+            f"{','.join(NEIGHBOURS)} for a cellular automaton"
+        )
+    rows = table_rows(table, MOVES)
+    plain = {symbol for _, symbol, *_ in rows}
+    for state, symbol, write, move, _ in rows:
+        if move not in ("L", "R") or write not in plain:
+            wrong = f"move {move}: give L or R" if write in plain else f"{write} is no symbol of it"
+            raise TaskError(f"the table's entry for state {state} and symbol {symbol}: {wrong}")
+    return Turing({(row[0], row[1]): (row[2], row[3], row[4]) for row in rows})

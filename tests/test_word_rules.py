@@ -212,8 +212,8 @@ HEAD = "state,symbol,next,output\n"
         (HEAD + "p,0,p,0\np,0,p,1\n", "two entries for state p and symbol 0"),
         (HEAD + "p,0,q,0\nq,1,p,1\np,1,p,1\n", "no entry for state q and symbol 0"),
         (HEAD + "p,0,r,0\n", "state r of the table has no entries"),
-        (HEAD + "p,0,p,\n", "give four words"),
-        (HEAD + "p,0 1,p,0\n", "give four words"),
+        (HEAD + "p,0,p,\n", "give 4 words"),
+        (HEAD + "p,0 1,p,0\n", "give 4 words"),
         (HEAD + "p,0\n", "line 2"),
     ],
 )
@@ -254,6 +254,60 @@ def test_cells_follow_their_rule(number, cells):
         row = [str(number >> int("".join(wide[k : k + 3]), 2) & 1) for k in range(len(cells))]
         rows.append(" ".join(row))
     assert Tape(str(number)).solve(f"4 : {' '.join(cells)}") == f" {ROW} ".join(rows)
+
+
+NEXT = {"a": "b", "b": "c", "c": "a"}
+RING = "left,cell,right,next\n" + "".join(
+    f"{a},{b},{c},{NEXT[b] if NEXT[b] in (a, c) else b}\n"
+    for a, b, c in itertools.product("abc", repeat=3)
+)
+"""The cyclic automaton of three states: a neighbour with the next one takes a cell."""
+
+
+def test_cells_of_any_alphabet_follow_a_table():
+    row, rows = list("abcacb"), []
+    for _ in range(5):
+        wide = ["a", *row, "a"]
+        row = [NEXT[x] if NEXT[x] in (wide[k], wide[k + 2]) else x for k, x in enumerate(row)]
+        rows.append(" ".join(row))
+    task = Tape(table=RING)
+    assert task.solve("5 : a b c a c b") == f" {ROW} ".join(rows)
+    check_closed(task.rule())
+    with pytest.raises(TaskError, match="no entry for left c and cell c and right b"):
+        Tape(table=RING.replace("c,c,b,c\n", ""))
+    with pytest.raises(TaskError, match="no entry for cell d"):
+        Tape(table=RING.replace("c,c,b,c\n", "c,c,b,d\n"))
+
+
+TURING = "state,symbol,write,move,next\n"
+
+
+def test_a_turing_machine_as_a_table_is_the_one_of_the_notation():
+    table = TURING + "go,_,x,R,back\ngo,x,x,L,back\nback,_,x,L,go\nback,x,x,R,stop\n"
+    words = {"A0": "go_", "A1": "gox", "B0": "back_", "B1": "backx"}
+    words |= {"0": "_", "1": "x", "!1": "!x", "!0": "!_", "~1": "~x", "~0": "~_"}
+    rows = Tape("1RB1LB_1LA1RZ").solve("9 : A0")
+    named = " ".join(words.get(word, word) for word in rows.split())
+    assert Tape(table=table).solve("9 : go_") == named
+    check_closed(Tape(table=table).rule())
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("state,symbol,next,output\n", "state,symbol,write,move,next for a Turing machine"),
+        (TURING, "no entries"),
+        (TURING + "p,0,1,R,p\n", "1 is no symbol"),
+        (TURING + "p,0,0,N,p\n", "give L or R"),
+        (TURING + "p,0,0,R,p\np,1,0,R,p\nq,0,0,R,p\n", "no entry for state q and symbol 1"),
+        (TURING + "p,0,0,R,p\np,p0,0,R,p\n", "two of these are the same"),
+    ],
+)
+def test_a_table_of_a_machine_says_what_is_wrong(table, said):
+    with pytest.raises(TaskError, match=said):
+        Tape(table=table)
+    with pytest.raises(TaskError, match="give one of them"):
+        Tape("110", table)
 
 
 def simulated(moves: Any, steps: int, cells: list[str]) -> str:

@@ -78,7 +78,7 @@ class TaskOptions(Options):
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
     table: str | None = option(
         None,
-        "automaton: a CSV file with the columns state, symbol, next and output.",
+        "automaton, tape: a CSV file of the machine, a line for each state and symbol.",
         max_length=10**7,
     )
     machine: str | None = option(
