@@ -57,7 +57,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
     "tape, Rule 110": (100, 1000, 1000),
-    **dict.fromkeys(("tape, busy beaver of 4 states", "tape, UTM(4,6)"), (30, 1000, 300)),
+    "tape, busy beaver of 4 states": (30, 1000, 300),
+    "tape, UTM(4,6)": (30, 1000, 1000),
     **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
     "square_root": (100, 1000, 500),
     "sort": (100, 1000, 1000),
