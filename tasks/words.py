@@ -340,6 +340,10 @@ class WordTask(TokenTask):
         return self.walked(rng, n, low, length, np.tile(self._few, (n, 1)))
 
     @cached_property
+    def _inputs(self) -> np.ndarray:
+        return np.isin(np.arange(self._rule.base), [self.symbols.index(x) for x in self.inputs])
+
+    @cached_property
     def _few(self) -> np.ndarray:
         inputs = [self.symbols.index(word) for word in self.inputs]
         chosen = np.random.default_rng(DATA_SEED).permutation(inputs)[:FEW_SYMBOLS]
@@ -362,9 +366,10 @@ class WordTask(TokenTask):
         Where none has ``low`` to ``high`` words, the longest below.
         """
         found = self._walked(rng, n, low, high, liked)
-        for _ in range(MOST_TRIES):
+        for one in range(MOST_TRIES):
             if len(found) >= n:
                 break
+            liked = liked | (one == MOST_TRIES - 1)
             found = found.joined(self._walked(rng, n, low, high, liked))
         return found.take(np.arange(min(n, len(found))))
 
@@ -378,9 +383,7 @@ class WordTask(TokenTask):
             front.append((self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows))
         if self.operands != 1:
             wide = [rng.integers(low, high + 1, n)] * self.operands
-            liked = liked & np.isin(
-                np.arange(by.base), [self.symbols.index(x) for x in self.inputs]
-            )
+            liked = liked & self._inputs
             drawn = [
                 (np.where(liked[:, None], rng.random((n, high, by.base)), -1).argmax(2), lengths)
                 for lengths in wide
@@ -442,7 +445,10 @@ class WordTask(TokenTask):
             return super().families(rng, n, length)
         found, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
-            liked = rng.random((n, self._rule.base)).argsort(1).argsort(1) < few
+            weight = rng.random((n, self._rule.base))
+            if self.operands != 1:  # whose words are drawn freely, from those that may stand there
+                weight += ~self._inputs
+            liked = weight.argsort(1).argsort(1) < few
             found[name] = self.walked(rng, n, length, length, liked)
         return found
 

@@ -242,6 +242,15 @@ def test_names_of_machines_are_listed():
         Automaton(table=HEAD, machine="s3")
 
 
+@pytest.mark.parametrize("name", ["gcd", "compare", "division", "mod", "square_root"])
+@pytest.mark.parametrize("length", [1, 3, 8, 40])
+def test_as_many_hard_numbers_are_drawn_as_are_wanted(name, length):
+    task: Any = get_task(name)
+    problems = task.hard(np.random.default_rng(3), 10, length)
+    assert len(problems) == 10
+    assert all(task.solve(task.write(problems, row)) for row in range(10))
+
+
 # Tapes
 
 

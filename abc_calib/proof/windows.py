@@ -11,7 +11,7 @@ than occur, never fewer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,7 @@ class Steps:
         self.by = by
         self.state, self.letters, self.out, self.after = by.steps
         self._relations: dict[tuple[Any, ...], np.ndarray] = {}
+        self._each: dict[bytes, np.ndarray] = {}
 
     def allowed(self, ended: tuple[bool, ...]) -> np.ndarray:
         """Which steps have letters where tapes go on, and ``end`` where they have ``ended``."""
@@ -57,7 +58,10 @@ class Steps:
         return (over == np.array(ended)[:, None]).all(0)
 
     def relation(self, ended: tuple[bool, ...], count: int, more: bool) -> np.ndarray:
-        """Which states lead to which by ``count`` columns, and ``more`` if it may: ``(q, q)``."""
+        """Which states lead to which by ``count`` columns, and ``more`` if it may: ``(q, q)``.
+
+        Equal ones are the same array.
+        """
         name = ended, count, more
         if name not in self._relations:
             q = self.by.states
@@ -72,7 +76,8 @@ class Steps:
                 if (wider == found).all():
                     break
                 found = wider
-            self._relations[name] = found > 0
+            leads = found > 0
+            self._relations[name] = self._each.setdefault(np.packbits(leads).tobytes(), leads)
         return self._relations[name]
 
 
@@ -169,6 +174,39 @@ class Place:
         late = self.steps.by.lag if atom.of == 0 else -self.size.shape.rule.shift
         return atom.column + late
 
+    @cached_property
+    def plan(self) -> list[tuple[str, Any]]:
+        """The columns in order: gaps, as relations, and those of which something is kept."""
+        found: list[tuple[str, Any]] = []
+        at, below, tapes = 0, None, self.tapes
+        open_ = [k for k, one in enumerate(self.size.gaps.open) if one]
+        for form, atoms in self.walk:
+            count = form.value - at
+            slopes = (
+                form.slopes
+                if below is None
+                else [a - b for a, b in zip(form.slopes, below.slopes, strict=True)]
+            )
+            more = any(slopes[k] for k in open_)
+            if count or more:
+                ended = tuple(t.value < form.value for t in tapes)
+                found.append(("gap", self.steps.relation(ended, count, more)))
+            at, below = form.value, form
+            query = form.value == self.query.value
+            if atoms or query:
+                ended = tuple(t.value <= at for t in tapes)
+                found.append(("column", (ended, tuple(atoms), query)))
+                at, below = at + 1, form + 1
+        found.append(("gap", self.steps.relation((True,) * len(tapes), 0, True)))
+        return found
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All that its windows depend on: the same for places with the same ones."""
+        run = tuple((kind, id(what) if kind == "gap" else what) for kind, what in self.plan)
+        atoms = tuple((atom.kind, atom.of == 0, self.free(atom)) for atom in self.atoms)
+        return id(self.steps), run, atoms, self.size.last, tuple(self.closes.items())
+
     def windows(self, vocabulary: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
 
@@ -203,9 +241,8 @@ class _Walk:
                 if number in self.pins:
                     kept &= value == self.pins[number]
         state, code = state[kept], code[kept]
-        plan = [*self._plan()]
-        good = self._goods(plan)
-        for (kind, what), ends in zip(plan, good, strict=True):
+        good = self._goods(place.plan)
+        for (kind, what), ends in zip(place.plan, good, strict=True):
             if kind == "gap":
                 before, after = np.nonzero(what)
                 kept = np.zeros(len(before), np.int64)
@@ -222,30 +259,6 @@ class _Walk:
                 self._check(len(code) * len(values))
                 code = (code[:, None] + self.weight[number] * values).ravel()
         return np.sort(code)
-
-    def _plan(self) -> Iterator[tuple[str, Any]]:
-        """The run in order: gaps, as relations, and columns of which something is kept."""
-        place, at, below = self.place, 0, None
-        open_ = [k for k, one in enumerate(place.size.gaps.open) if one]
-        tapes = place.tapes
-        for form, atoms in place.walk:
-            count = form.value - at
-            slopes = (
-                form.slopes
-                if below is None
-                else [a - b for a, b in zip(form.slopes, below.slopes, strict=True)]
-            )
-            more = any(slopes[k] for k in open_)
-            if count or more:
-                ended = tuple(t.value < form.value for t in tapes)
-                yield "gap", self.steps.relation(ended, count, more)
-            at, below = form.value, form
-            query = form.value == place.query.value
-            if atoms or query:
-                ended = tuple(t.value <= at for t in tapes)
-                yield "column", (ended, tuple(atoms), query)
-                at, below = at + 1, form + 1
-        yield "gap", self.steps.relation((True,) * len(tapes), 0, True)
 
     def _goods(self, plan: list[tuple[str, Any]]) -> list[np.ndarray]:
         """After each part of the plan: from which states can the row still be ended?"""
@@ -355,7 +368,8 @@ class Field:
 
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """The windows of a node, of all its places, as numbers: see ``Place.windows``."""
-        found = [place.windows(self.vocabulary, pins, limit) for place in self.places[node]]
+        different = {place.key: place for place in self.places[node]}.values()
+        found = [place.windows(self.vocabulary, pins, limit) for place in different]
         return distinct(np.concatenate(found)) if len(found) > 1 else found[0]
 
     def estimate(self, node: int, limit: int) -> float:
