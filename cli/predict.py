@@ -13,6 +13,7 @@ from abc_calib.text import Table
 from cli.command import Force, command, opened
 from cli.completion import run_names
 from cli.console import Result
+from tasks.rules import ROW
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Prediction
@@ -25,7 +26,10 @@ def predict(
         str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Also which input digits each output digit read.")
+        bool,
+        typer.Option(
+            "--show", help="Also all rows, and which input digits each output digit read."
+        ),
     ] = False,
     force: Force = False,
     **given: Any,
@@ -39,12 +43,15 @@ def predict(
     with busy("writing", None):
         found = stages.predict(opened(run, force), problem, show=show, **given)
     data = {"problem": problem, "answer": found.answer, "correct": found.correct}
-    remark = "" if found.correct else "this is wrong: the model has not learned this one"
+    remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
     if found.correct is None:
         remark = "nothing says whether this is right: its pairs follow no rule that is known"
     if not show:
         return Result(data, [found.answer], [remark])
-    return Result(data | {"attended": _named(found)}, [found.answer, _attention(found)], [remark])
+    rows = " ".join(found.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
+    several = [f"rows\n{rows}"] if ROW in found.output else []
+    data |= {"attended": _named(found), "output": found.output}
+    return Result(data, [found.answer, *several, _attention(found)], [remark])
 
 
 def _named(found: Prediction) -> list[list[dict[str, Any]]]:

@@ -61,6 +61,7 @@ FAR: dict[str, tuple[int, int, int]] = {
     "tape, UTM(4,6)": (30, 1000, 1000),
     **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
     "square_root": (100, 1000, 500),
+    "gcd": (100, 1000, 300),
     "sort": (100, 1000, 1000),
 }
 """Of outputs in rows: the length of so many sources, random and hard ones by halves, and of one."""
@@ -189,7 +190,7 @@ def picture(cells: int = 60) -> None:
     source = f"{cells} : {'0 ' * (cells - 1)}1"
     answer = abc.predict("zoo:rule110", source)
     assert answer.correct, "the model is wrong"
-    rows = [source.split()[2:], *(row.split() for row in answer.answer.split("|"))]
+    rows = [source.split()[2:], *(row.split() for row in " ".join(answer.output[:-1]).split("|"))]
     figure, axes = plt.subplots(figsize=(3.25, 3.25))
     axes.imshow([[int(cell) for cell in row] for row in rows], cmap="Greys", interpolation="none")
     box = Rectangle((cells - 8.5, -0.5), 8, 8, fill=False, edgecolor="C3", linewidth=1)

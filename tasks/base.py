@@ -133,6 +133,10 @@ class Task(ABC):
 
     # What a task may know besides
 
+    def remark(self, answer: str) -> str:
+        """What else a person should know of an answer; empty for nothing."""
+        return ""
+
     @property
     def sampling(self) -> str:
         """How problems are drawn for training by default."""

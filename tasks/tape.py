@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from tasks.base import TaskError
-from tasks.rules import END
+from tasks.rules import END, ROW
 from tasks.tables import header, table_rows
 from tasks.words import WordTask
 
@@ -26,12 +26,12 @@ MOVES = ("state", "symbol", "write", "move", "next")
 """Columns of a Turing machine's table; a next state without entries of its own has halted."""
 NEIGHBOURS = ("left", "cell", "right", "next")
 """Columns of a cellular automaton's table; beyond both ends stands its first line's cell."""
-STAYS, GROWS = ".", "<"
+MARKS = STAYS, GROWS = ".", "<"
 HALTED, BEHIND = "!", "~"
 
 
 class Tape(WordTask):
-    """Rows of a machine: ``2 : 0 1 1 -> 1 1 1 | 1 0 1`` (by default of Rule 110)."""
+    """Steps of a machine, each a row: ``2 : 0 1 1 -> 1 0 1`` (by default of Rule 110)."""
 
     name = "tape"
     options = ("rule", "table")
@@ -64,6 +64,14 @@ class Tape(WordTask):
 
     def write(self, problems: Any, row: int) -> str:
         return super().write(problems, row).replace(f"{STAYS} ", "")
+
+    def read(self, output: str) -> str:
+        """The last tape."""
+        return " ".join(word for word in output.rpartition(ROW)[2].split() if word not in MARKS)
+
+    def remark(self, answer: str) -> str:
+        halts = isinstance(self.by, Cells) or {*answer.split()} & {*self.by.halted}
+        return "" if halts else "the machine has not halted: this is its tape so far"
 
     @property
     def usage(self) -> str:

@@ -241,7 +241,7 @@ class WordTask(TokenTask):
     def _count(self, text: str) -> int:
         """The number of rows in front of a source."""
         if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
-            raise TaskError(f"{text.strip()!r} is not a number of rows: {self.usage}")
+            raise TaskError(f"{text.strip()!r} is not a number of rows, 1 to 99999: {self.usage}")
         return int(text)
 
     def write(self, problems: Pairs, row: int) -> str:

@@ -28,7 +28,7 @@ class Prediction:
     ``attended``: for each output token, the positions of the source's digits that it attended
     to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
     source's; ``places`` name its digits, ``a0`` being the last of the first operand, and are empty
-    like ``attended`` unless asked for.
+    like ``attended`` unless asked for. ``remark``: what else a person should know of the answer.
     """
 
     answer: str
@@ -37,6 +37,7 @@ class Prediction:
     places: list[str]
     output: list[str]
     attended: list[list[tuple[int, float]]]
+    remark: str = ""
 
     def __str__(self) -> str:
         return self.answer
@@ -129,6 +130,7 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
         attended=[[one for one in row if places[one[0]]] for row in found.looked(model)]
         if show
         else [],
+        remark=data.task.remark(found.text),
     )
 
 
