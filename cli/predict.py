@@ -42,7 +42,7 @@ def predict(
 
     with busy("writing", None):
         found = stages.predict(opened(run, force), problem, show=show, **given)
-    data = {"problem": problem, "answer": found.answer, "correct": found.correct}
+    data: dict[str, Any] = {"problem": problem, "answer": found.answer, "correct": found.correct}
     remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
     if found.correct is None:
         remark = "nothing says whether this is right: its pairs follow no rule that is known"
