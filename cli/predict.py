@@ -13,7 +13,6 @@ from abc_calib.text import Table
 from cli.command import Force, command, opened
 from cli.completion import run_names
 from cli.console import Result
-from tasks.rules import ROW
 
 if TYPE_CHECKING:
     from abc_calib.evaluation import Prediction
@@ -39,6 +38,7 @@ def predict(
     Example: **abc predict "999999999999+1"**
     """
     from abc_calib import stages
+    from tasks.rules import ROW
 
     with busy("writing", None):
         found = stages.predict(opened(run, force), problem, show=show, **given)
