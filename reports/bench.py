@@ -5,6 +5,7 @@
     python reports/bench.py attenders                      # of recurrent models
     python reports/bench.py lengths CALIBRATED             # along lines and with dense attention
     python reports/bench.py checkouts OLD NEW -- eval RUN  # one command of several versions
+    python reports/bench.py windows                        # rows that read the same, once
 
 One thread; milliseconds of the processor, of this process and of those that it starts. Rows
 replace those that bench.csv has of the same work, and bench.md is made of the file.
@@ -119,6 +120,37 @@ def checkouts(*words: str) -> Bench:
     return {f"`abc {' '.join(command)}`": {commit(one): run(one) for one in every}}
 
 
+def windows() -> Bench:
+    """Commands of models of the zoo, where each window is computed once and where each row is."""
+
+    def eval_of(model: str, lengths: str, samples: int, *more: str) -> Work:
+        asked = ["eval", f"zoo:{model}", "--lengths", lengths, "--samples", str(samples), *more]
+        return program(START, *asked, "--quiet")
+
+    bench: Bench = {}
+    for lengths in ("50", "1000"):
+        bench[f"10,000 additions of {int(lengths):,} digits"] = {
+            "windows once": eval_of("addition", lengths, 10_000),
+            "each row": eval_of("addition", lengths, 10_000, "--dense"),
+        }
+    bench["one addition of 10,000,000 digits"] = {
+        "windows once": eval_of("addition", "10000000", 1)
+    }
+    bench["one product of 4,096 by 4,096 bits"] = {
+        "windows once": eval_of("long-multiplication-base2", "4096x4096", 1)
+    }
+    answer = program(START, "predict", "1+1", "--run", "zoo:addition")
+    bench["the first answer"] = {"import torch": program("import torch"), "abc predict 1+1": answer}
+    return bench
+
+
+def program(code: str, *arguments: str) -> Work:
+    """Python code in a process of its own, with one thread."""
+    asked = [sys.executable, "-c", code, *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return lambda: subprocess.run(asked, env=environment, check=True, capture_output=True)
+
+
 def commit(checkout: str) -> str:
     """The short name of the commit of a checkout, which has no changes."""
     asked = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=7"]
@@ -128,7 +160,7 @@ def commit(checkout: str) -> str:
 
 
 BENCHES: dict[str, Callable[..., Bench]] = {
-    one.__name__: one for one in (schemes, kinds, attenders, lengths, checkouts)
+    one.__name__: one for one in (schemes, kinds, attenders, lengths, checkouts, windows)
 }
 
 

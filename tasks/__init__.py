@@ -27,6 +27,7 @@ from tasks.expressions import Brackets, Equation
 from tasks.gcd import Gcd
 from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
+from tasks.power import Power
 from tasks.roots import SquareRoot
 from tasks.rows import RowTask
 from tasks.scan import Scan
@@ -61,6 +62,7 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "mod": Mod,
     "gcd": Gcd,
     "square_root": SquareRoot,
+    "power": Power,
     "compare": Compare,
     "sort": Sort,
     "stack": Stack,

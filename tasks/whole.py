@@ -23,7 +23,7 @@ class Whole(WordTask):
     #: how a source is written, for messages
     example: ClassVar[str]
     bases: ClassVar[tuple[int, ...]] = (2,)
-    options = ("base",)
+    options: ClassVar[tuple[str, ...]] = ("base",)
     backward = True
 
     def __init__(self, base: int | None = None):

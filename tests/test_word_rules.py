@@ -59,6 +59,7 @@ ANSWERS: dict[str, Any] = {
     "division": lambda a, b: f"{a // b:b} r {a % b:b}",
     "mod": lambda a, b: f"{a % b:b}",
     "gcd": lambda a, b: f"{math.gcd(a, b):b}",
+    "power": lambda a, b: str(pow(a, b, 7)),
     "square_root": lambda a: f"{math.isqrt(a):b} r {a - math.isqrt(a) ** 2:b}",
     "compare": lambda a, b: "<" if a < b else "=" if a == b else ">",
 }
@@ -82,6 +83,20 @@ def same_again(task: Any) -> None:
     assert (again.source.flat == problems.source.flat).all()
     assert (again.target.flat == problems.target.flat).all()
     check_closed(task.rule())
+
+
+@pytest.mark.parametrize(("base", "modulus"), [(2, 2), (10, 10), (10, 7), (3, 9)])
+def test_powers_are_those_of_python(base, modulus):
+    task, rng = get_task("power", base=base, machine=f"mod:{modulus}"), random.Random(0)
+    for _ in range(100):
+        a, e = rng.randrange(10**6), rng.randrange(10**6)
+        source = "^".join(np.base_repr(x, base) for x in (a, e))
+        assert task.solve(source) == str(pow(a, e, modulus))
+    assert task.solve("0^0") == "1"
+    same_again(task)
+    for wrong in ("mod:1", "mod:11", "7", "s3"):
+        with pytest.raises(TaskError, match="choose mod:K, K from 2 to 10"):
+            get_task("power", machine=wrong)
 
 
 @pytest.mark.parametrize("base", [2, 10])

@@ -83,7 +83,8 @@ class TaskOptions(Options):
     )
     machine: str | None = option(
         None,
-        "automaton: s3, s5, a5, parity, even_pairs, mod:K, cycle:K or arithmetic_mod:K.",
+        "automaton: s3, s5, a5, parity, even_pairs, cycle:K, arithmetic_mod:K; both it and "
+        "power: mod:K.",
         flag="name",
         max_length=40,
     )
