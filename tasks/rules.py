@@ -104,6 +104,11 @@ class Transducer:
         """
         return self.base, self.base + 2, self.base + 3, *self.closers
 
+    @cached_property
+    def goes_on(self) -> bool:
+        """Does another row ever follow one that it writes?"""
+        return bool(np.isin(self.steps[2], (self.base, self.base + 2, *self.closers)).any())
+
     def started(self, symbol: np.ndarray | None, opener: np.ndarray | None) -> np.ndarray:
         """The states before column 0 of rows with these symbols and openers, one beyond for none.
 

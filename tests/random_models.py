@@ -25,7 +25,7 @@ TASKS: list[tuple[Any, int | None]] = [
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],
-    *[("division", None), ("sort", 3), ("compare", 3), ("missing_duplicate", None)],
+    *[("division", None), ("power", 2), ("sort", 3), ("compare", 3), ("missing_duplicate", None)],
 ]
 
 
@@ -60,7 +60,7 @@ class Lines:
         beta = 0
         step = 0
         if rule.first.words:
-            if rule.in_rows and direction == "anti" and segment == self.parts:
+            if rule.in_rows and direction == "anti":
                 step = rng.choice([0, 1, 1])
             if rule.of_row is not None and segment == 1:
                 direction, beta = "vert", rng.choice([1, 1, 0])

@@ -98,6 +98,8 @@ class Rule:
         self.words = bool(data.get("words"))
         self.ends = np.zeros(self.base + 4, bool)
         self.ends[[self.base, self.base + 2, self.base + 3, *self.closers]] = True
+        on = np.isin(self.out[self.next >= 0], [self.base, self.base + 2, *self.closers])
+        self.goes_on = bool(on.any())  # does a row ever have a next one?
 
     def extra(self) -> set[int | None]:
         """How many symbols rows may have more than there are letters; None where it varies."""
@@ -502,12 +504,15 @@ def reach(e: Export) -> tuple[int, int]:
     steps = sum(max(abs(x["offset"]) for x in lines) for lines in layers)
     tall = sum(max(x["segment"] for head in heads for x in head) for heads in e.lines["self"])
     moving = [abs(x["offset"]) for x in every["cross"] if x.get("beta")]
+    if any(x.get("part_step") for x in every["cross"]) and not e.listed:
+        moving.append(len(e.delimiters))
     return 2 * (steps + most + 2) + e.period, tall + max([0, *moving]) + 1
 
 
 def sizes(e: Export, far: int, tall: int) -> Any:
     """Sizes of problems, enough to hold every one without longer gaps: wide, row, rows, above."""
     under = (2 if e.listed else tall + 1) if e.counted else 1  # other rows' numbers are not read
+    tall = 1 if e.later and not e.later.goes_on else tall
     ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
     for row, rows in ranks if e.later else [(0, 1)]:
         free = row > 0 and e.extra is None

@@ -195,6 +195,8 @@ class Size:
         self.there = self.wide >= 1 and (self.above is None or self.above >= 0)
         if shape.rule.past:
             self.there &= self.rows >= 2
+        if shape.rule.later is not None and not shape.rule.later.goes_on:
+            self.there &= self.row < 2
         self.source = (Listed if shape.rule.listed else Parts)(self)
         self._known: dict[tuple[Any, ...], State] = {}
 
