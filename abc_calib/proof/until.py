@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from abc_calib.data import Batch, Data
-from abc_calib.evaluation.failures import margins
+from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.nn.base import Model
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
@@ -27,8 +27,11 @@ SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are."""
 ALL = 10**8
 """Of more windows samples alone are looked at, if they are not held."""
-PART = 2**21
-"""Windows of one node that are held."""
+PART, ROW_PART = 2**21, 2**23
+"""Windows of one node that are held; the latter where outputs have rows."""
+DRAWN, LATER = 10_000, 10**9
+"""Training problems among which hard ones of rows are looked for before windows are; from steps on
+that no training has."""
 SOURCES = 200
 """Sources made of the windows that are below the floor, those of least margin first."""
 MOST = 400
@@ -56,12 +59,15 @@ class MarginStopping:
         self.scale = min(max(proof.size // MANY, 1), LIMIT)
         self.pause = 0
         task: Any = proof.data.task
+        self.in_rows = proof.rule.in_rows
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
         whole, failed = proof.whole or proof.size <= ALL, False
+        if self.in_rows and self._fails_often(model, step):
+            return False
         if self.scale > 1 and self._still_fails(model):
             return False
         for most in (*SAMPLES, *([None] if whole else [])):
@@ -74,8 +80,7 @@ class MarginStopping:
             looked = proof if most is None else proof.some(most, rng)
             checked = check(looked, floor=FLOOR)
             if failing := sum(len(one.failing) for one in checked):
-                found = [*self._problems(checked, rng), *self.hard]
-                self.hard = list(dict.fromkeys(found))[: self.scale * MOST]
+                self._keep(self._problems(checked, rng))
                 failed = True
             if failing >= FEW or (failed and (self.scale == 1 or most == SAMPLES[-1])):
                 break
@@ -92,6 +97,24 @@ class MarginStopping:
         parsed = [self.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
+
+    def _keep(self, found: list[str]) -> None:
+        """The latest hard problems, and those before as far as there is room."""
+        self.hard = list(dict.fromkeys([*found, *self.hard]))[: self.scale * MOST]
+
+    def _fails_often(self, model: Model, step: int) -> bool:
+        """Are several of the problems that training draws below the floor? They are the hard ones.
+
+        In rows a source that holds a window takes a second to find, and these take none.
+        """
+        data: Any = self.proof.data
+        batch = data.training(LATER + step, DRAWN)
+        least = smallest_margins(model, batch)
+        below = least.argsort()[: min(int((least <= FLOOR).sum()), self.scale * SOURCES)]
+        if len(below) < FEW:
+            return False
+        self._keep([data.task.write(batch.problems, row) for row in below.tolist()])
+        return True
 
     def _still_fails(self, model: Any) -> bool:
         """Is a problem below the floor still there? Then all windows need not be looked at."""
@@ -115,6 +138,8 @@ def certain(model: Any, data: Data, seed: int) -> MarginStopping | None:
     if model.device.type == "mps":
         return None  # no float64
     try:
-        return MarginStopping(prepare(model, data, part=PART), seed)
+        rule = data.task.rule()
+        part = ROW_PART if rule is not None and rule.in_rows else PART
+        return MarginStopping(prepare(model, data, part=part), seed)
     except Undecided:
         return None
