@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,10 @@ def test_every_strong_line_gets_a_head_and_every_head_one_line(weights, threshol
             assert len(kept) == len(layer)
             given_up = [strongest[k] for k in range(len(lines)) if lines[k] in strong - kept]
             assert max(given_up) <= min(strongest[lines.index(line)] for line in kept)
+
+
+def test_without_a_query_nothing_weighs():
+    lines = tuple(candidates("cross", DIRECTIONS, 2, 6))
+    attention = captured("cross", [{lines[0]: 1.0}])
+    attention = replace(attention, rows={"cross": torch.zeros_like(attention.rows["cross"])})
+    assert not fit([attention], {"cross": lines})["cross"].weights.any()

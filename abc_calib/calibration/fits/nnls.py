@@ -178,7 +178,7 @@ def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
     twin = (overlap == np.diag(overlap)) & (overlap == np.diag(overlap)[:, None])
     first = [i for i in range(k) if not twin[i, :i].any()]
     gram = overlap[np.ix_(first, first)].astype(np.float64)
-    scale = gram.max()
+    scale = gram.max() or 1.0  # without a query of a kind nothing weighs
     factor = np.linalg.cholesky(gram / scale + 1e-9 * np.eye(len(first)))
     weights = np.zeros(along.shape)
     for index in np.ndindex(along.shape[:2]):
