@@ -208,13 +208,7 @@ def lines_of(bias: LineBias) -> int:
 
 def every_place(bias: LineBias) -> list[Place]:
     """The line or lines of every head, as a fit's table lists them."""
-    return [
-        (site, layer, line)
-        for site, layers in bias.sites.items()
-        for layer, heads in enumerate(layers)
-        for head in heads
-        for line in head
-    ]
+    return [(site, layer, line) for site, layer, _, lines in bias.each() for line in lines]
 
 
 def without(bias: LineBias, place: Place, data: Data) -> LineBias:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
@@ -70,13 +71,12 @@ class LineBias:
 
     def transparent(self) -> list[tuple[Site, int, int]]:
         """Every head without a line, as (site, layer, head)."""
-        return [
-            (site, layer, head)
-            for site, layers in self.sites.items()
-            for layer, heads in enumerate(layers)
-            for head, lines in enumerate(heads)
-            if not lines and not (self.elsewhere(site, layer) or ((),) * len(heads))[head]
-        ]
+        found = []
+        for site, layer, head, lines in self.each():
+            elsewhere = self.elsewhere(site, layer)
+            if not lines and not (elsewhere and elsewhere[head]):
+                found.append((site, layer, head))
+        return found
 
     def check(self, layers: dict[Site, int], heads: int) -> None:
         """Raise ``UsageError`` unless this bias fits a model of that many layers and heads."""
@@ -114,11 +114,9 @@ class LineBias:
 
     def _repr_html_(self) -> str:
         rows = [
-            f"<tr><td>{site}</td><td>{layer}</td><td>{number}</td>"
-            f"<td>{escape(', '.join(line.label(site) for line in head))}</td></tr>"
-            for site, layers in self.sites.items()
-            for layer, heads in enumerate(layers)
-            for number, head in enumerate(heads)
+            f"<tr><td>{site}</td><td>{layer}</td><td>{head}</td>"
+            f"<td>{escape(', '.join(line.label(site) for line in lines))}</td></tr>"
+            for site, layer, head, lines in self.each()
         ]
         names = "".join(f"<th>{name}</th>" for name in ("site", "layer", "head", "lines"))
         return f"<p>{escape(self.summary)}</p><table><tr>{names}</tr>{''.join(rows)}</table>"
@@ -180,9 +178,14 @@ class LineBias:
 
     def every(self) -> list[Line]:
         """The lines of all heads."""
-        return [
-            line for layers in self.sites.values() for layer in layers for h in layer for line in h
-        ]
+        return [line for *_, lines in self.each() for line in lines]
+
+    def each(self) -> Iterator[tuple[Site, int, int, tuple[Line, ...]]]:
+        """Site, layer and number of each head, and its lines."""
+        for site, layers in self.sites.items():
+            for layer, heads in enumerate(layers):
+                for head, lines in enumerate(heads):
+                    yield site, layer, head, lines
 
 
 def _as_added(line: Line) -> Line:

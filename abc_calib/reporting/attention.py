@@ -186,13 +186,10 @@ def kept_lines(run: Run) -> KeptLines:
     """
     record = run.path / "calibration.json"
     if record.is_file() and TABLE not in json.loads(read_text(record)).get("files", {TABLE: 0}):
-        found: KeptLines = {}
-        for site, layers in run.bias().sites.items():
-            for layer, heads in enumerate(layers):
-                for head, lines in enumerate(heads):
-                    at = site, layer, head
-                    found[at] = [LineRow(*at, x.label(site), 1.0, x.value) for x in lines]
-        return found
+        return {
+            (site, k, h): [LineRow(site, k, h, x.label(site), 1.0, x.value) for x in lines]
+            for site, k, h, lines in run.bias().each()
+        }
     return kept_table(run.path / TABLE)
 
 

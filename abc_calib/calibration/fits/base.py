@@ -105,17 +105,13 @@ class Fit(ABC):
     def table(self, bias: LineBias) -> list[LineRow]:
         """The kept lines, each with the share of attention that the fit gives it."""
         table, transparent = list[LineRow](), bias.transparent()
-        for site, layers in bias.sites.items():
-            every = enumerate(layers) if site in self.looked else ()
-            for layer, head, lines in (
-                (k, h, x) for k, heads in every for h, x in enumerate(heads)
-            ):
-                for line in lines:
-                    weight, note = self.share(site, layer, head, line)
-                    shown = line.label(site), round(weight, 4), line.value
-                    table.append(LineRow(site, layer, head, *shown, note))
-                if (site, layer, head) in transparent:
-                    table.append(LineRow(site, layer, head, "-", 0.0, 0.0, "transparent"))
+        for site, layer, head, lines in bias.each():
+            for line in lines if site in self.looked else ():
+                weight, note = self.share(site, layer, head, line)
+                shown = line.label(site), round(weight, 4), line.value
+                table.append(LineRow(site, layer, head, *shown, note))
+            if site in self.looked and (site, layer, head) in transparent:
+                table.append(LineRow(site, layer, head, "-", 0.0, 0.0, "transparent"))
         return table
 
     def made(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from abc_calib.geometry.lines import SITES
+from abc_calib.geometry import SITES, LineBias
 from abc_calib.nn.positions import Scheme
 
 HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
@@ -31,14 +31,13 @@ def window_period(model: Any) -> int | str:
         return found
     if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
         return "its attention is not restricted to lines at every site"
-    every = [head for layers in lines.sites.values() for one in layers for head in one]
-    if any(line.anchor == "corner" for head in every for line in head):
+    if any(line.anchor == "corner" for line in lines.every()):
         return "its lines count from corners of a matrix of fixed size"
-    return scheme_period(model, all(len(head) == 1 for head in every))
+    return scheme_period(model, lines)
 
 
-def scheme_period(model: Any, alone: bool) -> int | str:
-    """The same as far as it rests on position schemes; ``alone``: has every head one line?"""
+def scheme_period(model: Any, lines: LineBias) -> int | str:
+    """The same as far as it rests on position schemes."""
     schemes = {site: model.scheme_of(site) for site in SITES}
     if found := next(filter(None, map(unknown_part, schemes.values())), ""):
         return found
@@ -55,6 +54,6 @@ def scheme_period(model: Any, alone: bool) -> int | str:
         type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
         for scheme in schemes.values()
     )
-    if rotates and (model.stream or not alone):
+    if rotates and (model.stream or any(len(head) != 1 for *_, head in lines.each())):
         return f"its scores depend on positions ({named}) where a head has several lines"
     return period if absolute and period else 1

@@ -107,7 +107,11 @@ class Layer:
         fields, pattern = [own], torch.zeros(1, own.shape[1], dtype=torch.long)
         for part in (part for parts in self.attentions for part in parts):
             keys = part.lines.positions(views[part.site])[0][:, 0].unbind(-1)
-            fields += [_picked(held[part.site], key) for key in keys]
+            numbers = held[part.site]
+            fields += [
+                numbers.index_select(1, key[0]) if len(key) == 1 else numbers.gather(1, key)
+                for key in keys
+            ]
             for i, j in part.pairs:
                 pattern = (pattern << 1) | (keys[i] == keys[j])
         several = self.pairs > 0
@@ -199,10 +203,3 @@ class Last(Layer):
 def _bits(below: States | Layer) -> int:
     """Bits of the numbers of states."""
     return (len(below.states) - 1).bit_length() if isinstance(below, States) else NUMBER
-
-
-def _picked(numbers: Tensor, key: Tensor) -> Tensor:
-    """``numbers (b, n)`` at ``key (b|1, i)``."""
-    if len(key) == 1:
-        return numbers.index_select(1, key[0])
-    return numbers.gather(1, key)

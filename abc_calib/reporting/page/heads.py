@@ -13,6 +13,7 @@ from abc_calib.reporting.style import as_svg, font
 from abc_calib.reporting.view import PARTS, View
 from abc_calib.reporting.views import averaged
 from abc_calib.runs import Run
+from abc_calib.text import counted
 
 FAR, FAR_IN_ROWS = 20, 10
 """Digits of the bias that the page draws, and of both digits and rows of an output."""
@@ -79,7 +80,9 @@ def _own_row(line: Line) -> str:
     if line.direction == "vert":
         return f"always reads {'the start' if line.offset <= 0 else f'y{line.offset - 1}'}"
     back = max(0, -line.offset)
-    return f"reads {_count(back, 'row')} back" if back else "reads its own row: what it wrote last"
+    return (
+        f"reads {counted(back, 'rows')} back" if back else "reads its own row: what it wrote last"
+    )
 
 
 def _of_source(line: Line, layout: Layout) -> str:
@@ -87,7 +90,7 @@ def _of_source(line: Line, layout: Layout) -> str:
     if line.segment == 0 or line.segment >= len(layout.closes):
         return f"reads {layout.delimiters[0]}, the start of the source"
     part, unit = _part(line.segment, layout), "word" if layout.words else "digit"
-    rows = f"; {_count(abs(line.beta), 'column')} further in each row" if line.beta else ""
+    rows = f"; {counted(abs(line.beta), 'columns')} further in each row" if line.beta else ""
     rows += "; the next operand in each row" if line.part_step else ""
     if line.direction == "vert" and line.offset <= 0:
         return f"rests on {layout.delimiters[line.segment]}, which closes {part}"
@@ -101,9 +104,9 @@ def _of_source(line: Line, layout: Layout) -> str:
     first, side = ("last", "left") if line.direction == "anti" else ("first", "right")
     start = f"from its {first} {unit} on"
     if line.offset:
-        late = f", {_count(-line.offset, 'row')} late"
+        late = f", {counted(-line.offset, 'rows')} late"
         start += f", {line.offset} ahead" if line.offset > 0 else late
-    return f"reads {part} {start}, {_count(line.stride, unit)} further {side} each row{rows}"
+    return f"reads {part} {start}, {counted(line.stride, f'{unit}s')} further {side} each row{rows}"
 
 
 def _part(number: int, layout: Layout) -> str:
@@ -116,7 +119,3 @@ def _part(number: int, layout: Layout) -> str:
     if operands[0] == len(layout.widths) - 1:
         return "the last operand"
     return f"the {ORDER[operands[0]]} operand" if operands[0] < len(ORDER) else "an operand"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
