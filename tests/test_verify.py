@@ -30,7 +30,7 @@ from abc_calib.proof import forms, prove, rounding, windows
 from abc_calib.proof import repair as repairing
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.compared import compared
-from abc_calib.proof.decide import certify, decide, failing_sources
+from abc_calib.proof.decide import decide, failing_sources
 from abc_calib.proof.export import export
 from abc_calib.proof.labels import atom_name, where
 from abc_calib.proof.prove import Undecided, check, parts, prepare
@@ -39,7 +39,7 @@ from abc_calib.proof.second_look import verify
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
-from abc_calib.stages import predict
+from abc_calib.stages import certify, predict
 from tasks.basic import Addition
 from tasks.digits import from_integers
 

@@ -149,7 +149,7 @@ class BlackBox:
         """Windows in sources with these gaps, what is not in them at random."""
         row, width, n = place.size.column.at(gaps), place.size.wide.at(gaps), len(values)
         layout, base = self.data.layout_at(width), self.rule.base
-        source = self._template(width).repeat(n, 1)
+        source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
         known: dict[tuple[int, int], np.ndarray] = {}
         target = self.rng.integers(0, base, (n, row + 1))
         for atom, value in zip(place.atoms, values.T, strict=True):
@@ -284,7 +284,3 @@ class BlackBox:
                 raise Unbounded("its tokenizer does not write each digit as one and the same token")
             told.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
         return told[0], told[1]
-
-    def _template(self, width: int) -> Tensor:
-        """The ids of a source of that width."""
-        return self.data.lay_out(self.data.task.ones(width)).source[0]

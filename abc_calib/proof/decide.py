@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -289,20 +288,3 @@ def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
             certificate.counterexamples = [found.as_dict()]
             certificate.reason = f"{why}; a search found a source of {found.digits} digits"
             return
-
-
-def certify(
-    run: Run | Path | str | None = None,
-    *,
-    minutes: float = 15.0,
-    on_windows: Callable[[int, int], None] = lambda done, total: None,
-) -> Certificate:
-    """Decide about a trained run and write its certificate and page into its folder.
-
-    Raises ``AbcError`` if the run has no trained model.
-    """
-    opened = run if isinstance(run, Run) else Run.open(run)
-    opened.check()
-    certificate = decide(opened, opened.load_model(), minutes, on_windows).certificate
-    certificate.save(opened)
-    return certificate

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
@@ -114,11 +115,9 @@ class Evaluation:
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
         found = []
-        wanted = self._there(right.astype(np.int64))[:, None].split(CHUNK)
+        wanted = self._there(right.astype(np.int64)).split(CHUNK)
         for logits, token in zip(self._logits(node, codes), wanted, strict=True):
-            mine = logits.gather(1, token)
-            others = logits.scatter(1, token, -math.inf).amax(1)
-            found.append((mine[:, 0] - others).nan_to_num(nan=-math.inf).cpu())
+            found.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(found)
 
     @torch.inference_mode()

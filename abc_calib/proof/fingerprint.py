@@ -42,12 +42,8 @@ def fingerprint(run: Run) -> dict[str, str | None]:
 
 def digest(content: Any) -> str:
     """SHA-256 of plain data, whatever the order of its keys."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
-
-
-def canonical(content: Any) -> str:
-    """Plain data as one text."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def machine() -> dict[str, str]:

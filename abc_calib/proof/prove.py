@@ -74,7 +74,8 @@ def shape_of(model: Any, data: Data) -> Shape:
         return shape_of_foreign(model, data, rule_of)
     if model.no_lines:
         raise Unbounded(model.no_lines)
-    only_known(model)
+    if found := unknown_part(model):
+        raise Unbounded(f"{found}, which a certificate cannot follow")
     lines: LineBias | None = model.lines
     if lines is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
@@ -90,28 +91,15 @@ def shape_of(model: Any, data: Data) -> Shape:
     for site in SITES:
         if layers.get(site) and site not in lines.sites:
             raise Unbounded(f"its {site}-attention is not restricted to lines: it sees all")
-    rule, period = rule_of(data), _period(model, lines)
+    rule, period = rule_of(data), scheme_period(model, lines)
+    if isinstance(period, str):
+        raise Unbounded(period)
     if rule.in_rows and period > 1:
         raise Unbounded("its positions are not followed from row to row")
     layout = fitting(data, rule)
     ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
     decoder = model.options.decoder_layers
     return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)
-
-
-def only_known(model: Any) -> None:
-    """``Unbounded`` for layers that are not plainly ours or torch's: they may compute anything."""
-    if found := unknown_part(model):
-        raise Unbounded(f"{found}, which a certificate cannot follow")
-
-
-def _period(model: Any, lines: LineBias) -> int:
-    """Modulo what positions are known; ``Unbounded`` for those that a window does not hold."""
-    every = [head for layers in lines.sites.values() for one in layers for head in one]
-    found = scheme_period(model, all(len(head) == 1 for head in every))
-    if isinstance(found, str):
-        raise Unbounded(found)
-    return found
 
 
 @dataclass
@@ -169,11 +157,9 @@ class Layers:
 
     def uncertain(self) -> float:
         """The bound on rounding."""
-        every = [
-            head for layers in self.field.shape.lines.sites.values() for h in layers for head in h
-        ]
-        keys = 2 * max(len(head) for head in every)
-        bias = max((abs(line.value) for head in every for line in head), default=0.0)
+        lines = self.field.shape.lines
+        keys = 2 * max(len(head) for *_, head in lines.each())
+        bias = max((abs(line.value) for line in lines.every()), default=0.0)
         return self.blocks.bound(keys, bias)
 
 

@@ -55,7 +55,7 @@ def repair(
     ``AbcError`` where a model's windows cannot be enumerated or
     fail in longer numbers only.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = Run.open(run)
     opened.check()
     only_ours(opened, "abc repair")
     model, data = opened.load_model(), opened.data

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.data import Batch, Data
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.proof.blackbox import only_ours
@@ -48,7 +48,7 @@ def verify(
     before sources are looked at. Raises ``UsageError`` where nothing is certified, and
     ``AbcError`` where the certificate does not hold.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = Run.open(run)
     opened.check()
     only_ours(opened, "abc verify")
     certificate = Certificate.load(opened)
@@ -80,7 +80,11 @@ def seen_again(
     parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
     least = min(
         *(_margin_in_rows(exact, data, part) for part in parts),
-        *(_margin_of(exact, data.test(n, sources, kind, seed)) for n in long for kind in KINDS),
+        *(
+            float(smallest_margins(exact, data.test(n, sources, kind, seed), TOKENS).min())
+            for n in long
+            for kind in KINDS
+        ),
     )
     if not least > certificate.margin * (1 - 1e-3) - 1e-6:
         raise AbcError(
@@ -97,11 +101,6 @@ def seen_again(
     }
     certificate.save(run)
     return certificate
-
-
-def _margin_of(model: Any, batch: Batch) -> float:
-    """The smallest margin of a batch, all rows."""
-    return float(smallest_margins(model, batch, TOKENS).min())
 
 
 def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Problems]]:

@@ -37,7 +37,7 @@ from abc_calib.files import write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.decide import certify as decide
+from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
@@ -225,4 +225,6 @@ def certify(
 
         found = Run.open(run)
         found.check()
-        return decide(found, minutes=asked.minutes, on_windows=both)
+        certificate = decide(found, found.load_model(), asked.minutes, both).certificate
+        certificate.save(found)
+        return certificate
