@@ -32,6 +32,7 @@ class Arithmetic(Task):
     #: how many operands there are
     count: ClassVar[int] = 1
     default_base: ClassVar[int] = 10
+    kinds = len(hard.NUMBERS) + 2
 
     def __init__(self, base: int | None = None):
         base = self.default_base if base is None else base
@@ -237,10 +238,6 @@ class Arithmetic(Task):
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
         return hard.families(self, rng, n, length)
-
-    def hard(self, rng: np.random.Generator, n: int, length: int) -> Problems:
-        """``n`` hard problems of exactly ``length`` digits, of all families alike."""
-        return hard.hard(self, rng, n, length)
 
     def plain(self, problems: Problems, row: int) -> str:
         """The source without the zeros that only pad."""

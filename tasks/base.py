@@ -103,6 +103,8 @@ class Task(ABC):
     train_length: int
     #: what a length counts
     unit: ClassVar[str] = "digits"
+    #: how many families of hard problems there are, about
+    kinds: ClassVar[int] = 1
 
     @abstractmethod
     def solve(self, source: str) -> str:
@@ -177,7 +179,9 @@ class Task(ABC):
 
     def hard(self, rng: np.random.Generator, n: int, length: int) -> Any:
         """``n`` hard problems of exactly ``length``, of all families alike."""
-        raise self._no_rule()
+        first, *others = self.families(rng, -(-n // self.kinds), length).values()
+        problems = first.joined(*others)
+        return problems.take(rng.permutation(len(problems))[:n])
 
     def plain(self, problems: Any, row: int) -> str:
         """The source of one row as a person writes it, without what only fills it up."""

@@ -55,7 +55,8 @@ def check_closed(rule: Rule) -> None:
         raise NotClosed("its later rows read an operand that the first one does not")
     for opener in rule.closers or (None,):
         below = _opened(later, opener)
-        accepted = _accepted(rule, _not_last(below) if rule.past else below)
+        kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
+        accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
         for one in (rule.first, later):
             _check_closure(rule, one, accepted, opener)
         _check_totality(rule, below, accepted)
@@ -72,11 +73,6 @@ def _opened(later: Transducer, opener: int | None) -> Transducer:
     if not kept:
         raise NotClosed("a row may close with a symbol that no row may stand below")
     return _starting(later, kept)
-
-
-def _not_last(later: Transducer) -> Transducer:
-    """The same without the first states of the last row, below which none stands."""
-    return _starting(later, [k for k, x in enumerate(later.symbols) if x != later.base])
 
 
 def _starting(later: Transducer, kept: list[int]) -> Transducer:

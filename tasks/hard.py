@@ -7,7 +7,7 @@ turn of the same family, random, zero, one, or much shorter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,6 @@ from tasks.rules import Rule, Transducer
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
-
-
-class Task(Protocol):
-    """What this module needs of a task of arithmetic."""
-
-    base: int
-
-    def sample(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> Problems: ...
-
-    def problems(self, *operands: Digits) -> Problems: ...
-
-    def rule(self) -> Rule | None: ...
 
 
 def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
@@ -96,7 +82,7 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(task: Task, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.rule()
@@ -118,13 +104,6 @@ def families(task: Task, rng: np.random.Generator, n: int, length: int) -> dict[
     return made
 
 
-def hard(task: Task, rng: np.random.Generator, n: int, length: int) -> Problems:
-    """``n`` hard problems of exactly ``length`` digits, of all families alike."""
-    first, *others = families(task, rng, -(-n // (len(NUMBERS) + 2)), length).values()
-    problems = first.joined(*others)
-    return problems.take(rng.permutation(len(problems))[:n])
-
-
 def from_rows(rows: list[np.ndarray]) -> Digits:
     """Numbers given digit by digit, first digit first, without leading zeros."""
     values = np.zeros((len(rows), max(len(row) for row in rows)), np.uint8)
@@ -133,7 +112,7 @@ def from_rows(rows: list[np.ndarray]) -> Digits:
     return without_zeros(values)
 
 
-def chains(task: Task, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
+def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
     Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
@@ -158,7 +137,7 @@ def chains(task: Task, rule: Rule, rng: np.random.Generator, n: int, length: int
         pick = rng.integers(0, 2**31, n) % counts[last, inside, state]
         index[column] = choices[last, inside, state, pick]
         state = following[state, index[column]]
-    letters = _letters(by)
+    letters = by.columns
     operands = {
         tape: without_zeros(np.ascontiguousarray(letters[k][index[::-1]].T).astype(np.uint8))
         for k, tape in enumerate(by.tapes)
@@ -167,11 +146,6 @@ def chains(task: Task, rule: Rule, rng: np.random.Generator, n: int, length: int
         symbol = np.array(by.symbols, np.uint8)[begun]
         operands[rule.of_row] = Digits(symbol[:, None], np.ones(n, int))
     return task.problems(*(operands[k] for k in sorted(operands)))
-
-
-def _letters(by: Transducer) -> np.ndarray:
-    """Every column of letters, ``(tapes, m)``."""
-    return np.indices(by.next.shape[1:]).reshape(len(by.tapes), -1)
 
 
 def _carries(by: Transducer) -> np.ndarray:
@@ -183,7 +157,7 @@ def _carries(by: Transducer) -> np.ndarray:
     carries = (after[:, -1] >= 0) & (out[:, -1] < by.base)
     if carries.any():
         return carries
-    inside = (_letters(by) < by.base).all(0)
+    inside = (by.columns < by.base).all(0)
     written = np.where(after < 0, -1, out)[:, inside]
     return (written != written[by.start[0]]).any(1) & (written >= 0).any(1)
 
@@ -191,7 +165,7 @@ def _carries(by: Transducer) -> np.ndarray:
 def _choices(by: Transducer) -> tuple[np.ndarray, np.ndarray]:
     """Columns by (is it the first, should it carry, state), and how many of them there are."""
     following = by.next.reshape(by.states, -1)
-    options, digits = following.shape[1], (_letters(by) < by.base).all(0)
+    options, digits = following.shape[1], (by.columns < by.base).all(0)
     carries, may_end = _carries(by), following[:, -1] >= 0
     choices = np.zeros((2, 2, by.states, options), int)
     counts = np.ones((2, 2, by.states), int)
@@ -223,7 +197,7 @@ def _begin(by: Transducer, state: int) -> int:
     raise AssertionError("every state is reached from a start")
 
 
-def mutated(task: Task, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+def mutated(task: Any, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
     """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
     rows = rng.integers(0, len(parents), n)
     operands = []

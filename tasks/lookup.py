@@ -133,12 +133,12 @@ class Lookup(WordTask):
 
     def pairs(self, chains: Chains, rng: np.random.Generator) -> Pairs:
         """Sources and targets of ``chains``."""
-        values = [chains.start]
-        for step in range(chains.tables.values.shape[1]):
-            values.append(self.outputs[chains.tables.values[:, step], values[-1]])
-        target = Tokens(np.stack(values, 1).astype(np.int16), chains.tables.lengths + 1)
-        tables = Tokens(chains.tables.values + len(STRINGS), chains.tables.lengths)
-        return Pairs(self.source(column(chains.start), tables, rng), target)
+        values, applied = [chains.source.values[:, 0]], chains.target
+        for tables in applied.values.T:
+            values.append(self.outputs[tables, values[-1]])
+        target = Tokens(np.stack(values, 1).astype(np.int16), applied.lengths + 1)
+        named = Tokens(applied.values + len(STRINGS), applied.lengths)
+        return Pairs(self.source(chains.source, named, rng), target)
 
     def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
         """The source of each row; all numbers are tokens."""
@@ -156,7 +156,7 @@ class Lookup(WordTask):
         counts = rng.integers(low, high + 1, n) - 2
         tables = rng.integers(0, self.composing, int(counts.sum()))
         start = rng.integers(0, len(STRINGS), n)
-        return self.pairs(Chains(start, from_flat(tables, counts)), rng)
+        return self.pairs(Chains(column(start), from_flat(tables, counts)), rng)
 
     # The sets
 

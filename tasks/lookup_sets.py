@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tasks.tokens import Tokens, from_flat
+from tasks.tokens import Pairs, Tokens, column
 
 SEED = 123
 INPUTS = 8
@@ -32,25 +32,8 @@ BOUND = 5000
 """Most examples of a test set."""
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Inputs ``start (n,)`` and the tables applied to them, by index."""
-
-    start: np.ndarray
-    tables: Tokens
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, rows: np.ndarray) -> Chains:
-        return Chains(self.start[rows], self.tables.take(rows))
-
-
-def stacked(*parts: Chains) -> Chains:
-    """The rows of all, one below the other."""
-    flat = np.concatenate([part.tables.flat for part in parts])
-    lengths = np.concatenate([part.tables.lengths for part in parts])
-    return Chains(np.concatenate([part.start for part in parts]), from_flat(flat, lengths))
+Chains = Pairs
+"""An input as the source, and as the target the tables that are applied to it, by index."""
 
 
 def codes_to_tables(codes: np.ndarray, base: int, k: int) -> np.ndarray:
@@ -79,9 +62,9 @@ class LookupSets:
         if longer is not None:
             return self._test_set(self.longer(longer[1], int(longer[2])))
         if name == "train":
-            return stacked(self._singles(len(self.outputs)), self._parts["train"])
+            return self._singles(len(self.outputs)).joined(self._parts["train"])
         if name == "train_before_new_tables":
-            return stacked(self._singles(self.composing), self._parts["train"])
+            return self._singles(self.composing).joined(self._parts["train"])
         if name == "heldout_tables":
             return self._test_set(self.longer("incremental", 0))
         if name == "new_compositions":
@@ -103,7 +86,7 @@ class LookupSets:
         """Every composition of ``tables (n, k)`` on all inputs, one composition after another."""
         n, k = tables.shape
         rows = np.repeat(tables, INPUTS, axis=0).astype(np.int16)
-        return Chains(self._order(tables).reshape(-1), Tokens(rows, np.full(n * INPUTS, k)))
+        return Chains(column(self._order(tables).ravel()), Tokens(rows, np.full(n * INPUTS, k)))
 
     def _test_set(self, tables: np.ndarray) -> Chains:
         chains = self._with_inputs(tables)
@@ -203,4 +186,5 @@ def validated(parts: list[Chains]) -> dict[str, Chains]:
         order = rng.permutation(len(chains))
         validation.append(chains.take(order[:size]))
         known.append(chains.take(np.sort(order[size:])))
-    return {"train": stacked(*known), "validation": stacked(*validation)}
+    joined = (first.joined(*others) for first, *others in (known, validation))
+    return dict(zip(("train", "validation"), joined, strict=True))

@@ -35,6 +35,7 @@ class RowTask(Arithmetic):
 
     notation = "rows"
     laws = ("balanced", "carry", "mixed", "few")
+    kinds = 5
     #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
     coupling: ClassVar[str]
 
@@ -80,9 +81,6 @@ class RowTask(Arithmetic):
 
     def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:
         return [columns_of(operand, operand.lengths) for operand in operands]
-
-    def problems(self, *operands: Digits) -> Problems:
-        return Problems(operands, self.answer(*operands))
 
     # Sampling
 
@@ -146,12 +144,6 @@ class RowTask(Arithmetic):
             made[name] = self.problems(*operands)
         made["very different widths"] = self.lopsided(rng, n, extent(length))
         return made
-
-    def hard(self, rng: np.random.Generator, n: int, length: Size) -> Problems:
-        each = -(-n // (len(_NUMBERS) + 2))
-        first, *others = self.families(rng, each, length).values()
-        problems = first.joined(*others)
-        return problems.take(rng.permutation(len(problems))[:n])
 
     @abstractmethod
     def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:

@@ -39,6 +39,7 @@ class WordTask(TokenTask):
 
     train_length = 10
     unit = "words"
+    kinds = 3
     splits: tuple[str, ...] = ()
     #: of these a subclass has one or both
     either: ClassVar[tuple[str, ...]] = ("step", "solve")
@@ -451,11 +452,6 @@ class WordTask(TokenTask):
             liked = weight.argsort(1).argsort(1) < few
             found[name] = self.walked(rng, n, length, length, liked)
         return found
-
-    def hard(self, rng: np.random.Generator, n: int, length: int) -> Pairs:
-        first, *others = self.families(rng, -(-n // 3), length).values()
-        problems = first.joined(*others)
-        return problems.take(rng.permutation(len(problems))[:n])
 
     def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
         *ticks, tape = self.letters(parents.take(rng.integers(0, len(parents), 4 * n)))
