@@ -108,6 +108,9 @@ def run_jobs(
         progress.outcomes.append(outcome)
         on_change(progress, outcome)
 
+    def ready(job: Job) -> bool:
+        return job.parent is None or progress.states.get(job.parent.key) in ("done", "kept")
+
     for job in list(progress.waiting):
         if outcome := _before(job, root):
             progress.waiting.remove(job)
@@ -125,7 +128,7 @@ def run_jobs(
                     if outcome := _never(job, progress, late):
                         progress.waiting.remove(job)
                         ended(outcome)
-                    elif _ready(job, progress) and len(progress.running) < made.size:
+                    elif ready(job) and len(progress.running) < made.size:
                         progress.waiting.remove(job)
                         progress.running.append(_begun(job, made, root, device))
                 on_change(progress, None)
@@ -153,11 +156,6 @@ def _never(job: Job, progress: Progress, late: bool) -> Outcome | None:
     if job.parent and progress.states.get(job.parent.key) in ("failed", "blocked"):
         return Outcome(job, "blocked", reason=f"its first training failed: {job.parent.key}")
     return None
-
-
-def _ready(job: Job, progress: Progress) -> bool:
-    """Is what a job is made from there?"""
-    return job.parent is None or progress.states.get(job.parent.key) in ("done", "kept")
 
 
 def _begun(job: Job, made: Workers, root: Path, device: str) -> Running:

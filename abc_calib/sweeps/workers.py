@@ -222,13 +222,11 @@ def _trained(job: Job, root: Path, **how: Any) -> Run:
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
         again = {**how, **(job.calibrate or {})}
-        return stages.calibrate(first, out=folder, on_check=_say_check, **again)
+        return stages.calibrate(
+            first, out=folder, on_check=lambda one: print(one.text, flush=True), **again
+        )
 
     return stages.finished(folder, make, **how)
-
-
-def _say_check(check: Any) -> None:
-    print(check.text, flush=True)
 
 
 def _stop_with_sweep(sign: Path, parent: int) -> None:

@@ -194,7 +194,8 @@ class Trainer:
         if self.ending is not None:
             self.over = accuracy >= self.ending.least and self.ending.look(self.model, self.step)
         elif self.options.stop_early and self.good >= self.options.early_stop_after:
-            self.over = self.right_throughout()
+            every = self.data.training(UNREACHED_STEP, UNREACHED_SIZE)  # held-out: maybe one length
+            self.over = accuracy_of(self.model, every) >= THROUGHOUT
         if self.over:
             entry["over"] = self.ending.ends if self.ending is not None else "held out"
         self.history.append(entry)
@@ -218,13 +219,6 @@ class Trainer:
             if (few := accuracy_of(self.model, some)) < RIGHT:
                 return few, len(some)
         return accuracy_of(self.model, self.validation), len(self.validation)
-
-    def right_throughout(self) -> bool:
-        """Is the model right at all training lengths too? Held-out problems may be of one."""
-        return (
-            accuracy_of(self.model, self.data.training(UNREACHED_STEP, UNREACHED_SIZE))
-            >= THROUGHOUT
-        )
 
     def write_history(self) -> None:
         """Write ``history.jsonl``."""

@@ -225,7 +225,7 @@ class Listener:
 
     def reads(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before what reads the source."""
-        ids, cache = first(args, given, "input_ids"), cache_of(given)
+        ids, cache = given.get("input_ids", args[0] if args else None), cache_of(given)
         past = 0 if cache is None else int(cache.get_seq_length())
         self.state.tokens = None if ids is None else past + ids.shape[1]
         if past and (known := getattr(cache, PLACES, None)) is not None:
@@ -236,15 +236,10 @@ class Listener:
             self.state.source = self.marks.of(ids, given.get("attention_mask"))
 
     def has_read(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
-        """After it: what is kept of the source knows where it stands."""
-        for kept in (cache_of(output), cache_of(given)):
-            if kept is not None:
+        """After it: what is kept of the source, or an encoder gives, knows where it stands."""
+        for kept in (output, cache_of(output), cache_of(given)):
+            if not isinstance(kept, tuple | None):
                 setattr(kept, PLACES, self.state.source)
-
-    def has_encoded(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
-        """The same of an encoder."""
-        if not isinstance(output, tuple):
-            setattr(output, PLACES, self.state.source)
 
     def writes(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
         """Before a decoder that has an encoder."""
@@ -256,21 +251,13 @@ def listen(model: Any, marks: Marks, state: State) -> list[Any]:
     """Put the hooks into a model; gives what takes them out."""
     heard = Listener(marks, state)
     hooks = [model.register_forward_pre_hook(heard.before_call, with_kwargs=True)]
-    if not model.config.is_encoder_decoder:
-        body = model.get_decoder()
-        hooks.append(body.register_forward_pre_hook(heard.reads, with_kwargs=True))
-        hooks.append(body.register_forward_hook(heard.has_read, with_kwargs=True))
-        return hooks
-    encoder, decoder = model.get_encoder(), model.get_decoder()
-    hooks.append(encoder.register_forward_pre_hook(heard.reads, with_kwargs=True))
-    hooks.append(encoder.register_forward_hook(heard.has_encoded, with_kwargs=True))
-    hooks.append(decoder.register_forward_pre_hook(heard.writes, with_kwargs=True))
+    crossed, decoder = model.config.is_encoder_decoder, model.get_decoder()
+    reader = model.get_encoder() if crossed else decoder
+    hooks.append(reader.register_forward_pre_hook(heard.reads, with_kwargs=True))
+    hooks.append(reader.register_forward_hook(heard.has_read, with_kwargs=True))
+    if crossed:
+        hooks.append(decoder.register_forward_pre_hook(heard.writes, with_kwargs=True))
     return hooks
-
-
-def first(args: Any, given: Mapping[str, Any], name: str) -> Tensor | None:
-    """The first argument of a call, however it was given."""
-    return given[name] if name in given else args[0] if args else None
 
 
 # Without positions
