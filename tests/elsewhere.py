@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_iter, tree_map
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 MOVING = {"to", "cpu", "cuda"}
-COPYING = {"copy_", "__setitem__", "_has_compatible_shallow_copy_type"}
-"""What copies from one device to another."""
+COPYING = {"copy_", "__setitem__", "__deepcopy__", "_has_compatible_shallow_copy_type"}
+"""What copies from one device to another, or looks at tensors of both."""
 OF_CPU = {"numpy", "__array__", "data_ptr", "__dlpack__"}
 """What only tensors of the processor have."""
 PACKED = {"_pack_padded_sequence", "_pad_packed_sequence", "gru"}

@@ -9,7 +9,6 @@ import torch
 from conftest import TOKENS, digit_data, in_stream
 from test_transformer import step_by_step
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from abc_calib import stages
 from abc_calib.config import DecoderOptions
@@ -17,8 +16,6 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.nn.transformer.model import DecoderOnly
 
 NAMES = (*SCHEMES, "rpe:clip=3,values=true", "randomized:base=learned")
@@ -104,29 +101,6 @@ def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased)
     assert torch.equal(written, step_by_step(model.exact(), sources(), 12))
 
 
-@pytest.mark.parametrize("biased", BIASED[1:])
-@torch.no_grad()
-def test_lines_are_gathered_as_they_are_drawn(build, biased):
-    """On short and long sources; and a table writes what single steps do."""
-    data = digit_data()
-    for seed in range(2):
-        model = build("none", biased, seed)
-        for batch in (data.training(0, 7), data.test(40, 3)):
-            model.set_path("dense")
-            expected = model(batch.source, batch.target)
-            if model.on_lines:
-                model.set_path("lines")
-                same = model(batch.source, batch.target)
-                torch.testing.assert_close(same, expected, rtol=1e-4, atol=1e-5)
-            model.set_path("auto")
-            exact, kept, steps = model.exact(), model.kept_rows, batch.target.shape[1] + 3
-            whole = token_by_token(exact, exact.encode(batch.source), steps, Cache(None))
-            if kept is not None:
-                found = token_by_token(exact, exact.encode(batch.source), steps, Cache(kept))
-                assert torch.equal(found, whole)
-            assert torch.equal(model.decode(batch.source, steps).ids, whole)
-
-
 @torch.no_grad()
 def test_weights_of_both_parts_are_of_one_softmax(build):
     batch = digit_data().training(0, 7)
@@ -178,24 +152,3 @@ def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
     assert abc("verify", "--json").json()["outcome"] == "certified"
     assert abc("predict", "9" * 60).out.strip().startswith("1" + "0" * 60)
     assert abc("heatmap", "--digits", 12).code == 0
-
-
-class OnOneDevice(TorchFunctionMode):
-    """Fails where a tensor is made without a word of its device."""
-
-    made = ("arange", "zeros", "ones", "full", "tensor", "empty", "rand", "randint")
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        given = kwargs or {}
-        if getattr(func, "__name__", "") in self.made:
-            assert "device" in given, f"{func.__name__}{args} without a device"
-        return func(*args, **given)
-
-
-@pytest.mark.parametrize("biased", BIASED)
-def test_it_makes_its_tensors_on_its_device(build, biased):
-    """So that it runs on another one than the processor."""
-    model, batch = build("rope", biased), digit_data().training(0, 3)
-    with OnOneDevice(), torch.inference_mode():
-        model(batch.source, batch.target)
-        model.decode(batch.source, 5)

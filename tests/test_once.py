@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import additions, digit_data
+from conftest import digit_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import drawn, sources
-from test_transformer import CASES
 from torch import Tensor
 
 import abc_calib as abc
@@ -31,10 +30,21 @@ from abc_calib.runs import Run
 
 @torch.inference_mode()
 def plain(model: Any, batch: Batch, steps: int) -> tuple[Tensor, Tensor]:
-    """Logits of the right output, and what is decoded: through all layers, in float64."""
-    exact = model.exact()
-    decoded = token_by_token(exact, exact.encode(batch.source), steps, Cache(None))
-    return exact(batch.source, batch.target), decoded
+    """Logits of the right output, and what is decoded: through all layers, in float64.
+
+    By dense attention and along lines the same, and with a cache of what lines reach.
+    """
+    exact, logits = model.exact(), []
+    for path in ("dense", "lines", "auto"):
+        exact.set_path(path)
+        logits.append(exact(batch.source, batch.target))
+    torch.testing.assert_close(logits[1:], logits[:1] * 2)
+    decoded, cached = (
+        token_by_token(exact, exact.encode(batch.source), steps, Cache(kept))
+        for kept in (None, exact.kept_rows)
+    )
+    assert torch.equal(decoded, cached)
+    return logits[0], decoded
 
 
 def compare(model: Any, frozen: Any, batch: Batch) -> None:
@@ -70,17 +80,6 @@ def test_100_000_problems():
             compare(model, frozen, batch)
             count += len(batch)
     assert count > 100_000
-
-
-@pytest.mark.parametrize(("shape", "biased"), CASES)
-def test_any_positions(build, shape, biased):
-    """On lines or not, whether a scheme lets rows be known by what they read or not."""
-    model = build(shape, biased)
-    for source in (additions()[:3], additions()[:1]):
-        with torch.inference_mode():
-            exact = model.exact()
-            expected = token_by_token(exact, exact.encode(source), 24, Cache(model.kept_rows))
-        assert torch.equal(model.decode(source, 24).ids, expected)
 
 
 def test_a_calibrated_model_is_judged_alike(tiny):

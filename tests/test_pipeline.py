@@ -32,7 +32,7 @@ from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Check, carries_over, choose, every_place
 from abc_calib.calibration.windows import undecided
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
-from abc_calib.data import Data, DigitData
+from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
@@ -62,21 +62,6 @@ def options(**given) -> CalibrationOptions:
     return CalibrationOptions(**{"threshold": 0.3, "samples": 500, **given})
 
 
-def longer(source: DigitData, length: int) -> Data:
-    return source.shortened(length)
-
-
-def all_lines(bias: LineBias) -> list:
-    """(site, layer, head, line) of every line."""
-    return [
-        (site, layer, head, line)
-        for site, layers in bias.sites.items()
-        for layer, heads in enumerate(layers)
-        for head, lines in enumerate(heads)
-        for line in lines
-    ]
-
-
 # The default fit
 
 
@@ -89,8 +74,11 @@ def test_every_head_of_every_layer_gets_one_line(found):
 
 def test_the_table_has_the_lines_of_the_bias(found):
     rows = [(row.site, row.layer, row.head, row.line, row.value) for row in found.table]
-    lines = all_lines(found.bias)
-    assert rows == [(s, layer, h, line.label(s), line.value) for s, layer, h, line in lines]
+    assert rows == [
+        (s, layer, h, line.label(s), line.value)
+        for s, layer, h, lines in found.bias.each()
+        for line in lines
+    ]
     assert {row.note for row in found.table} <= {"", "sink", "assigned"}
     closed = ("vert +0", "diag +0")  # what a sink reads, and what is no sink but weak
     own = [row for row in found.table if not row.note and not row.line.startswith(closed)]
@@ -110,7 +98,7 @@ def test_no_head_rests_on_the_first_row(vanilla, model, fit, values):
     """It has read digits, from the second layer on, that no later row's answer depends on."""
     asked = options(fit=fit, values=values, empty="sink", anchors="segment", threshold=0.05)
     bias = calibrate(model, vanilla.data, asked).bias
-    own = [line for site, _, _, line in all_lines(bias) if site == "self"]
+    own = [line for site, *_, lines in bias.each() for line in lines if site == "self"]
     assert own and not any(line.direction == "vert" for line in own)
 
 
@@ -125,7 +113,7 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
         return capture(model, batch)
 
     monkeypatch.setattr(evidence, "capture", watched)
-    found = calibrate(model, longer(vanilla.data, 7), options(), force=True)
+    found = calibrate(model, vanilla.data.shortened(7), options(), force=True)
     batch, *_ = seen
     assert exact_matches(model, batch).all()
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
@@ -139,7 +127,7 @@ def test_samples_of_full_length_have_one_shape_and_are_right(vanilla, model):
 
 
 def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model):
-    source = longer(vanilla.data, 7)
+    source = vanilla.data.shortened(7)
     batch = source.training(pipeline.UNREACHED_STEP, 500)
     right = 100 * exact_matches(model, batch).float().mean()
     with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
@@ -345,7 +333,7 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model)
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
     monkeypatch.setattr(check, "STEPS", 1)
-    assert carries_over(found.bias, model, longer(vanilla.data, 1)) == Trial(1.0)
+    assert carries_over(found.bias, model, vanilla.data.shortened(1)) == Trial(1.0)
 
 
 # Captured attention
@@ -516,10 +504,6 @@ def find(vanilla):
 FITS = pytest.mark.parametrize("fit", ["nnls", "mean"])
 
 
-def lines_of(bias: LineBias) -> list[Line]:
-    return [line for layers in bias.sites.values() for heads in layers for h in heads for line in h]
-
-
 def test_each_fit_has_its_own_defaults(find):
     for fit, own in (
         ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "sink"}),
@@ -549,8 +533,8 @@ def test_only_the_asked_sites_are_biased(find, fit):
 @pytest.mark.parametrize("anchors", ["segment", "corner"])
 def test_lines_count_from_the_asked_anchors(find, fit, anchors):
     found = find(fit=fit, anchors=anchors, empty="transparent", sites=("cross",), layer="own").bias
-    assert lines_of(found)
-    assert {line.anchor for line in lines_of(found)} == {anchors}
+    assert found.every()
+    assert {line.anchor for line in found.every()} == {anchors}
 
 
 def test_a_penalty_takes_the_place_of_minus_infinity(find):
@@ -587,23 +571,21 @@ def test_a_penalty_that_closes_nothing_is_refused(closed):
 
 def test_soft_values_are_logarithms_of_weights(find):
     found = find(values="soft", threshold=0.1)
-    assert any(line.value < 0 for line in lines_of(found.bias))
-    for site, layers in found.bias.sites.items():
-        for layer, heads in enumerate(layers):
-            for head, lines in enumerate(heads):
-                rows = [r for r in found.table if (r.site, r.layer, r.head) == (site, layer, head)]
-                if rows[0].note == "sink":
-                    continue
-                strongest = max(row.weight for row in rows)
-                for row, line in zip(rows, lines, strict=True):
-                    assert line.value == pytest.approx(np.log(row.weight / strongest), abs=2e-3)
+    assert any(line.value < 0 for line in found.bias.every())
+    for *at, lines in found.bias.each():
+        rows = [r for r in found.table if [r.site, r.layer, r.head] == at]
+        if rows[0].note == "sink":
+            continue
+        strongest = max(row.weight for row in rows)
+        for row, line in zip(rows, lines, strict=True):
+            assert line.value == pytest.approx(np.log(row.weight / strongest), abs=2e-3)
 
 
 def test_hard_values_open_the_papers_lines_wide(find):
     soft, hard = find(fit="mean").bias, find(fit="mean", values="hard").bias
-    assert {line.value for line in lines_of(hard)} == {0.0}
-    assert any(line.value < 0 for line in lines_of(soft))
-    for a, b in zip(lines_of(soft), lines_of(hard), strict=True):
+    assert {line.value for line in hard.every()} == {0.0}
+    assert any(line.value < 0 for line in soft.every())
+    for a, b in zip(soft.every(), hard.every(), strict=True):
         assert (a.direction, a.segment, a.offset) == (b.direction, b.segment, b.offset)
 
 
@@ -612,7 +594,7 @@ def test_heads_without_lines_are_open_or_closed_as_asked(find, fit):
     above = 1.0 if fit == "nnls" else 9.0
     open_ = find(fit=fit, empty="transparent", threshold=above)
     closed = find(fit=fit, empty="sink", threshold=above)
-    assert not lines_of(open_.bias) and open_.bias.transparent()
+    assert not open_.bias.every() and open_.bias.transparent()
     assert {row.note for row in open_.table} == {"transparent"}
     assert not closed.bias.transparent()
     for site, layers in closed.bias.sites.items():

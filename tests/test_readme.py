@@ -152,9 +152,6 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     assert scope["bias"].shape == (1, 4, 4)
 
 
-# Pages of docs
-
-
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "abc_calib"
 ARCHITECTURE = (DOCS / "architecture.md").read_text()
@@ -216,14 +213,6 @@ def test_geometry_and_config_are_light():
             assert not torch or file.name == "coords.py", file
 
 
-# Glossary
-
-
-# fmt: off
-
-
-
-
 # Reference
 
 
@@ -252,10 +241,6 @@ def test_the_table_of_schemes_is_complete():
 
 NOTEBOOK = json.loads((DOCS / "tutorial.ipynb").read_text())
 CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
-
-
-
-
 
 
 def test_the_tutorial_runs(tmp_path, monkeypatch, capsys):

@@ -29,8 +29,6 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.proof.decide import decide
 from abc_calib.proof.prove import Undecided, prepare
 from abc_calib.proof.until import certain
@@ -215,30 +213,6 @@ def test_keys_of_lines_on_a_grid(site, draw):
         closes = [k for k, token in enumerate(batch.source[i].tolist()) if token in signs]
         for place in range(int((batch.target[i] != model.pad).sum())):
             assert int(keys[i, place]) == slow_key(line, site, opens, place, closes)
-
-
-@given(st.lists(grid_lines["self"], min_size=4, max_size=4), st.data())
-@settings(max_examples=15, deadline=None)
-def test_all_paths_and_both_decoders_agree(own, draw):
-    crossed = draw.draw(st.lists(grid_lines["cross"], min_size=4, max_size=4))
-    crossed = [replace(line, segment=min(line.segment, 2)) for line in crossed]
-    lines = LineBias(
-        {"self": (tuple((x,) for x in own),) * 2, "cross": (tuple((x,) for x in crossed),) * 2}
-    )
-    data = data_of("long_multiplication")
-    model = model_of(data, lines, seed=draw.draw(st.integers(0, 5)))
-    batch = data.training(0, 5)
-    with torch.inference_mode():
-        expected = model(batch.source, batch.target)
-        model.set_path("dense")
-        torch.testing.assert_close(model(batch.source, batch.target), expected)
-        model.set_path("auto")
-        exact = model.exact()
-        plain, cached = (
-            token_by_token(exact, exact.encode(batch.source), 40, Cache(kept))
-            for kept in (None, exact.kept_rows)
-        )
-    assert torch.equal(plain, cached) and torch.equal(plain, model.decode(batch.source, 40).ids)
 
 
 def generated(folder: Path, source: torch.Tensor, steps: int) -> torch.Tensor:

@@ -566,20 +566,6 @@ def test_the_guide_goes_from_nothing_to_a_certificate(name, tmp_path):
 # Rules of numbers
 
 
-def written(number: int, base: int) -> list[int]:
-    """The digits of a number, last one first."""
-    digits: list[int] = []
-    while number or not digits:
-        number, digit = divmod(number, base)
-        digits.append(digit)
-    return digits
-
-
-def tape(digits: list[int], width: int | None = None):
-    values = np.array([digits + [0] * ((width or 0) - len(digits))])
-    return values, np.array([values.shape[1]])
-
-
 @pytest.mark.parametrize("name", ["addition", "subtraction", "multiplication"])
 def test_long_columns_in_blocks_are_those_one_by_one(monkeypatch, name):
     task, rng = get_task(name, base=10), np.random.default_rng(3)
@@ -627,8 +613,9 @@ def test_what_is_closed_never_lacks_a_row_and_most_bent_rules_are_not(make, seed
             continue
         for _ in range(200):
             count = int(rng.integers(2, 5)) if rule.listed else 2
-            numbers = [tape(written(int(rng.integers(64)), 2)) for _ in range(count)]
-            other.rows(numbers)  # a ValueError says that there is no run
+            texts = [f"{rng.integers(64):b}" for _ in range(count)]
+            numbers = [np.array([[*map(int, text[::-1])]]) for text in texts]
+            other.rows([(x, np.array([x.shape[1]])) for x in numbers])  # or a ValueError: no run
     assert refused
 
 
