@@ -389,6 +389,14 @@ def vouch(run: Path) -> None:
             write_record(run / name, content, names(run))
 
 
+def assert_same_weights(one: Any, other: Any) -> None:
+    """Of models or their states: the same names in the same order, and the same numbers."""
+    one, other = (x.state_dict() if isinstance(x, torch.nn.Module) else x for x in (one, other))
+    assert list(one) == list(other)
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
 def change_json(path: Path, **changes: Any) -> None:
     """Give keys of a JSON file new values."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from others import IDS, WORDS, tf
 
-WIDTH, LAYERS, HEADS = 16, 2, 4
+WIDTH, LAYERS, HEADS, PLACES = 16, 2, 4, 24
 FLAT: dict[str, Any] = {
     "hidden_size": WIDTH,
     "num_hidden_layers": LAYERS,
     "num_attention_heads": HEADS,
     "intermediate_size": 2 * WIDTH,
-    "max_position_embeddings": 64,
+    "max_position_embeddings": PLACES,
 }
 GROUPED = FLAT | {"num_key_value_heads": 2}
 SMALL = GROUPED | {"head_dim": 4}
@@ -26,12 +26,12 @@ LATENT = EXPERTS | {
     **{"num_key_value_heads": HEADS, "v_head_dim": 6, "first_k_dense_replace": 1},
     **{"n_group": 1, "topk_group": 1},
 }
-OLD = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64}
+OLD = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": PLACES}
 SEQ2SEQ: dict[str, Any] = {
     **{"d_model": WIDTH, "encoder_layers": 1, "decoder_layers": LAYERS, "dropout": 0.0},
     **{"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "init_std": 0.3},
     **{"encoder_ffn_dim": 2 * WIDTH, "decoder_ffn_dim": 2 * WIDTH, "forced_eos_token_id": None},
-    **{"decoder_start_token_id": 2, "max_position_embeddings": 64},
+    **{"decoder_start_token_id": 2, "max_position_embeddings": PLACES},
 }
 T5 = {
     **{"d_model": WIDTH, "d_kv": 4, "d_ff": 2 * WIDTH, "num_heads": HEADS, "dropout_rate": 0.0},
@@ -113,12 +113,26 @@ SHAPES |= {
 }
 
 
-def of_family(family: str) -> Any:
-    """A model of a family with random weights, none of them zero, and its own sinusoids."""
-    kind, shape = SHAPES[family]
+FAMILIES = {
+    **{"llama": "Llama", "gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"},
+    **{"qwen2": "Qwen2", "t5": "T5", "bart": "BART"},
+}
+"""Those that most is tried with, by their ``model_type``."""
+WIDE = ("hidden_size", "intermediate_size", "d_model", "d_kv", "d_ff")
+
+
+def tiny(family: str, times: int = 1, **more: Any) -> Any:
+    """A model of a family with random weights, as many times as wide."""
+    kind, shape = SHAPES[FAMILIES.get(family, family)]
+    wider = {name: times * size for name, size in shape.items() if name in WIDE}
     made = getattr(tf, kind)
+    return made(made.config_class(**(IDS | shape | wider | more)))
+
+
+def of_family(family: str) -> Any:
+    """The same, none of its weights zero, and its own sinusoids."""
     torch.manual_seed(0)
-    model = made(made.config_class(**(IDS | shape))).eval()
+    model = tiny(family).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() > 1 and "embed_positions" not in name:

@@ -1,4 +1,4 @@
-"""Tiny models of transformers, a tokenizer of one token a character, and pairs."""
+"""A tokenizer of one token a character, pairs, and a plain training on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 
 WORDS = ["<pad>", "<s>", "</s>", "<unk>", *"0123456789+="]
 IDS = {"vocab_size": len(WORDS), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-FAMILIES = ("llama", "gpt2", "gpt_neox", "qwen2", "t5", "bart")
 tf: Any = transformers  # so much of it is typed by hand that nothing of it would fit
 tf.utils.logging.set_verbosity_error()
 tf.utils.logging.disable_progress_bar()
@@ -30,37 +29,6 @@ def tokenizer(bos: bool = False, eos: bool = False) -> Any:
         )
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     return tf.PreTrainedTokenizerFast(tokenizer_object=made, **special)
-
-
-def tiny(family: str, width: int = 16, layers: int = 2, heads: int = 4) -> Any:
-    """A model with random weights."""
-    flat = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
-    wide = {"intermediate_size": 2 * width}
-    if family == "llama":
-        config = tf.LlamaConfig(**IDS, **flat, **wide, num_key_value_heads=heads // 2)
-        return tf.LlamaForCausalLM(config)
-    if family == "qwen2":
-        config = tf.Qwen2Config(**IDS, **flat, **wide, num_key_value_heads=heads // 2)
-        return tf.Qwen2ForCausalLM(config)
-    if family == "gpt_neox":
-        return tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**IDS, **flat, **wide))
-    if family == "gpt2":
-        shape = {"n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": 24}
-        return tf.GPT2LMHeadModel(tf.GPT2Config(**IDS, **shape))
-    if family == "t5":
-        shape = {"d_model": width, "d_kv": width // heads, "d_ff": 2 * width, "num_heads": heads}
-        depth = {"num_layers": layers, "dropout_rate": 0.0}  # as many in its encoder
-        config = tf.T5Config(**IDS, **shape, **depth, decoder_start_token_id=0)
-        return tf.T5ForConditionalGeneration(config)
-    config = tf.BartConfig(
-        **IDS,
-        **{"d_model": width, "encoder_layers": 1, "decoder_layers": layers},
-        **{"encoder_attention_heads": heads, "decoder_attention_heads": heads},
-        **{"encoder_ffn_dim": 2 * width, "decoder_ffn_dim": 2 * width, "dropout": 0.0},
-        **{"decoder_start_token_id": 2, "forced_eos_token_id": None, "init_std": 0.3},
-        max_position_embeddings=24,
-    )
-    return tf.BartForConditionalGeneration(config)
 
 
 def saved(model: Any, words: Any, folder: Path) -> Path:
@@ -93,12 +61,10 @@ def sums(longest: int = 3, n: int = 300) -> list[tuple[str, str]]:
     return list(pairs.items())
 
 
-def train(model: Any, words: Any, pairs: list[tuple[str, str]], steps: int, rate: float) -> None:
-    """A plain loop, every width as likely, until the model writes all pairs."""
+def train(model: Any, sources: Any, targets: Any, steps: int, rate: float) -> None:
+    """A plain loop, every width as likely, until the model writes all targets."""
     stream = not model.config.is_encoder_decoder
-    sources = [words(source)["input_ids"] for source, _ in pairs]
-    targets = [[*words(t, add_special_tokens=False)["input_ids"], 2] for _, t in pairs]
-    widths = np.array([len(source) for source, _ in pairs])
+    widths = np.array([len(source) for source in sources])
     groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     rng = np.random.default_rng(0)
@@ -114,6 +80,12 @@ def train(model: Any, words: Any, pairs: list[tuple[str, str]], steps: int, rate
         if step % 25 == 24 and loss < 0.01:
             break
     model.eval()
+
+
+def as_ids(words: Any, pairs: list[tuple[str, str]]) -> tuple[list[Any], list[Any]]:
+    """The ids of all sources, and of all targets with their ends."""
+    targets = [[*words(t, add_special_tokens=False)["input_ids"], 2] for _, t in pairs]
+    return [words(source)["input_ids"] for source, _ in pairs], targets
 
 
 def batch(rows: Any, sources: Any, targets: Any, stream: bool) -> dict[str, torch.Tensor]:

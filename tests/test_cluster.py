@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_sweeps import QUICK, job
 
 from abc_calib.errors import AbcError
 from abc_calib.plugins import files
@@ -24,16 +25,6 @@ from abc_calib.sweeps import Job, Share, Test, run_jobs
 from abc_calib.sweeps.jobs import JobPayload
 from abc_calib.sweeps.workers import attempt, ensure, last_line, own_gpu
 from abc_calib.version import ROOT, __version__
-
-QUICK = {
-    "decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16,
-    "length": 4, "steps": 6, "batch": 8, "validate_every": 2,
-}  # fmt: skip
-
-
-def job(calibrate=None, n=20, **options):
-    tests = (Test(length=3, n=n),)
-    return Job(task="successor", options={**QUICK, **options}, calibrate=calibrate, tests=tests)
 
 
 def dask(*words, **more):

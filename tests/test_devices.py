@@ -10,8 +10,8 @@ import pytest
 import torch
 from conftest import Runs, digit_data
 from elsewhere import elsewhere, on_cuda
+from families import tiny as a_tiny
 from others import saved, tokenizer, write_pairs
-from others import tiny as a_tiny
 from random_models import drawn
 
 import abc_calib as abc

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
-from families import SHAPES, of_family
-from others import FAMILIES, WORDS, tiny
+from families import FAMILIES, SHAPES, of_family, tiny
+from others import WORDS
 
 import abc_calib as abc
 from abc_calib.config import ForeignOptions

@@ -12,19 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import run_command as invoke
-from others import (
-    padded,
-    reversals,
-    saved,
-    sums,
-    tf,
-    tokenizer,
-    train,
-    write_pairs,
-)
-from others import (
-    tiny as a_tiny,
-)
+from families import tiny as a_tiny
+from others import as_ids, batch, reversals, saved, sums, tf, tokenizer, train, write_pairs
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
@@ -48,9 +37,10 @@ def reversing(request, tmp_path_factory) -> Somebodys:
     torch.manual_seed(0)
     words = tokenizer(eos=request.param == "t5")
     llama = request.param == "llama"
-    model = a_tiny(request.param, width=32, layers=2 if llama else 1)
+    layers = {} if llama else {"num_layers": 1, "num_decoder_layers": 1}
+    model = a_tiny(request.param, times=2, **layers)
     pairs = reversals(3)
-    train(model, words, pairs, 400, 5e-3 if llama else 8e-3)
+    train(model, *as_ids(words, pairs), 400, 5e-3 if llama else 8e-3)
     return Somebodys(saved(model, words, root / "model"), write_pairs(root / "p.jsonl", pairs))
 
 
@@ -124,16 +114,8 @@ def test_capture_fit_inject(reversing):
     kind = tf.T5ForConditionalGeneration if seq2seq else tf.LlamaForCausalLM
     model = kind.from_pretrained(reversing.folder).eval()
     texts = [("123=", "321"), ("40=", "04"), ("775=", "577"), ("9=", "9")]
-    batches = []
-    for part in (texts[:2], texts[2:]):
-        ids = [words(s)["input_ids"] for s, _ in part]
-        wanted = [[*words(t, add_special_tokens=False)["input_ids"], 2] for _, t in part]
-        if not seq2seq:
-            wanted = [[-100] * len(i) + t for i, t in zip(ids, wanted, strict=True)]
-            ids = [i + [x for x in t if x >= 0] for i, t in zip(ids, wanted, strict=True)]
-        mask = [[1] * len(i) for i in ids]
-        named = {"input_ids": padded(ids, 0), "attention_mask": padded(mask, 0)}
-        batches.append({**named, "labels": padded(wanted, -100)})
+    given = as_ids(words, texts)
+    batches = [batch(rows, *given, stream=not seq2seq) for rows in ((0, 1), (2, 3))]
     equals = words.convert_tokens_to_ids("=")
     one, two = (abc.capture(model, batch, delimiters=[equals]) for batch in batches)
     both = abc.capture(model, batches, delimiters=[equals])

@@ -9,39 +9,27 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TOKENS, additions, change_json
+from conftest import additions, assert_same_weights, change_json
 from safetensors.torch import load_file, save_file
+from test_recurrent import model_of
 from test_transformer import CASES
 from torch import Tensor
 from torch.nn import functional
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    PreTrainedModel,
-)
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 import abc_calib as abc
 from abc_calib import stages
-from abc_calib.config import RecurrentOptions
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn import hub
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
-from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.runs import Run
 from abc_calib.runs.weights import save_weights
 from tasks import get_task
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])
 TARGET = torch.tensor([[3, 1, 4, 13], [9, 13, 14, 14]])
-
-
-def recurrent(attender: str = "one_step", backbone: str | None = None) -> Recurrent:
-    options = RecurrentOptions(
-        attender=attender, backbone=backbone, embedding=6, width=8, d_head=8, value=8
-    )
-    torch.manual_seed(0)
-    return Recurrent(Recurrent.resolve_defaults(options), TOKENS).eval()
 
 
 def saved(model: Any, folder: Path) -> Path:
@@ -84,18 +72,10 @@ def same(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
-    """The same names in the same order, and the same numbers."""
-    state = one.state_dict()
-    assert list(state) == list(other.state_dict())
-    for name, value in other.state_dict().items():
-        assert torch.equal(state[name], value), name
-
-
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("attender", ATTENDERS)
 def test_so_does_every_recurrent_model(attender, backbone, tmp_path):
-    model = recurrent(attender, backbone)
+    model = model_of(attender, backbone=backbone)
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(
         saved(model, tmp_path), output_loading_info=True
     )
@@ -199,7 +179,7 @@ def refused_by_all(folder: Path, message: str) -> None:
 @pytest.mark.parametrize("kind", ["transformer", "gru"])
 def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
     """The configuration but for its version, the same weights, the same ids for ``generate``."""
-    model = build({"encoder_layers": 1}, "lines") if kind == "transformer" else recurrent()
+    model = build({"encoder_layers": 1}, "lines") if kind == "transformer" else model_of()
     ours = saved(model, tmp_path)
     hub.wrapped(model).save_pretrained(tmp_path / "theirs")
     one, two = (
@@ -209,9 +189,8 @@ def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
     assert {name for name, value in two.items() if value is not None} - set(one) == {
         "transformers_version"
     }
-    weights = [load_file(folder / "model.safetensors") for folder in (ours, tmp_path / "theirs")]
-    assert list(weights[0]) == list(weights[1])
-    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    folders = ours, tmp_path / "theirs"
+    assert_same_weights(*(load_file(folder / "model.safetensors") for folder in folders))
     ids = json.loads((ours / "generation_config.json").read_text())
     assert (ids["pad_token_id"], ids["bos_token_id"], ids["eos_token_id"]) == (14, 12, 13)
 

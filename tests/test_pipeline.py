@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, digit_data, in_stream, view_of
+from conftest import CALIBRATED, VANILLA, assert_same_weights, digit_data, in_stream, view_of
 
 from abc_calib import stages
 from abc_calib.calibration import capture as module
@@ -321,7 +321,7 @@ def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     assert scores[0] == scores[1]
     carries_over(found.bias, model, vanilla.data)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    assert_same_weights(model, weights)
 
 
 def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TOKENS, vouch
+from conftest import TOKENS, assert_same_weights, vouch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,15 +163,25 @@ def test_as_good_is_best_again_within_a_tie():
 
 
 QUICK = {"model": "gru", "attender": "one_step", "batch": 64, "steps": 3, **TINY}
+LOOKUP = "010 t3 t4 ."
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A run on lookup, of a few steps, in a folder that the module shares."""
+def runs(tmp_path_factory):
+    """Runs on lookup by attender, of a few steps, in a folder that the module shares."""
     root = tmp_path_factory.mktemp("runs")
+    options = {**QUICK, "validate_every": 2}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(root))
-        return stages.train("lookup", out=root / "run", validate_every=2, **QUICK)
+        return {
+            name: stages.train("lookup", out=root / name, **{**options, "attender": name})
+            for name in ("mix", "one_step", "content")
+        }
+
+
+@pytest.fixture
+def trained(runs):
+    return runs["one_step"]
 
 
 def test_a_run_is_trained_evaluated_and_asked(trained):
@@ -199,7 +209,7 @@ def test_the_model_of_the_best_validation_is_kept(trained, tmp_path, monkeypatch
     trainer.one_step()
     trainer.validate(1.0)
     trainer.finish()
-    assert all(torch.equal(kept[n], v) for n, v in run.load_model().state_dict().items())
+    assert_same_weights(run.load_model(), kept)
 
 
 def test_a_training_ends_once_the_rate_has_been_halved_often_enough():
@@ -296,24 +306,6 @@ def test_the_losses_of_a_seed_stay(attender, layers, wanted):
 
 
 # Inspected and diagnosed
-
-
-SMALL = {
-    "model": "gru", "width": 8, "embedding": 6, "d_head": 8, "value": 8, "batch": 32, "steps": 1,
-}  # fmt: skip
-LOOKUP = "010 t3 t4 ."
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Runs on lookup by attender, of one step, in a folder that the module shares."""
-    root = tmp_path_factory.mktemp("inspected")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABC_RUNS", str(root))
-        return {
-            name: stages.train("lookup", out=root / name, attender=name, **SMALL)
-            for name in ("mix", "one_step", "content")
-        }
 
 
 @pytest.fixture

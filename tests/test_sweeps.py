@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-import torch
-from conftest import vouch
+from conftest import assert_same_weights, vouch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
@@ -247,8 +246,7 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
     assert not job().complete(parts)
     ensure(job(), parts)
     assert job().complete(parts) and not job(lengths=(3, 12)).complete(parts)
-    one, other = (job().run(root).load_model().state_dict() for root in (whole, parts))
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert_same_weights(*(job().run(root).load_model() for root in (whole, parts)))
 
     model = parts / job().key / "run" / "model" / "model.safetensors"
     before = model.stat().st_mtime_ns

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from others import tf, write_pairs
+from others import as_ids, saved, tf, train, write_pairs
 from tokenizers import (
     AddedToken,
     Regex,
@@ -178,25 +178,14 @@ def trained(folder: Path, joined: bool, end: int) -> Path:
     size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
     ids = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": [0, end]}
     model = tf.LlamaForCausalLM(tf.LlamaConfig(**size, **ids, intermediate_size=64))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    rows = []
-    for source, target in pairs:
-        first, whole = words(source).input_ids, words(source + target).input_ids
-        alone = first + words(target, add_special_tokens=False).input_ids
-        rows.append((len(first), [*(whole if joined else alone), end]))
-    width = max(len(row) for _, row in rows)
-    every = torch.tensor([row + [0] * (width - len(row)) for _, row in rows])
-    labels = torch.tensor([[-100] * n + row[n:] + [-100] * (width - len(row)) for n, row in rows])
-    for _ in range(250):
-        loss = model(input_ids=every, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if loss < 0.01:
-            break
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return write_pairs(folder / "p.jsonl", pairs)
+    sources, targets = as_ids(words, pairs)
+    if joined:
+        wholes = [words(source + target).input_ids for source, target in pairs]
+        targets = [ids[len(first) :] for first, ids in zip(sources, wholes, strict=True)]
+    else:
+        targets = [target[:-1] for target in targets]
+    train(model, sources, [[*target, end] for target in targets], 250, 1e-2)
+    return write_pairs(saved(model, words, folder) / "p.jsonl", pairs)
 
 
 @pytest.mark.parametrize(("joined", "end"), [(True, 2), (False, 2), (True, 1)])

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 import torch
+from conftest import assert_same_weights
 from safetensors.torch import load_file
 
 from abc_calib.config import TrainOptions
@@ -39,22 +40,16 @@ def start(make_config, tmp_path):
     return make
 
 
-def trainer(run: Run, bias=None) -> Trainer:
+def trainer(run: Run, bias=None, ending=None) -> Trainer:
     """What a command makes of a run folder, in a process of its own."""
     run = Run.open(run.path)
     model = build_model(run.config.kind, run.config.model, run.data, run.config.train.seed)
     model.set_lines(bias)
-    return Trainer(run, model, "cpu")
+    return Trainer(run, model, "cpu", ending and ending(model, run.data, run.config.train.seed))
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
-
-
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert list(one) == list(other)
-    for name, value in one.items():
-        assert torch.equal(value, other[name]), name
 
 
 def interrupt_at(step: int):
@@ -72,7 +67,7 @@ def test_the_same_seed_gives_the_same_weights(start):
     first, second, other = start("a"), start("b"), start("c", seed=1)
     for run in (first, second, other):
         trainer(run).train()
-    assert_same(weights(first), weights(second))
+    assert_same_weights(weights(first), weights(second))
     assert not torch.equal(weights(first)["head.weight"], weights(other)["head.weight"])
 
 
@@ -173,7 +168,7 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(
     resumed.train(lambda progress: seen.append(progress.step))
     assert seen == list(range(stops[-1] + 1, 9))
     assert resumed.cooling_from == (2 if "cooldown" in how else None)
-    assert_same(weights(parts), weights(whole))
+    assert_same_weights(weights(parts), weights(whole))
     shown = [
         [{k: v for k, v in entry.items() if k != "seconds"} for entry in run.history()]
         for run in (whole, parts)
@@ -232,7 +227,7 @@ def test_a_stop_within_a_step_costs_nothing_either(start, monkeypatch, where, dr
             stopped.train(lambda _: stop("a step"))
     trainer(parts).train()
     assert [entry["step"] for entry in parts.history()] == [3, 6, 8]
-    assert_same(weights(parts), weights(whole))
+    assert_same_weights(weights(parts), weights(whole))
 
 
 # Damage
@@ -326,8 +321,7 @@ def test_the_result_says_how_training_ended(start):
     assert result["validation_accuracy"] == run.history()[-1]["validation_accuracy"]
     assert not (run.path / "checkpoint.safetensors").exists()
     assert not mine.model.training
-    for name, value in run.load_model().state_dict().items():
-        assert torch.equal(value, mine.model.state_dict()[name])
+    assert_same_weights(run.load_model(), mine.model)
 
 
 @pytest.mark.parametrize(
@@ -401,13 +395,8 @@ def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(
 def test_a_training_that_was_over_when_interrupted_takes_no_step_more(start, monkeypatch):
     monkeypatch.setattr(training, "accuracy_of", lambda *_: 1.0)
     run = start("a", steps=100, validate_every=2)
-
-    def stop(progress):
-        if progress.step == 4:
-            raise KeyboardInterrupt
-
     with pytest.raises(Interrupted):
-        trainer(run).train(stop)
+        trainer(run).train(interrupt_at(4))
     assert trainer(run).train()["steps"] == 4
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA
+from conftest import CALIBRATED, VANILLA, assert_same_weights
 from random_models import drawn
-from safetensors.torch import load_file
+from test_training import interrupt_at, trainer, weights
 
 from abc_calib import stages
 from abc_calib.calibration import trial
@@ -106,14 +106,6 @@ def test_nothing_is_certain_of_a_model_that_sees_all(trained):
     assert certain(vanilla.load_model(), vanilla.data, 0) is None
 
 
-def trainer(run: Run) -> Trainer:
-    """What retraining makes of a run folder, in a process of its own."""
-    run = Run.open(run.path)
-    model = build_model(run.config.kind, run.config.model, run.data, run.config.train.seed)
-    model.set_lines(LINES)
-    return Trainer(run, model, "cpu", certain(model, run.data, run.config.train.seed))
-
-
 @pytest.mark.parametrize("stop", [2, 3, 5])
 def test_an_interrupted_retraining_ends_with_the_same_weights(
     make_config, tmp_path, monkeypatch, stop
@@ -130,18 +122,13 @@ def test_an_interrupted_retraining_ends_with_the_same_weights(
         for name in ("whole", "parts")
     )
 
-    def interrupt(progress) -> None:
-        if progress.step == stop:
-            raise KeyboardInterrupt
-
-    trainer(whole).train()
+    trainer(whole, LINES, certain).train()
     with pytest.raises(Interrupted):
-        trainer(parts).train(interrupt)
-    resumed = trainer(parts)
+        trainer(parts, LINES, certain).train(interrupt_at(stop))
+    resumed = trainer(parts, LINES, certain)
     resumed.train()
     assert resumed.ending is not None and resumed.ending.hard
-    one, other = (load_file(r.path / "model" / "model.safetensors") for r in (whole, parts))
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert_same_weights(weights(whole), weights(parts))
 
 
 def test_a_retraining_ends_once_it_is_certain(trained, tmp_path):

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CALIBRATED, TRAIN, VANILLA, change_json, digit_data, quicker, vouch
+from conftest import (
+    CALIBRATED,
+    TRAIN,
+    VANILLA,
+    assert_same_weights,
+    change_json,
+    digit_data,
+    quicker,
+    vouch,
+)
 from random_models import drawn, sources
 
 from abc_calib import stages
@@ -387,8 +396,7 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
     monkeypatch.setattr(repairing, "LEARNING_RATE", 100.0)
     made = repair(run, rounds=2, out=tmp_path / "repaired")
-    kept, now = run.load_model().state_dict(), made.load_model().state_dict()
-    assert all(torch.equal(kept[name], now[name]) for name in kept)
+    assert_same_weights(run.load_model(), made.load_model())
     certificate = Certificate.load(made)
     first, second = certificate.repair
     assert certificate.outcome == "refuted" and certificate.wrong == first["wrong"]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import run_command as invoke
-from others import FAMILIES, IDS, saved, sums, tf, tiny, tokenizer, train, write_pairs
+from families import FAMILIES, tiny
+from others import IDS, as_ids, saved, sums, tf, tokenizer, train, write_pairs
 
 import abc_calib as abc
 from abc_calib import stages
@@ -107,10 +108,10 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
 def successor(tmp_path_factory):
     """A Llama that was trained with its lines."""
     torch.manual_seed(0)
-    model, words = tiny("llama", width=32), tokenizer()
+    model, words = tiny("llama", times=2), tokenizer()
     bias = lines_for(model)
     inject(model, bias, Marks((15,)), neutral=True)
-    train(model, words, SUCCESSORS, 400, 3e-3)
+    train(model, *as_ids(words, SUCCESSORS), 400, 3e-3)
     path = tmp_path_factory.mktemp("successor")
     return folder_of(path, model, words, bias, SUCCESSORS)
 

@@ -57,12 +57,11 @@ class Ended:
 
 def forked(words: list[object], root: Path, seconds: float = 2 * SECONDS) -> Ended:
     """How ``abc WORDS`` ends in a fork of this process, with ``root`` for its runs."""
-    env, argv = {"ABC_RUNS": str(root)}, [str(word) for word in words]
-    asked = {"argv": argv, "env": env, "folder": str(root), "encoding": "utf-8", "stdout": ""}
-    return _run(asked, seconds)
+    case = Case("", "", tuple(map(str, words)), env={"ABC_RUNS": str(root)})
+    return _run(case, root, seconds)
 
 
-def _run(case: dict, seconds: float = SECONDS) -> Ended:
+def _run(case: Case, folder: Path, seconds: float = SECONDS) -> Ended:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         names = [f"{scratch}/out", f"{scratch}/err"]
@@ -70,9 +69,9 @@ def _run(case: dict, seconds: float = SECONDS) -> Ended:
             Path(name).touch()
         child = os.fork()
         if child == 0:
-            _invoke(case, *names)
+            _invoke(case, folder, *names)
         code = _waited(child, seconds)
-        texts = (Path(name).read_bytes().decode(case["encoding"], "replace") for name in names)
+        texts = (Path(name).read_bytes().decode(case.encoding, "replace") for name in names)
         out, err = (text[:20_000] for text in texts)
     return Ended(code, out, err, time.perf_counter() - started)
 
@@ -90,7 +89,7 @@ def _waited(child: int, seconds: float) -> int | None:
     return os.waitstatus_to_exitcode(status) if ready else None
 
 
-def _invoke(case: dict, out: str, err: str) -> None:
+def _invoke(case: Case, folder: Path, out: str, err: str) -> None:
     """The child: the command with its terminal, and never back."""
     code = 1
     try:
@@ -99,10 +98,10 @@ def _invoke(case: dict, out: str, err: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
         for name in ("FORCE_COLOR", "COLUMNS"):
             os.environ.pop(name, None)
-        os.environ.update(case["env"])
-        os.chdir(case["folder"])
+        os.environ.update({"ABC_RUNS": str(folder / "runs"), **case.env})
+        os.chdir(folder)
         _wire(case, out, err)
-        sys.argv = ["abc", *case["argv"]]
+        sys.argv = ["abc", *case.argv]
         sys.modules["cli.main"].app()
         code = 0
     except SystemExit as leaving:
@@ -125,7 +124,7 @@ def _flushed() -> bool:
     return True
 
 
-def _wire(case: dict, out: str, err: str) -> None:
+def _wire(case: Case, out: str, err: str) -> None:
     """Standard input, output and error, and the two consoles that look at them."""
     from abc_calib.progress import err as remarks
     from cli.console import out as results
@@ -133,16 +132,16 @@ def _wire(case: dict, out: str, err: str) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(err, os.O_CREAT | os.O_WRONLY), 2)
     target = os.open(out, os.O_CREAT | os.O_WRONLY)
-    if case["stdout"] == "/dev/full":
+    if case.stdout == "/dev/full":
         target = os.open("/dev/full", os.O_WRONLY)
-    if case["stdout"] == "closed pipe":
+    if case.stdout == "closed pipe":
         reader, target = os.pipe()
         os.close(reader)
     os.dup2(target, 1)
-    how = {"encoding": case["encoding"], "closefd": False}
+    how = {"encoding": case.encoding, "closefd": False}
     sys.stderr = open(2, "w", errors="backslashreplace", **how)  # noqa: SIM115 (open to the end)
     sys.stdout = open(1, "w", **how)  # noqa: SIM115
-    if case["stdout"] == "closed":
+    if case.stdout == "closed":
         os.close(1)
         sys.stdout = None  # as Python has it then
     remarks.__init__(stderr=True)  # type: ignore[misc]  # they read COLUMNS when they are made
@@ -156,9 +155,7 @@ def tried(case: Case, folder: Path, template: Path) -> tuple[Ended, bool]:
     for name, text in case.files.items():
         (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     before = seen(folder)
-    asked = {k: getattr(case, k) for k in ("argv", "encoding", "stdout")}
-    env = {"ABC_RUNS": str(folder / "runs"), **case.env}
-    ended = _run({**asked, "env": env, "folder": str(folder)})
+    ended = _run(case, folder)
     same = seen(folder) == before
     if not same:
         shutil.rmtree(folder)
