@@ -89,7 +89,7 @@ def command(
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
-        wanted = {name: hint for name, hint in hints.items() if _is_group(hint)}
+        wanted = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, Options)}
         own = inspect.signature(function).parameters
         takes_rest = any(p.kind is p.VAR_KEYWORD for p in own.values())
         known = iter_options(*groups, *wanted.values(), without=without, only=only, kept=kept)
@@ -132,10 +132,6 @@ def opened(run: str | None, force: bool) -> Run:
 
 
 # Options
-
-
-def _is_group(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Options)
 
 
 def _parameters(

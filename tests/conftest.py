@@ -28,6 +28,7 @@ from abc_calib.geometry.coords import Coords, View
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
+from abc_calib.runs import Run
 from abc_calib.runs.records import Record, all_files, given_files, write_record
 from abc_calib.stages import making
 from cli import console
@@ -395,6 +396,17 @@ def assert_same_weights(one: Any, other: Any) -> None:
     assert list(one) == list(other)
     for name, value in one.items():
         assert torch.equal(value, other[name]), name
+
+
+@torch.no_grad()
+def changed_copy(run: Run, folder: Path, change: Callable[[Any], None]) -> Run:
+    """A copy of a run in a new folder, whose weights ``change`` has set."""
+    made = Run.open(shutil.copytree(run.path, folder))
+    model = made.load_model()
+    change(model)
+    made.save_model(model)
+    vouch(made.path)
+    return made
 
 
 def change_json(path: Path, **changes: Any) -> None:

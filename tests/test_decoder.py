@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TOKENS, digit_data, in_stream
+from conftest import TOKENS, additions, digit_data, in_stream
 from test_transformer import step_by_step
 from torch import Tensor
 
@@ -37,11 +37,6 @@ def build(random_bias):
         return model
 
     return make
-
-
-def sources() -> Tensor:
-    """Additions of unequal length, padded."""
-    return digit_data().training(0, 7).source
 
 
 # The stream
@@ -97,8 +92,8 @@ def test_it_is_a_causal_transformer_on_source_and_output(build, scheme):
 @pytest.mark.parametrize("scheme", NAMES)
 def test_decoding_with_a_cache_is_the_argmax_step_by_step(build, scheme, biased):
     model = build(scheme, biased, 1)
-    written = model.decode(sources(), 12).ids
-    assert torch.equal(written, step_by_step(model.exact(), sources(), 12))
+    written = model.decode(additions(), 12).ids
+    assert torch.equal(written, step_by_step(model.exact(), additions(), 12))
 
 
 @torch.no_grad()

@@ -40,11 +40,10 @@ def saved(model: Any, folder: Path) -> Path:
 
 def generated(model: Any, source: Tensor, steps: int, **options: Any) -> Tensor:
     """What ``generate`` writes, without SOS and filled up."""
-    mask = (source != 14).long()
-    written = model.generate(
-        source, attention_mask=mask, max_new_tokens=steps, do_sample=False, **options
-    )
-    return functional.pad(written[:, 1:], (0, steps + 1 - written.shape[1]), value=14)
+    pad = model.config.pad_token_id
+    how = {"attention_mask": (source != pad).long(), "do_sample": False, **options}
+    written = model.generate(source, max_new_tokens=steps, **how)
+    return functional.pad(written[:, 1:], (0, steps + 1 - written.shape[1]), value=pad)
 
 
 # Loading what a run saved

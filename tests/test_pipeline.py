@@ -52,17 +52,24 @@ def model(vanilla):
     return vanilla.load_model()
 
 
-@pytest.fixture(scope="module")
-def found(vanilla, model):
-    """Lines by the default fit at a given threshold."""
-    return calibrate(model, vanilla.data, CalibrationOptions(threshold=0.3, samples=500))
-
-
 def options(**given) -> CalibrationOptions:
-    return CalibrationOptions(**{"threshold": 0.3, "samples": 500, **given})
+    threshold = 1.5 if given.get("fit") == "mean" else 0.3
+    return CalibrationOptions(**{"threshold": threshold, "samples": 500, **given})
+
+
+@pytest.fixture(scope="module")
+def find(vanilla, model):
+    """``find(**options)``: the calibration of the trained model with these options."""
+    return lambda **given: calibrate(model, vanilla.data, options(**given))
 
 
 # The default fit
+
+
+@pytest.fixture(scope="module")
+def found(find):
+    """Lines by the default fit at a given threshold."""
+    return find()
 
 
 def test_every_head_of_every_layer_gets_one_line(found):
@@ -86,18 +93,18 @@ def test_the_table_has_the_lines_of_the_bias(found):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_only_the_asked_directions_are_followed(vanilla, model, direction):
-    found = calibrate(model, vanilla.data, options(dirs=(direction,)))
-    followed = {row.line.split()[0] for row in found.table if row.note != "sink"}
+def test_only_the_asked_directions_are_followed(find, direction):
+    table = find(dirs=(direction,)).table
+    followed = {row.line.split()[0] for row in table if row.note != "sink"}
     assert followed <= {direction}
 
 
 @pytest.mark.parametrize("values", ["hard", "soft"])
 @pytest.mark.parametrize("fit", ["nnls", "mean"])
-def test_no_head_rests_on_the_first_row(vanilla, model, fit, values):
+def test_no_head_rests_on_the_first_row(find, fit, values):
     """It has read digits, from the second layer on, that no later row's answer depends on."""
-    asked = options(fit=fit, values=values, empty="sink", anchors="segment", threshold=0.05)
-    bias = calibrate(model, vanilla.data, asked).bias
+    asked = {"values": values, "empty": "sink", "anchors": "segment", "threshold": 0.05}
+    bias = find(fit=fit, **asked).bias
     own = [line for site, *_, lines in bias.each() for line in lines if site == "self"]
     assert own and not any(line.direction == "vert" for line in own)
 
@@ -487,18 +494,6 @@ def test_a_calibration_warns_where_no_model_can_be_right(trained, tiny, abc, tmp
 
 
 # Options
-
-
-@pytest.fixture(scope="module")
-def find(vanilla):
-    """``find(**options)``: the calibration of the trained model with these options."""
-    model = vanilla.load_model()
-
-    def made(**options):
-        quick = {"samples": 300, "threshold": 0.3 if options.get("fit") != "mean" else 1.5}
-        return calibrate(model, vanilla.data, CalibrationOptions(**{**quick, **options}))
-
-    return made
 
 
 FITS = pytest.mark.parametrize("fit", ["nnls", "mean"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import TOKENS, assert_same_weights, vouch
+from conftest import TOKENS, assert_same_weights, changed_copy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -308,24 +307,6 @@ def test_the_losses_of_a_seed_stay(attender, layers, wanted):
 # Inspected and diagnosed
 
 
-@pytest.fixture
-def changed(runs, tmp_path):
-    """A copy of a run whose weights ``change`` has set."""
-
-    def make(name, change):
-        folder = tmp_path / "changed"
-        shutil.copytree(runs[name].path, folder)
-        run = Run.open(folder)
-        model = run.load_model()
-        with torch.no_grad():
-            change(model)
-        run.save_model(model)
-        vouch(folder)
-        return run
-
-    return make
-
-
 def test_every_step_has_its_weights_and_variables(runs):
     found = inspect(runs["mix"], LOOKUP)
     steps = len(found.output)
@@ -370,7 +351,7 @@ def test_a_diagnosis_has_scores_where_there_are_any(abc, runs):
     assert "score variance      none" in abc("diagnose", runs["one_step"].path).out
 
 
-def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed):
+def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, tmp_path):
     """An attender that steps half a place at a time, from the end of the source to its start."""
 
     def turn_around(model):
@@ -378,14 +359,14 @@ def test_a_source_that_is_read_backwards_is_shown_as_it_was_given(runs, changed)
         model.attender.shared.bias.zero_()
         model.attender.shared.weight.zero_()
 
-    found = inspect(changed("one_step", turn_around), LOOKUP)
+    found = inspect(changed_copy(runs["one_step"], tmp_path / "run", turn_around), LOOKUP)
     steps = np.diff(found.looked)
     assert found.looked[0] > len(found.tokens) - 3.5 and (steps <= 0).all() and steps[0] < -0.1
     moved = np.cumsum(found.variables["step"])
     assert found.variables["centre"] == pytest.approx(len(found.tokens) - 2 - moved, abs=1e-3)
 
 
-def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):
+def test_flat_scores_and_a_collapsed_encoder_are_found(abc, runs, tmp_path):
     """An attender without weights, and an encoder that writes the same state everywhere."""
 
     def flatten(model):
@@ -398,7 +379,7 @@ def test_flat_scores_and_a_collapsed_encoder_are_found(abc, changed):
                 update.fill_(-20.0)
                 new.fill_(1.0)
 
-    run = changed("content", flatten)
+    run = changed_copy(runs["content"], tmp_path / "run", flatten)
     found = diagnose(run)
     assert found.score_variance < FLAT_SCORES and found.similarity > ALIKE_STATES
     assert len(found.findings) == 2

@@ -16,6 +16,7 @@ import torch
 from conftest import in_stream, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_hub import generated
 
 from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
@@ -215,13 +216,6 @@ def test_keys_of_lines_on_a_grid(site, draw):
             assert int(keys[i, place]) == slow_key(line, site, opens, place, closes)
 
 
-def generated(folder: Path, source: torch.Tensor, steps: int) -> torch.Tensor:
-    """What the saved model writes by ``generate``, SOS left out."""
-    loaded: Any = hub.load(folder)
-    how: Any = {"attention_mask": source != loaded.config.pad_token_id, "do_sample": False}
-    return loaded.generate(source, max_new_tokens=steps, **how)[:, 1:]
-
-
 @pytest.mark.parametrize("lined", [False, True])
 @pytest.mark.parametrize("kind", ["transformer", "decoder"])
 def test_a_saved_model_generates_the_rows_that_it_decodes(kind, lined, tmp_path):
@@ -237,7 +231,7 @@ def test_a_saved_model_generates_the_rows_that_it_decodes(kind, lined, tmp_path)
     save_weights(tmp_path / "model", model, data.vocabulary)
     described = json.loads((tmp_path / "model" / "config.json").read_text())
     assert described["row_id"] == model.tokens.rows[0]
-    assert torch.equal(generated(tmp_path / "model", source, 30), expected)
+    assert torch.equal(generated(hub.load(tmp_path / "model"), source, 30), expected)
 
 
 # Windows
@@ -426,7 +420,8 @@ def test_long_products_are_right_in_every_way_of_asking(product_run):
     assert decoded["accuracy"].tolist() == [100]
     batch = product_run.data.test((12, 9), 3)
     steps = batch.target.shape[1]
-    assert torch.equal(generated(product_run.path / "model", batch.source, steps), batch.target)
+    loaded = hub.load(product_run.path / "model")
+    assert torch.equal(generated(loaded, batch.source, steps), batch.target)
     a, b = 2**90 - 12345, 2**70 - 678
     assert stages.predict(product_run, f"{a:b}*{b:b}").answer == f"{a * b:b}"
 

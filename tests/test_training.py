@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import signal
+from typing import Any
 
 import pytest
 import torch
@@ -71,52 +72,35 @@ def test_the_same_seed_gives_the_same_weights(start):
     assert not torch.equal(weights(first)["head.weight"], weights(other)["head.weight"])
 
 
-def test_a_step_is_adamw_on_the_batch_of_its_number(start):
-    run = start("a")
-    mine = trainer(run)
-    plain = build_model("transformer", run.config.model, run.data, 0).train()
-    optimizer = torch.optim.AdamW(plain.parameters(), betas=(0.9, 0.98), fused=True)
-    for step in range(3):
-        mine.one_step()
-        optimizer.param_groups[0]["lr"] = learning_rate(run.config.train, step)
-        batch = run.data.training(step, 5)
-        optimizer.zero_grad()
-        plain.loss(batch.source, batch.target).backward()
-        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        optimizer.step()
-    for one, other in zip(mine.model.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_a_step_of_muon_is_torchs_on_the_matrices_and_adamw_on_the_rest(start, monkeypatch):
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_step_is_torchs_on_the_batch_of_its_number(start, monkeypatch, optimizer):
+    """AdamW's; of Muon its own on the matrices inside, and AdamW's on the rest."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)  # so that it can be compared
-    run = start("a", optimizer="muon", model={"encoder_layers": 1})
+    run = start("a", optimizer=optimizer, model={"encoder_layers": 1})
     mine = trainer(run)
     plain = build_model("transformer", run.config.model, run.data, 0).train()
-    inside = [p for name, p in plain.named_parameters() if "layers." in name and p.ndim == 2]
-    rest = [p for name, p in plain.named_parameters() if "layers." not in name or p.ndim == 1]
-    assert {
-        name for name, p in plain.named_parameters() if p.ndim == 2 and "layers." not in name
-    } == {
-        "embed.weight",
-        "head.weight",
-    }
-    adam = torch.optim.AdamW(rest, betas=(0.9, 0.98), fused=True)
-    muon = torch.optim.Muon(inside, momentum=0.9, weight_decay=0.01)
+    named = dict(plain.named_parameters())
+    matrices = {name for name, p in named.items() if p.ndim == 2}
+    inside = {name for name in matrices if "layers." in name and optimizer == "muon"}
+    assert optimizer == "adam" or matrices - inside == {"embed.weight", "head.weight"}
+    rest = [p for name, p in named.items() if name not in inside]
+    theirs: list[Any] = [torch.optim.AdamW(rest, betas=(0.9, 0.98), fused=True)]
+    if inside:
+        ordered = [named[name] for name in named if name in inside]
+        theirs.append(torch.optim.Muon(ordered, momentum=0.9, weight_decay=0.01))
     for step in range(3):
         mine.one_step()
-        adam.param_groups[0]["lr"] = learning_rate(run.config.train, step)
-        muon.param_groups[0]["lr"] = 8 * adam.param_groups[0]["lr"]
+        for times, one in zip((1, 8), theirs, strict=False):
+            one.param_groups[0]["lr"] = times * learning_rate(run.config.train, step)
         batch = run.data.training(step, 5)
         plain.zero_grad()
         plain.loss(batch.source, batch.target).backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        adam.step()
-        muon.step()
-    theirs = dict(plain.named_parameters())
-    for name, one in mine.model.named_parameters():
+        for one in theirs:
+            one.step()
+    for name, value in mine.model.named_parameters():
         if not name.endswith("key.bias"):  # a gradient of rounding, which Adam makes a step of
-            torch.testing.assert_close(one, theirs[name], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(value, named[name], rtol=1e-5, atol=1e-5)
 
 
 def test_the_learning_rate_warms_up_and_falls_to_zero():

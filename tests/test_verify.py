@@ -20,9 +20,9 @@ from conftest import (
     VANILLA,
     assert_same_weights,
     change_json,
+    changed_copy,
     digit_data,
     quicker,
-    vouch,
 )
 from random_models import drawn, sources
 
@@ -310,18 +310,15 @@ def test_a_damaged_certificate_is_no_certificate(certified, tmp_path, name):
 
 def test_what_cancels_in_one_order_only_is_not_certified(certified, tmp_path):
     """Two units that are huge and cancel: any kernel may leave something of them."""
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    with torch.no_grad():
+
+    def change(model: Any) -> None:
         first, second = model.layers[-1].feedforward[0], model.layers[-1].feedforward[-1]
         first.weight[1], first.bias[1] = first.weight[0], first.bias[0]
         first.bias[:2] += 5
         for column, sign in ((0, 1), (1, -1)):
             second.weight[:, column] = sign * 1e17 * torch.arange(1, 1 + len(second.weight))
-    run.save_model(model)
-    vouch(run.path)
-    certificate = certify(run)
-    assert certificate.outcome != "certified"
+
+    assert certify(changed_copy(certified, tmp_path / "copy", change)).outcome != "certified"
 
 
 def test_bounds_of_rounding_hold(certified, monkeypatch):
@@ -342,12 +339,10 @@ def test_bounds_of_rounding_hold(certified, monkeypatch):
 
 
 def test_one_corrupted_weight_is_refuted(certified, tmp_path):
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    with torch.no_grad():
+    def change(model: Any) -> None:
         model.head.weight[3, int(model.head.weight[3].abs().argmax())] *= -40
-    run.save_model(model)
-    vouch(run.path)
+
+    run = changed_copy(certified, tmp_path / "copy", change)
     with pytest.raises(AbcError, match="another file of weights"):
         Certificate.load(run)
     certificate = certify(run)
@@ -370,16 +365,13 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
 
 
 def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
-    run = Run.open(copied(certified, tmp_path))
-    model = run.load_model()
-    torch.manual_seed(0)
-    with torch.no_grad():
+    def change(model: Any) -> None:
+        torch.manual_seed(0)
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight += 0.2 * weight.std() * torch.randn_like(weight)
-    run.save_model(model)
-    vouch(run.path)
-    rounds = []
+
+    run, rounds = changed_copy(certified, tmp_path / "copy", change), []
     made = repair(run, out=tmp_path / "repaired", on_round=rounds.append)
     assert rounds[0].outcome == "refuted" and rounds[-1].outcome == "certified"
     history = Certificate.load(made).repair
@@ -409,13 +401,11 @@ def copied(run: Run, folder) -> Path:
 
 def biased(run: Run, folder, token: int, by: float) -> Run:
     """A copy of a run whose model writes a token more often."""
-    made = Run.open(copied(run, folder))
-    model: Any = made.load_model()
-    with torch.no_grad():
+
+    def change(model: Any) -> None:
         model.head.bias[token] += by
-    made.save_model(model)
-    vouch(made.path)
-    return made
+
+    return changed_copy(run, folder / "copy", change)
 
 
 # The checker that stands by itself

@@ -54,7 +54,8 @@ def folder_of(path, model, words, bias, pairs, neutral=True):
 
 def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, **how):
     torch.manual_seed(0)
-    model = tiny(family).eval()
+    far = {"max_position_embeddings": 2048} if family == "llama" else {}
+    model = tiny(family, **far).eval()
     folder, data = folder_of(path, model, tokenizer(), lines_for(model, **how), pairs, neutral)
     return stages.adopt(folder, data, "=", lined=True, out=path / "run")
 

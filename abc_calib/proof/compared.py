@@ -39,12 +39,6 @@ OURS = "tasks"
 """The package whose methods follow the rule."""
 
 
-def own_answers(task: Any) -> bool:
-    """Does a task answer, read or write by code of its own, and not by its rule alone?"""
-    own = {name for one in type(task).__mro__ if not _ours(one) for name in vars(one)}
-    return bool(ANSWERS & (own | vars(task).keys()))
-
-
 def by_rule(task: Any) -> Any:
     """The same task with the methods of the class of ours that it is derived from."""
     of = next(one for one in type(task).__mro__ if _ours(one))
@@ -68,7 +62,8 @@ def compared(sources: Sources) -> dict[str, Any] | None:
     task = sources.task
     if sources.rule.as_dict() != task._rule.as_dict():
         raise Unbounded("its rule is not the same each time")
-    if not own_answers(task):
+    own = {name for one in type(task).__mro__ if not _ours(one) for name in vars(one)}
+    if not ANSWERS & (own | vars(task).keys()):  # it follows its rule alone
         return None
     count, rng = 0, np.random.default_rng(14)
     differing = _of_words if isinstance(task, WordTask) else _of_numbers

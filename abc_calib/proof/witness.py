@@ -96,11 +96,6 @@ class Sources:
                 every = [(digits, True), (rows, True)]
                 yield f"{digits}x{rows}", every[::-1] if self.rule.of_row == 0 else every
 
-    @property
-    def _letters(self) -> int:
-        """Different letters of an operand; what counts rows stands in none."""
-        return self.rule.base - self.rule.ticks
-
     def _count(self, operand: int, width: int) -> int:
         """How many rows of letters of at most a width there are."""
         return len(self._known(operand)) ** width
@@ -109,7 +104,7 @@ class Sources:
         """The letters that may stand in an operand."""
         if self.rule.first.words and operand == self.rule.of_row:
             return np.array(self.rule.first.symbols)
-        return np.arange(self._letters)
+        return np.arange(self.rule.base - self.rule.ticks)  # what counts rows stands in none
 
     def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
         """All numbers of a width, or of at most that; of words, every row of them."""

@@ -70,16 +70,13 @@ class Problem:
 
     def view(self, site: Site) -> View:
         """Where the queries and keys of a site stand."""
-        source, output = self._at(self.source.keys, self.source.closes, output=False), self._output
+        source = self._at(self.source.keys, self.source.closes, output=False)
+        opens = tuple(close + 1 for close in self.closes)  # what closes a row opens the next one
+        output = self._at(self.steps, opens, output=True)
         if site == "cross":
             return View(site, output, source)
         at = output if site == "self" else source
         return View(site, at, at, causal=site == "self")
-
-    @property
-    def _output(self) -> Coords:
-        """Where the tokens stand that are read: what closes a row opens the next one."""
-        return self._at(self.steps, tuple(close + 1 for close in self.closes), output=True)
 
     @staticmethod
     def _at(tokens: int, delimiters: tuple[int, ...], output: bool) -> Coords:

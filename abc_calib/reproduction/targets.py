@@ -67,9 +67,6 @@ class Rule(Data):
     at: dict[int, int] | None = None
     set: str | None = None
 
-    def applies(self, task: str, row: str) -> bool:
-        return task in (self.tasks or (task,)) and row in (self.rows or (row,))
-
 
 class Entry(NamedTuple):
     """One job of a reproduction, and where its results belong."""
@@ -137,7 +134,7 @@ class Target(Data):
         """What the rules of a place come to."""
         found: dict[str, Any] = {}
         for one in self.tests:
-            if one.applies(task, row):
+            if task in (one.tasks or (task,)) and row in (one.rows or (row,)):
                 found |= one.model_dump(exclude={"tasks", "rows"}, exclude_none=True)
         return Rule(**found)
 

@@ -41,14 +41,10 @@ def results_table(
         if failed:
             rows.append({**about, "error": reasons[job.key]})
         else:
-            rows += [{**about, **_measures(row), "error": None} for row in job.rows(root)]
+            for row in job.rows(root):  # of tokens with the kinds of mistakes
+                more = (name for name in SEQUENCE_MEASURES if name in row)
+                rows.append({**about, **{n: row[n] for n in (*MEASURES, *more)}, "error": None})
     return pd.DataFrame(rows, columns=None if rows else ["key", *MEASURES, "error"])
-
-
-def _measures(row: dict[str, Any]) -> dict[str, Any]:
-    """What was measured; of a task on tokens with the kinds of mistakes."""
-    names = [*MEASURES, *(name for name in SEQUENCE_MEASURES if name in row)]
-    return {name: row[name] for name in names}
 
 
 def describe(job: Job, root: Path | None) -> dict[str, Any]:
