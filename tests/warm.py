@@ -20,6 +20,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hostile import SWEEP, Case
 
@@ -138,7 +139,7 @@ def _wire(case: Case, out: str, err: str) -> None:
         reader, target = os.pipe()
         os.close(reader)
     os.dup2(target, 1)
-    how = {"encoding": case.encoding, "closefd": False}
+    how: Any = {"encoding": case.encoding, "closefd": False}
     sys.stderr = open(2, "w", errors="backslashreplace", **how)  # noqa: SIM115 (open to the end)
     sys.stdout = open(1, "w", **how)  # noqa: SIM115
     if case.stdout == "closed":
