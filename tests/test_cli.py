@@ -69,9 +69,6 @@ def test_a_calibrated_model_is_exact_far_beyond_its_training_and_a_vanilla_one_i
     assert near["random", 70]["accuracy"] == near["carry", 70]["accuracy"] == 0.0
 
 
-# Evaluation
-
-
 # Prediction
 
 

@@ -322,8 +322,6 @@ def test_a_search_finds_smaller_margins_than_it_began_with(half_trained):
     rows = stress(model, source, [4], samples=30, search=600)
     searched = rows[-1]
     assert searched.family == "search" and searched.n == 600
-    import numpy as np
-
     hard = source.task.hard(np.random.default_rng(0), 60, 4)
     first = smallest_margins(model, source.lay_out(hard))
     assert searched.margin <= first.min() + 1e-3

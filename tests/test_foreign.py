@@ -254,8 +254,6 @@ def test_what_cannot_be_followed_is_refused(model):
     whole[whole == PLUS] = 4
     with pytest.raises(UsageError, match=r"source 0 of the batch has 1 of the 2 delimiters"):
         logits(model, whole)
-    with pytest.raises(UsageError, match="of the same shape"):
-        inject(model, lines_for(model, layers=3), MARKS)
 
 
 def test_corner_lines_of_a_stream_are_refused():

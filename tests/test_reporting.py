@@ -455,22 +455,6 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
     assert "there is no run draft" in other
 
 
-def test_what_cannot_be_drawn(calibrated: Run, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(UsageError, match=r"'jpg'.*\.pdf, \.svg, \.png"):
-        heatmap(calibrated, out, format=("jpg",))
-    with pytest.raises(UsageError, match=r"unknown site 'crss'.*encoder, self, cross"):
-        heatmap(calibrated, out, sites=("crss",))
-    with pytest.raises(UsageError, match="has no encoder-attention: choose self, cross"):
-        heatmap(calibrated, out, sites=("encoder",))
-    for digits in (0, 501):
-        with pytest.raises(
-            UsageError, match=f"digits = {digits}: give a whole number from 1 to 500"
-        ):
-            heatmap(calibrated, out, digits=digits)
-    assert not out.exists()
-
-
 def test_a_report_has_three_rows_of_panels() -> None:
     fit = np.zeros((2, 5, 7))
     figure = report(fit, ["anti +0", "no line"], [False, True])

@@ -401,24 +401,13 @@ def test_the_families_are_what_they_say():
     assert len(widths) > 2  # operands of very different widths
 
 
-def carries(first: int, second: int, length: int) -> list[bool]:
-    """Out of which columns an addition carries, by school arithmetic."""
-    found, carry = [], 0
-    for _ in range(length):
-        carry = (first % 10 + second % 10 + carry) // 10
-        found.append(bool(carry))
-        first, second = first // 10, second // 10
-    return found
-
-
 def test_chains_have_every_length_and_place():
     task = get_task("addition")
     n = 5 * 6 // 2
     problems = chains(task, task.rule(), np.random.default_rng(0), n, 5)
     seen = set()
-    for row in range(n):
-        first, second = map(int, task.write(problems, row).split("+"))
-        places = [i for i, carry in enumerate(carries(first, second, 5)) if carry]
+    for row in carried("addition", problems, 10):
+        places = np.flatnonzero(row).tolist()
         assert places == list(range(places[0], places[-1] + 1))
         seen.add((places[0], places[-1]))
     assert len(seen) == n

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from test_training import interrupt_at
 
 import abc_calib
 from abc_calib.errors import Interrupted, UsageError
@@ -67,13 +68,8 @@ def test_an_object_of_ones_own_gets_the_rows_of_the_history(runs_root):
 
 def test_a_run_that_goes_on_sends_its_whole_history_again(runs_root):
     heard, again = Heard(), Heard()
-
-    def stop(done):
-        if done.step == 5:
-            raise KeyboardInterrupt
-
     with pytest.raises(Interrupted):
-        abc_calib.train("successor", track=heard, on_step=stop, **QUICK)
+        abc_calib.train("successor", track=heard, on_step=interrupt_at(5), **QUICK)
     assert [row["step"] for row in heard.rows()] == [2, 4] and heard.calls[-1] == ("close",)
     run = abc_calib.resume(track=again)
     assert again.rows() == run.history()

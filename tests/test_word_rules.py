@@ -48,8 +48,13 @@ def test_a_rule_answers_as_it_is_meant(kind):
         source = task.write(problems, row)
         assert task.text(problems.target.row(row)) == task.expected(source.split())
         assert task.solve(source) == task.expected(source.split())
-    letters = task.letters(problems)
-    again = task.posed(letters)
+    same_again(task)
+
+
+def same_again(task: Any) -> None:
+    """Problems are posed again from their letters; and the rule is closed."""
+    problems = task.sample(np.random.default_rng(0), 50, 6)
+    again = task.posed(task.letters(problems))
     assert (again.source.flat == problems.source.flat).all()
     assert (again.target.flat == problems.target.flat).all()
     check_closed(task.rule())
@@ -77,14 +82,6 @@ def test_whole_numbers_are_answered_as_python_does(name):
     same_again(task)
 
 
-def same_again(task: Any) -> None:
-    problems = task.sample(np.random.default_rng(0), 50, 6)
-    again = task.posed(task.letters(problems))
-    assert (again.source.flat == problems.source.flat).all()
-    assert (again.target.flat == problems.target.flat).all()
-    check_closed(task.rule())
-
-
 @pytest.mark.parametrize(("base", "modulus"), [(2, 2), (10, 10), (10, 7), (3, 9)])
 def test_powers_are_those_of_python(base, modulus):
     task, rng = get_task("power", base=base, machine=f"mod:{modulus}"), random.Random(0)
@@ -99,20 +96,18 @@ def test_powers_are_those_of_python(base, modulus):
             get_task("power", machine=wrong)
 
 
-@pytest.mark.parametrize("base", [2, 10])
-def test_symbols_are_sorted(base):
-    task, rng = get_task("sort", base=base), random.Random(0)
+@pytest.mark.parametrize(
+    ("name", "base", "ordered"),
+    [
+        *(("sort", base, sorted) for base in (2, 10)),
+        ("odds_first", None, lambda words: words[1::2] + words[::2]),
+    ],
+)
+def test_words_are_put_in_order(name, base, ordered):
+    task, rng = get_task(name, base=base), random.Random(0)
     for count in range(1, 25):
-        words = [rng.choice(task.symbols) for _ in range(count)]
-        assert task.solve(" ".join(words)) == " ".join(sorted(words))
-    same_again(task)
-
-
-def test_words_of_every_second_place_come_first():
-    task, rng = get_task("odds_first"), random.Random(0)
-    for count in range(1, 25):
-        words = rng.choices("0123456789", k=count)
-        assert task.solve(" ".join(words)).split() == words[1::2] + words[::2]
+        words = rng.choices(task.symbols, k=count)
+        assert task.solve(" ".join(words)).split() == ordered(words)
     same_again(task)
 
 

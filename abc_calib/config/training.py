@@ -137,20 +137,18 @@ PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
 """Transformer, first training and retraining. ``small`` takes CPU minutes and ``quick`` one or two;
 ``paper`` has the model of Duan & Shi, section 3.3."""
 
-ROWS = TransformerOptions(scheme="coupled")
-ROW_TRAINING = TrainOptions(steps=4000, sampling="mixed", validate_every=250)
-ROW_RETRAINING = TrainOptions(
-    steps=20_000, learning_rate=2e-3, sampling="mixed", validate_every=250, cooldown=0
+ROWS = (
+    TransformerOptions(scheme="coupled"),
+    TrainOptions(steps=4000, sampling="mixed", validate_every=250),
+    TrainOptions(
+        steps=20_000, learning_rate=2e-3, sampling="mixed", validate_every=250, cooldown=0
+    ),
 )
-ROW_PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
-    "small": (ROWS, ROW_TRAINING, ROW_RETRAINING),
-    "quick": (ROWS, ROW_TRAINING, ROW_RETRAINING),
-}
-"""The same for outputs of several rows, with coupled positions: a row takes longer than a sum."""
+"""``small`` and ``quick`` where outputs have rows: a row takes longer than a sum."""
 
 
 def preset(name: str, notation: str) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
     """A preset for tasks of a notation."""
-    if notation == "row words" and name in ROW_PRESETS:
-        return ROWS, *PRESETS[name][1:]
-    return ROW_PRESETS[name] if notation == "rows" and name in ROW_PRESETS else PRESETS[name]
+    if name not in ("small", "quick") or notation not in ("rows", "row words"):
+        return PRESETS[name]
+    return ROWS if notation == "rows" else (ROWS[0], *PRESETS[name][1:])
