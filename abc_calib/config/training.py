@@ -141,7 +141,13 @@ ROWS = (
     TransformerOptions(scheme="coupled"),
     TrainOptions(steps=4000, sampling="mixed", validate_every=250),
     TrainOptions(
-        steps=20_000, learning_rate=2e-3, sampling="mixed", validate_every=250, cooldown=0
+        steps=6000,
+        batch=64,
+        learning_rate=3e-3,
+        optimizer="muon",
+        sampling="mixed",
+        validate_every=250,
+        cooldown=0,
     ),
 )
 """``small`` and ``quick`` where outputs have rows: a row takes longer than a sum."""
