@@ -33,6 +33,7 @@ FIELDS = ["family", "seed", "outcome", "windows", "margin", "trained", "right", 
 FIELDS += ["check", "seconds"]
 UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4RD---2RD"
 """Rogozhin's universal machine of 4 states and 6 symbols (1996), section 8."""
+NUMBERS = ("division", "mod", "gcd", "square_root", "power", "compare", "sort")
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mod:7": ("automaton", {"machine": "mod:7"}),
     "even_pairs": ("automaton", {"machine": "even_pairs"}),
@@ -49,7 +50,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "tape, Rule 110": ("tape", {"rule": "110"}),
     "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
     "tape, UTM(4,6)": ("tape", {"rule": UNIVERSAL}),
-    **{name: (name, {}) for name in ("division", "mod", "gcd", "square_root", "compare", "sort")},
+    **{name: (name, {}) for name in NUMBERS},
     "copy, decoder-only": ("copy", {"model": "decoder"}),
     "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
     "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),
@@ -68,7 +69,7 @@ FAR: dict[str, tuple[int, int, int]] = {
 ONE_ROW = 1000, 1000, 1_000_000
 STEP = 50
 """Sources at once."""
-NUMERIC = ("tape", "division", "mod", "gcd", "square_root", "compare", "sort")
+NUMERIC = ("tape", *NUMBERS)
 """Tasks on the page of machines."""
 
 
