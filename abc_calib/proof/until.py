@@ -32,8 +32,9 @@ PART, ROW_PART = 2**21, 2**23
 DRAWN, LATER = 10_000, 10**9
 """Training problems among which hard ones of rows are looked for before windows are; from steps on
 that no training has."""
-SOURCES = 200
-"""Sources made of the windows that are below the floor, those of least margin first."""
+SOURCES, ROW_SOURCES = 200, 40
+"""Sources made of the windows that are below the floor, those of least margin first; the latter
+where outputs have rows, since one takes up to a second there."""
 MOST = 400
 """Of them all that are kept, the latest."""
 SHARE = 0.25
@@ -60,6 +61,7 @@ class MarginStopping:
         self.pause = 0
         task: Any = proof.data.task
         self.in_rows = proof.rule.in_rows
+        self.sources = ROW_SOURCES if self.in_rows else self.scale * SOURCES
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
@@ -105,7 +107,7 @@ class MarginStopping:
     def _fails_often(self, model: Model, step: int) -> bool:
         """Are several of the problems that training draws below the floor? They are the hard ones.
 
-        In rows a source that holds a window takes a second to find, and these take none.
+        In rows a source that holds a window takes up to a second to find, and these take none.
         """
         data: Any = self.proof.data
         batch = data.training(LATER + step, DRAWN)
@@ -129,7 +131,7 @@ class MarginStopping:
         """Windows below the floor inside training numbers, of the training length at most."""
         data: Any = self.proof.data
         drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
-        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.scale * SOURCES))
+        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
         return [text for text in texts if data.may_train(self.parse(text))]
 
 
