@@ -63,6 +63,7 @@ FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
     "square_root": (100, 1000, 500),
     "gcd": (100, 1000, 300),
+    "power": (1000, 1000, 100_000),
     "sort": (100, 1000, 1000),
 }
 """Of outputs in rows: the length of so many sources, random and hard ones by halves, and of one."""
