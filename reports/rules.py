@@ -163,13 +163,13 @@ MACHINES = """# Machines, division, roots and sorting from nothing to a certific
 
 Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`. Models have three
 decoder layers of width 64 and no encoder layer (compare: one). A certificate of a tape says that
-the model writes the machine's next configuration for every configuration of this form, of any width
-and for any number of steps. That Rule 110 is universal is Cook's theorem (2004), and that UTM(4,6) is
-Rogozhin's (1996), not ours. UTM(4,6) was trained on tapes of at most 8 cells and 8 steps; its
-longest run is of a random tape of 1,000 cells for 1,000 steps. No tag system was run on it. The
-rows of division, mod, square_root, sort and Rule 110 are from before first trainings ended with
-their lines (see the changelog of version 1.0). Windows of the busy beaver were counted again after
-its rule was made stricter.
+the model writes the machine's next configuration for every configuration of this form, of any
+width and for any number of steps. That Rule 110 is universal is Cook's theorem (2004), and that
+UTM(4,6) is Rogozhin's (1996), not ours. UTM(4,6) was trained on tapes of at most 8 cells and 8
+steps; its longest run is of a random tape of 1,000 cells for 1,000 steps. No tag system was run on
+it. The rows of division, mod, square_root, sort and Rule 110 are from before first trainings ended
+with their lines (see the changelog of version 1.0). Windows of the busy beaver were counted again
+after its rule was made stricter.
 
 ![Rule 110, written by the model](figures/rule-110.png)
 
