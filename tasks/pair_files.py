@@ -53,7 +53,7 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a regular file")
         raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
+        text = raw.decode().lstrip("\ufeff")
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}: name a file of pairs") from None
     except (OSError, ValueError) as error:
@@ -72,13 +72,13 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
 def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     """What stands for a pair, an object or a list of texts, and where."""
     if text.lstrip().startswith("[") and isinstance(whole := _parsed(text), list):
-        flat = len(whole) == 2 and all(isinstance(one, str) for one in whole)
-        for number, one in enumerate([whole] if flat else whole, 1):
-            yield f"entry {number}", one if isinstance(one, (dict, list)) else [one]
+        alone = [isinstance(one, str) and isinstance(_plain(one), str) for one in whole]
+        for number, one in enumerate([whole] if alone == [True, True] else whole, 1):
+            yield f"entry {number}", one if isinstance(one, (dict, list)) else _plain(str(one))
         return
     lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
     separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
-    if separator is None and "\t" in lines[0] and not lines[0].startswith("{"):
+    if separator is None and "\t" in lines[0] and lines[0].lstrip()[:1] not in ("{", "["):
         separator = "\t"
     if separator is None and _named(lines[0].split(",")) is not None:
         separator = ","
@@ -93,7 +93,7 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 def _plain(line: str) -> list[str] | str:
     """``12+34=46`` in two, the sign with the source."""
     first, sign, then = line.partition("=")
-    found = then and "=" not in then
+    found = then and not re.match(r"\s*[=,;|>:]|\t", then) and "=" not in then
     return [first + sign, then] if found else f"is {line[:60]!r}, and no pair"
 
 
@@ -110,7 +110,12 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
             if number == 1 and _named(row) is not None:
                 names = [name.strip().lower() for name in row]
                 continue
-            yield f"row {number}", row if names is None else dict(zip(names, row, strict=False))
+            found: Any = row
+            if names is not None:
+                found = f"has {len(row)} cells, and the header {len(names)}"
+                if len(row) == len(names):
+                    found = dict(zip(names, row, strict=True))
+            yield f"row {number}", found
     except csv.Error as error:
         raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
 
@@ -133,8 +138,10 @@ def _table_of(entries: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _named(names: Any) -> tuple[str, str] | None:
     """Which of some names are those of a source and of a target; None if that is not clear."""
-    there = {str(name).strip().lower(): name for name in names}
-    found = [[there[name] for name in known if name in there] for known in (SOURCES, TARGETS)]
+    every = [(str(name).strip().lower(), name) for name in names]
+    found = [[own for name, own in every if name in known] for known in (SOURCES, TARGETS)]
+    if len(every) > 2 and {"x", "y"} <= {name for name, _ in every}:
+        return None  # which may be operands
     return (found[0][0], found[1][0]) if all(len(one) == 1 for one in found) else None
 
 
@@ -150,6 +157,6 @@ def _pair(found: Any) -> tuple[str, str] | str:
         found = [found[name] for name in named]
     if not isinstance(found, list) or len(found) != 2:
         return f"is {str(found)[:60]}, and no pair"
-    if not all(isinstance(one, str) and one for one in found):
+    if not all(isinstance(one, str) and one.strip() for one in found):
         return f"is {str(found)[:60]}, not two texts"
     return found[0], found[1]

@@ -33,6 +33,8 @@ READ = {
     "tabs.tsv": ("1+2=\t3\n", "3"),
     "tabs.txt": ("1+2=\t3\n", "3"),
     "plain.txt": ("1+2=3\n\n", "3"),
+    "boms.jsonl": ('\ufeff\ufeff{"source": "1+2=", "target": "3"}', "3"),
+    "tab-inside.txt": (' {"source": "1+2=",\t"target": "3"}', "3"),
 }
 
 
@@ -59,6 +61,13 @@ UNREAD = {
     "wide.csv": ("1,2,3\n", "row 1 .*no pair"),
     "inside.json": ('[{"source": "1", "target": "2"}, 7]', "entry 2 .*'7'"),
     "empty.jsonl": ("\n", "holds no pairs"),
+    "thousands.csv": ("source,target\n1,000+2=,1,002\n", "row 2 .*4 cells, and the header 2"),
+    "named-twice.csv": ("source,target,target\n1+2=,3,4\n", "row 1 .*no pair"),
+    "named-twice.jsonl": ('{"Source": "1", "source": "2", "target": "3"}', "'Source', 'source'"),
+    "operands.jsonl": ('{"x": "1", "y": "2", "sum": "3"}', "the keys 'x', 'y', 'sum'"),
+    "separated.txt": ("1+2=,3\n", "line 1 .*no pair"),
+    "tab-later.txt": ("1+2=3\n1+2=\t3\n", "line 2 .*no pair"),
+    "blank.jsonl": ('{"source": "1+2=", "target": " "}', "line 1 .*not two texts"),
 }
 
 
@@ -69,6 +78,11 @@ def test_what_was_found_instead_is_told(tmp_path, name):
     with pytest.raises(TaskError, match=told) as found:
         read_pairs(tmp_path / name)
     assert "source,target" in str(found.value)
+
+
+def test_an_array_of_lines_is_no_pair(tmp_path):
+    (tmp_path / "p.json").write_text('["1+2=3", "4+5=9"]')
+    assert read_pairs(tmp_path / "p.json")[0] == Texts(("1+2=", "4+5="), ("3", "9"))
 
 
 def test_bytes_that_are_no_text(tmp_path):
