@@ -43,8 +43,8 @@ ALIKE: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         CAUSAL,
         FLAT,
-        "BioGPT=BioGpt, BLOOM=Bloom, Falcon, GPT-BigCode=GPTBigCode, GPT-NeoX=GPTNeoX, MPT=Mpt, "
-        "Persimmon, Phi, RWKV=Rwkv, StarCoder 2=Starcoder2",
+        "BioGPT=BioGpt, BLOOM=Bloom, Falcon, Fuyu, GPT-BigCode=GPTBigCode, GPT-NeoX=GPTNeoX, "
+        "MPT=Mpt, Persimmon, Phi, RWKV=Rwkv, StarCoder 2=Starcoder2",
     ),
     (
         CAUSAL,

@@ -105,6 +105,32 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
     assert [name for name in after if after[name] != before[name]] == ["tokenizer"]
 
 
+@pytest.mark.parametrize(
+    "file, change, told",
+    [
+        ("generation_config.json", {"no_repeat_ngram_size": 2}, "sets no_repeat_ngram_size"),
+        ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
+        ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
+        ("config.json", {"lines": 3}, "has lines that nothing can read"),
+        ("adapter_config.json", {}, "holds an adapter or quantised weights"),
+    ],
+)
+def test_a_folder_that_decodes_otherwise_is_refused(file, change, told, tmp_path):
+    """What it does when it is loaded, and not what this program would make of it."""
+    torch.manual_seed(0)
+    model = tiny("llama").eval()
+    folder, data = folder_of(tmp_path, model, tokenizer(), lines_for(model), SUCCESSORS)
+    path = folder / file
+    held = json.loads(path.read_text()) if path.exists() else {}
+    held.get("abc_calib", held).update(change)
+    path.write_text(json.dumps(held))
+    with pytest.raises(UsageError, match=told):
+        stages.adopt(folder, data, "=", lined=True, out=tmp_path / "run")
+    if file != "generation_config.json":
+        with pytest.raises(UsageError, match=told):
+            abc.load(folder)
+
+
 @pytest.fixture(scope="module")
 def successor(tmp_path_factory):
     """A Llama that was trained with its lines."""

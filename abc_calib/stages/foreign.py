@@ -21,7 +21,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign import folder as folders
 from abc_calib.nn.foreign.checks import Neutrality, check_cache, try_out
-from abc_calib.nn.foreign.inject import marks_of, record_of
+from abc_calib.nn.foreign.inject import check_record, marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import vouch
@@ -34,6 +34,10 @@ from tasks.written import rule_of, wrong_pairs
 
 SAMPLES = 64
 """Pairs on which a model is tried before it is adopted."""
+PLAIN = {f"{name}_token_id" for name in ("bos", "eos", "pad", "decoder_start")}
+PLAIN |= {"max_length", "max_new_tokens", "output_attentions", "output_hidden_states", "use_cache"}
+PLAIN |= {"transformers_version", "_from_model_config"}
+"""Settings of ``generate()`` that leave it greedy."""
 JUDGED = 2000
 """Pairs that it has to answer."""
 
@@ -257,9 +261,19 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
 
 
 def check_marks(model: Foreign, found: folders.Found) -> None:
-    """``UsageError`` unless a model's lines count from the delimiters that were given."""
+    """``UsageError`` unless a model's lines count from the delimiters that were given.
+
+    And unless its ``generate()`` is plainly greedy, as what is judged.
+    """
     record = record_of(found.network)
-    if record is not None and (known := marks_of(record)) != model.marks:
+    assert record is not None and found.lines is not None
+    check_record(found.network, record, found.lines)
+    if more := found.network.generation_config.to_diff_dict().keys() - PLAIN:
+        raise UsageError(
+            f"its generation_config.json sets {min(more)}, and greedy decoding without is judged: "
+            "remove it"
+        )
+    if (known := marks_of(record)) != model.marks:
         raise UsageError(
             f"its lines count from the tokens {list(known.delimiters)} behind {known.prefix}, and "
             f"the given delimiters are {list(model.marks.delimiters)} behind {model.marks.prefix}: "

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from abc_calib.config import ForeignOptions
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
 from abc_calib.nn.foreign.sites import DEPTHS, said
@@ -59,6 +59,11 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         )
     if not kind.can_generate():
         raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
+    if (path / "adapter_config.json").exists() or described.get("quantization_config"):
+        raise UsageError(
+            f"{path} holds an adapter or quantised weights: save the whole model in float32, with "
+            "merge_and_unload() or dequantize() first"
+        )
     check_size(kind, path, described)
     register()
     try:
@@ -71,9 +76,12 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     ends, options = ends_of(network, path), described_by(network, path)
     if not record:
         return Found(network.float().eval(), options, ends)
-    if record["neutral"]:
-        options = options.model_copy(update={"scheme": "none"})
-    return Found(network.float().eval(), options, ends, LineBias.from_dict(record["lines"]))
+    try:
+        lines = LineBias.from_dict(record["lines"])
+        options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
+    except (AbcError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path} has lines that nothing can read ({said(error)})") from None
+    return Found(network.float().eval(), options, ends, lines)
 
 
 def check_size(kind: Any, path: Path, described: dict[str, Any]) -> None:

@@ -84,11 +84,26 @@ def load(folder: Path | str) -> Any:
 
     In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
-    network = read_model(folder, lined=True).network
-    if (record := record_of(network)) is None:
+    found = read_model(folder, lined=True)
+    network, record = found.network, record_of(found.network)
+    if found.lines is None or record is None:
         raise UsageError(f"{folder} has no lines: load it with from_pretrained")
+    check_record(network, record, found.lines)
     attach(network, record)
     return network
+
+
+def check_record(network: Any, record: Mapping[str, Any], lines: LineBias) -> None:
+    """``UsageError`` unless a model's configuration says of its lines what ``inject`` writes."""
+    try:
+        wanted = made_record(lines, marks_of(record), find_sites(network), record["neutral"])
+    except (KeyError, TypeError, ValueError, IndexError):
+        wanted = {}
+    if wanted != record:
+        raise UsageError(
+            f"the entry {RECORD} of its config.json does not fit its {type(network).__name__}: "
+            "calibrate again"
+        )
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:

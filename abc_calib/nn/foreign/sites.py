@@ -73,8 +73,9 @@ def find_sites(model: Any) -> Sites:
             f"{type(model).__name__} has layers of {' and '.join(map(str, sorted(heads)))} heads: "
             "lines are found for models whose layers are alike"
         )
-    counts = (getattr(model.config, name, None) for name in DEPTHS)
-    if len(modules.get("self", [])) != next(count for count in counts if count):
+    configs = model.config, model.config.get_text_config()
+    counts = (getattr(config, name, None) for config in configs for name in DEPTHS)
+    if len(modules.get("self", [])) != next((count for count in counts if count), 0):
         raise no_backend(model, f"{len(modules.get('self', []))} of its layers call it")
     return Sites(modules, heads.pop(), stream, find_positions(model))
 
