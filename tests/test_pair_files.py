@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from others import tokenizer
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 
 from abc_calib.data.pairs import Coder
 from abc_calib.proof.forms import Unbounded
@@ -185,6 +193,10 @@ def made(how: str) -> Any:
     if how in written:
         found.normalizer = written[how]
         found.add_tokens([AddedToken({"full width": "４２"}.get(how, "4~2"), normalized=True)])
+    written = {"ctc": decoders.CTC(), "decoded": decoders.Replace(Regex("9{99}"), "8")}
+    written["stripped"] = decoders.Strip("0", 1, 0)
+    if how in written:
+        found.decoder = written[how]
     if how == "bpe digits":
         found.pre_tokenizer = pre_tokenizers.Digits(individual_digits=True)
     return found
@@ -201,6 +213,7 @@ def test_a_tokenizer_of_one_token_a_symbol(how, tmp_path):
     [
         *("added", "added special", "replaced", "replaced text", "long split", "unspaced"),
         *("bpe", "bpe removed", "bpe dropout", "word piece", "full width", "with a sign"),
+        *("ctc", "decoded", "stripped"),
     ],
 )
 def test_a_tokenizer_that_reads_some_texts_otherwise(how, tmp_path):

@@ -105,6 +105,9 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
     assert [name for name in after if after[name] != before[name]] == ["tokenizer"]
 
 
+ENDS = json.loads(tokenizer(eos=True).backend_tokenizer.to_str())["post_processor"]
+
+
 @pytest.mark.parametrize(
     "file, change, told",
     [
@@ -113,6 +116,9 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
         ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
         ("config.json", {"lines": 3}, "has lines that nothing can read"),
         ("adapter_config.json", {}, "holds an adapter or quantised weights"),
+        ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
+        ("tokenizer_config.json", {"bos_token": "9"}, "decodes the target"),
+        ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),
     ],
 )
 def test_a_folder_that_decodes_otherwise_is_refused(file, change, told, tmp_path):
@@ -126,7 +132,7 @@ def test_a_folder_that_decodes_otherwise_is_refused(file, change, told, tmp_path
     path.write_text(json.dumps(held))
     with pytest.raises(UsageError, match=told):
         stages.adopt(folder, data, "=", lined=True, out=tmp_path / "run")
-    if file != "generation_config.json":
+    if file in ("config.json", "adapter_config.json"):
         with pytest.raises(UsageError, match=told):
             abc.load(folder)
 

@@ -16,7 +16,8 @@ from tasks.written import squeezed
 
 HARMLESS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "StripAccents", "BertNormalizer"}
 HARMLESS |= {"Strip", "Prepend", "Precompiled"}
-"""Normalizers that leave digits and signs of ASCII as they are."""
+HARMLESS |= {"ByteLevel", "WordPiece", "Metaspace", "BPEDecoder", "ByteFallback", "Fuse"}
+"""Normalizers and decoders that leave digits and signs of ASCII as they are."""
 SPLITS = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer", "Punctuation", "Digits"}
 SPLITS |= {"ByteLevel", "Metaspace", "UnicodeScripts"}
 """What splits texts in a way that is known."""
@@ -39,7 +40,9 @@ def whole(coder: Any, text: str, between: str = "") -> None:
     if about["model"].get("dropout"):
         raise Unbounded("its tokenizer reads a text otherwise each time (dropout)")
     for one in _parts(about["normalizer"], "normalizers"):
-        _check_normalizer(one, symbols)
+        _check_rewriting(one, symbols, "texts first")
+    for one in _parts(about["decoder"], "decoders"):
+        _check_rewriting(one, symbols, "outputs afterwards")
     for one in _parts(about["pre_tokenizer"], "pretokenizers"):
         _check_split(one, symbols, about["model"].get("type"))
     longer = {s * n for s in symbols for n in range(2, RUN)}
@@ -69,12 +72,13 @@ def _parts(one: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     return [part for more in one[name] for part in _parts(more, name)]
 
 
-def _check_normalizer(one: dict[str, Any], symbols: list[str]) -> None:
-    pattern = one.get("pattern", {})
-    elsewhere = one["type"] == "Replace" and not {*pattern.get("String", symbols)} & {*symbols}
-    if one["type"] not in HARMLESS and not elsewhere:
+def _check_rewriting(one: dict[str, Any], symbols: list[str], when: str) -> None:
+    pattern = {"String": one["content"]} if one["type"] == "Strip" and "content" in one else {}
+    pattern = one.get("pattern", pattern)
+    known = one["type"] in {*HARMLESS, "Replace"} if pattern else one["type"] in HARMLESS
+    if not known or {*pattern.get("String", symbols if pattern else "")} & {*symbols}:
         what = f" ({next(iter(pattern.values()))!r})" if pattern else ""
-        raise Unbounded(f"its tokenizer rewrites texts first, by {one['type']}{what}")
+        raise Unbounded(f"its tokenizer rewrites {when}, by {one['type']}{what}")
 
 
 def _check_split(one: dict[str, Any], symbols: list[str], model: str | None) -> None:
