@@ -193,10 +193,10 @@ def made(how: str) -> Any:
     if how in written:
         found.normalizer = written[how]
         found.add_tokens([AddedToken({"full width": "４２"}.get(how, "4~2"), normalized=True)])
-    written = {"ctc": decoders.CTC(), "decoded": decoders.Replace(Regex("9{99}"), "8")}
-    written["stripped"] = decoders.Strip("0", 1, 0)
-    if how in written:
-        found.decoder = written[how]
+    decoded: dict[str, Any] = {"ctc": decoders.CTC(), "stripped": decoders.Strip("0", 1, 0)}
+    decoded["decoded"] = decoders.Replace(Regex("9{99}"), "8")
+    if how in decoded:
+        found.decoder = decoded[how]
     if how == "bpe digits":
         found.pre_tokenizer = pre_tokenizers.Digits(individual_digits=True)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,10 +20,9 @@ from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign import folder as folders
-from abc_calib.nn.foreign.checks import Neutrality, check_cache, try_out
+from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_tokenizer, try_out
 from abc_calib.nn.foreign.inject import check_record, marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.sites import said
 from abc_calib.runs import Run
 from abc_calib.runs.records import vouch
 from abc_calib.stages.judging import ignore
@@ -32,7 +30,7 @@ from abc_calib.stages.making import created
 from abc_calib.version import __version__
 from tasks import ARITHMETIC
 from tasks.pair_files import read_pairs
-from tasks.written import rule_of, squeezed, wrong_pairs
+from tasks.written import rule_of, wrong_pairs
 
 SAMPLES = 64
 """Pairs on which a model is tried before it is adopted."""
@@ -199,7 +197,7 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
     sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
     ids, written = known.sources(sources), coder.ids(pairs.task.pairs.target)
     check_tokens(coder, (*sources, *pairs.task.pairs.target), (*ids, *written))
-    check_as_loaded(coder, pairs.task, written)
+    check_tokenizer(coder, pairs.task, written)
     named = list(known.named[:-1] if known.closed and known.suffix else known.named)
     for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
         ends = known.closed or row[-1] == known.named[-1]
@@ -265,35 +263,6 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
                 f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "
                 "with pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model "
                 "so"
-            )
-
-
-def check_as_loaded(coder: Coder, task: Any, written: Sequence[Sequence[int]]) -> None:
-    """``UsageError`` unless ``AutoTokenizer`` reads sources and writes targets as the file says.
-
-    What stands beside ``tokenizer.json`` may add tokens, and leave others out of outputs.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        words = AutoTokenizer.from_pretrained(task.tokenizer, local_files_only=True)
-        read = words([*task.pairs.source]).input_ids
-    except Exception as error:  # whatever its code raises
-        raise UsageError(
-            f"the tokenizer in {task.tokenizer} does not load ({said(error)}): save it again"
-        ) from None
-    same = words.get_vocab() == coder.tokenizer.get_vocab(with_added_tokens=True)
-    if not same or read != coder.ids(task.pairs.source, special=True):
-        raise UsageError(
-            f"AutoTokenizer reads texts otherwise than {task.tokenizer}/tokenizer.json: load it, "
-            "and save it again with save_pretrained"
-        )
-    for target, ids in zip(task.pairs.target, written, strict=True):
-        text = words.decode(ids, skip_special_tokens=True)
-        if re.sub(r"\s|▁|Ġ|##", "", text) != squeezed(target):
-            raise UsageError(
-                f"the tokenizer decodes the target {target!r} as {text!r}: its decoder, or a "
-                "special token, changes outputs"
             )
 
 

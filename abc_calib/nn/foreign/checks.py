@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import said
+from tasks.written import squeezed
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
@@ -203,3 +205,32 @@ def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
     begun = target[:, :-LAST]
     where = f", behind {source.shape[1] + begun.shape[1]} tokens"
     check_cache(model, source, LAST, begun, where)
+
+
+def check_tokenizer(coder: Any, task: Any, written: Sequence[Sequence[int]]) -> None:
+    """``UsageError`` unless ``AutoTokenizer`` reads sources and writes targets as the file says.
+
+    What stands beside ``tokenizer.json`` may add tokens, and leave others out of outputs.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        words: Any = AutoTokenizer.from_pretrained(task.tokenizer, local_files_only=True)
+        read = words([*task.pairs.source]).input_ids
+    except Exception as error:  # whatever its code raises
+        raise UsageError(
+            f"the tokenizer in {task.tokenizer} does not load ({said(error)}): save it again"
+        ) from None
+    same = words.get_vocab() == coder.tokenizer.get_vocab(with_added_tokens=True)
+    if not same or read != coder.ids(task.pairs.source, special=True):
+        raise UsageError(
+            f"AutoTokenizer reads texts otherwise than {task.tokenizer}/tokenizer.json: load it, "
+            "and save it again with save_pretrained"
+        )
+    for target, ids in zip(task.pairs.target, written, strict=True):
+        text = words.decode(ids, skip_special_tokens=True)
+        if re.sub(r"\s|▁|Ġ|##", "", text) != squeezed(target):
+            raise UsageError(
+                f"the tokenizer decodes the target {target!r} as {text!r}: its decoder, or a "
+                "special token, changes outputs"
+            )
