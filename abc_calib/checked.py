@@ -86,7 +86,8 @@ def fits(value: Any, kind: Any) -> bool:
         return isinstance(value, Mapping)
     if origin is not None and issubclass(origin, Iterable):
         every = value if isinstance(value, list | tuple) else ()
-        return isinstance(value, Iterable) and all(fits(one, inner[0]) for one in every)
+        held = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+        return held and all(fits(one, inner[0]) for one in every)
     if kind in (int, float):
         number = Integral if kind is int else Real
         return isinstance(value, number) and not isinstance(value, bool)
