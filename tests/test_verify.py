@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from decimal import ROUND_CEILING
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from conftest import (
     digit_data,
     quicker,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from random_models import drawn, sources
 
 from abc_calib import stages
@@ -39,7 +42,7 @@ from abc_calib.proof import forms, prove, rounding, windows
 from abc_calib.proof import repair as repairing
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.compared import compared
-from abc_calib.proof.decide import decide, failing_sources
+from abc_calib.proof.decide import _number, decide, failing_sources
 from abc_calib.proof.export import export
 from abc_calib.proof.labels import atom_name, where
 from abc_calib.proof.prove import Undecided, check, parts, prepare
@@ -734,3 +737,9 @@ def test_lines_that_go_on_by_a_part_of_a_column_are_refused():
     far = Line("anti", 2, -9000, stride=3)
     model.set_lines(LineBias({"self": own, "cross": (((far,),),)}))
     assert "reach so far" in reason(model, source)
+
+
+@given(st.floats(-1e9, 1e9))
+def test_a_margin_is_rounded_to_what_is_true(value):
+    down, up = _number(value), _number(value, ROUND_CEILING)
+    assert down <= value <= up and down == pytest.approx(value, rel=1.01e-3)

@@ -148,5 +148,5 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=0.01)
+        return math.isclose(one, other, rel_tol=2e-3)  # four digits
     return one == other

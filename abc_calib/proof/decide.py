@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     margin = min(c.margin for c in checked)
     certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
-    certificate.margin, certificate.rounding = _number(margin), _number(uncertain)
+    certificate.margin, certificate.rounding = _number(margin), _number(uncertain, ROUND_CEILING)
     certificate.sizes, certificate.period = proof.field.sizes, shape.period
     certificate.rule = proof.rule.as_dict()
     certificate.source = {
@@ -156,10 +157,12 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
             certificate.reason += f", {proof.evaluator.told}"
 
 
-def _number(value: float) -> float | None:
-    """Four digits of it; None if it is not finite."""
-    shown = float(f"{value:.4g}")
-    return shown if np.isfinite(shown) else None
+def _number(value: float, way: str = ROUND_FLOOR) -> float | None:
+    """Four digits of a margin, rounded down so that it is true; None if it is not finite."""
+    if not np.isfinite(value):
+        return None
+    digits = Decimal(1).scaleb(Decimal(value).adjusted() - 3)
+    return float(Decimal(value).quantize(digits, way))
 
 
 def _as_row(proof: Proof, checked: Checked) -> dict[str, Any]:
