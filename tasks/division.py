@@ -1,6 +1,6 @@
 """Division with remainder as rows, one subtraction or addition of the divisor a row.
 
-Non-restoring division in base 2. Row ``r`` holds the rest ``2 R + a_r - b``, or ``2 R + a_r + b``
+In base 10 see ``tasks.long_division``. In base 2: Row ``r`` holds the rest ``2 R + a_r - b``, or ``2 R + a_r + b``
 where the rest ``R`` above is negative, in as many bits as the divisor ``b`` has, last bit first. It
 closes with its sign, so that all columns of the next row see it, and the signs are the bits of the
 quotient. The last row belongs to no bit of ``a``: it adds ``b`` once more to a rest that is
@@ -12,23 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from tasks.long_division import DIGITS, MINUS, PLUS, DigitRows
+from tasks.rules import Tape
 from tasks.whole import BOTH, CARRIED, Whole, ways
+from tasks.words import COLON, WordTask
 
-PLUS, MINUS = "+", "-"
 
+class BitRows:
+    """What the rows of a division in base 2 hold, column by column."""
 
-class Division(Whole):
-    """Quotient and remainder of two numbers, as ``1101/11 -> 100 r 1``."""
-
-    name = "division"
     symbols = ("0", "1", "0'", "1'", PLUS, MINUS)
     row_words = ("0", "1")
-    closers = (PLUS, MINUS)
-    operator = "/"
-    example = "1101/11"
-    rereads = True
-    unit = "bits"
-    train_length = 8
+    each = 1
 
     def begin(self, word: str | None, closer: str | None) -> Any:
         """The state: is the rest above negative, is this the last row, and is the divisor 0 so far?
@@ -73,9 +70,74 @@ class Division(Whole):
             return ()
         return (PLUS if shifted + carry == 2 or not (negative or carry > shifted) else MINUS,)
 
+    end_below = end
+
+    def quotient(self, signs: Sequence[int]) -> str:
+        return f"{int(''.join(map(str, signs)), 2):b}"
+
+    def words(self, digits: str) -> str:
+        return digits
+
+
+class Division(Whole):
+    """Quotient and remainder of two numbers, as ``1101/11 -> 100 r 1``."""
+
+    name = "division"
+    closers = (PLUS, MINUS)
+    operator = "/"
+    bases = (2, 10)
+    rereads = True
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.by: BitRows | DigitRows = BitRows() if self.base == 2 else DigitRows()
+        self.symbols, self.row_words = self.by.symbols, self.by.row_words
+        self.unit, self.train_length = ("bits", 8) if self.base == 2 else ("digits", 4)
+        self.example = f"{'1101' if self.base == 2 else '1234'}{self.operator}11"
+
+    def begin(self, word: str | None, closer: str | None) -> Any:
+        return self.by.begin(word, closer)
+
+    def step(self, state: Any, word: Any) -> Any:
+        return self.by.step(state, word)
+
+    def step_below(self, state: Any, above: Any, *word: Any) -> Any:
+        return self.by.step_below(state, above, *word)
+
+    def end(self, state: Any) -> Any:
+        return self.by.end(state)
+
+    def end_below(self, state: Any) -> Any:
+        return self.by.end_below(state)
+
+    def parts(self, source: str) -> list[str]:
+        if self.base == 10 and COLON in source:
+            return WordTask.parts(self, source)
+        front, behind = super().parts(source)
+        return [self.by.words(front), behind]
+
+    def write(self, problems: Any, row: int) -> str:
+        front, behind = WordTask.write(self, problems, row).split(f" {COLON} ")
+        if self.by.words(digits := "".join(front.split()[:: self.by.each])) != front:
+            return f"{front} {COLON} {behind}"
+        return f"{digits}{self.operator}{behind}".replace(" ", "")
+
+    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Tape:
+        """In base 10 half of those of several sizes are of words in any order."""
+        each = self.by.each
+        if each == 1:
+            return super().fronts(rng, n, low, high)
+        values, lengths = super().fronts(rng, n, low, each * high)
+        digits = each * rng.integers(low, high + 1, n)
+        order = np.arange(each * high) % each
+        words = np.where(order, len(DIGITS) - 1 + order, rng.integers(0, 10, values.shape))
+        divided = (rng.random(n) < 0.5) | (low == high)
+        return np.where(divided[:, None], words, values), np.where(divided, digits, lengths)
+
     def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
-        quotient = int("".join(str(int(closer == PLUS)) for _, closer in rows[:-1]), 2)
-        return f"{quotient:b} r {self.number(rows[-1][0]):b}"
+        signs = [int(closer == PLUS) for _, closer in rows[:-1]]
+        rest = self.number(rows[-1][0])
+        return f"{self.by.quotient(signs)} r {rest:{'b' if self.base == 2 else 'd'}}"
 
 
 class Mod(Division):
@@ -83,7 +145,6 @@ class Mod(Division):
 
     name = "mod"
     operator = "%"
-    example = "1101%11"
 
     def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
         return super().answer(rows).split()[-1]

@@ -21,7 +21,7 @@ class Whole(WordTask):
 
     operator: ClassVar[str]
     #: how a source is written, for messages
-    example: ClassVar[str]
+    example: str
     bases: ClassVar[tuple[int, ...]] = (2,)
     options: ClassVar[tuple[str, ...]] = ("base",)
     backward = True

@@ -374,14 +374,18 @@ class WordTask(TokenTask):
             found = found.joined(self._walked(rng, n, low, high, liked))
         return found.take(np.arange(min(n, len(found))))
 
+    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Tape:
+        """The letters in front of ``n`` sources, drawn at random."""
+        rows = rng.integers(low, high + 1, n)
+        return self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows
+
     def _walked(
         self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
     ) -> Pairs:
         """At most ``n`` of them: those that are drawn and are no sources are left out."""
         by, front = self._rule.first, list[Tape]()
         if self.in_front:
-            rows = rng.integers(low, high + 1, n)
-            front.append((self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows))
+            front.append(self.fronts(rng, n, low, high))
         if self.operands != 1:
             wide = [rng.integers(low, high + 1, n)] * self.operands
             liked = liked & self._inputs
