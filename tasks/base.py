@@ -102,7 +102,7 @@ class Task(ABC):
     #: longest training problem by default, in digits (tasks on tokens: see their classes)
     train_length: int
     #: what a length counts
-    unit: ClassVar[str] = "digits"
+    unit: str = "digits"
     #: how many families of hard problems there are, about
     kinds: ClassVar[int] = 1
 

@@ -1,10 +1,10 @@
 """Division with remainder as rows, one subtraction or addition of the divisor a row.
 
-In base 10 see ``tasks.long_division``. In base 2: Row ``r`` holds the rest ``2 R + a_r - b``, or ``2 R + a_r + b``
-where the rest ``R`` above is negative, in as many bits as the divisor ``b`` has, last bit first. It
-closes with its sign, so that all columns of the next row see it, and the signs are the bits of the
-quotient. The last row belongs to no bit of ``a``: it adds ``b`` once more to a rest that is
-negative. A bit is written with what its column carries or borrows, as ``1'``.
+In base 10 see ``tasks.long_division``. In base 2 row ``r`` holds the rest ``2 R + a_r - b``, or ``2
+R + a_r + b`` where the rest ``R`` above is negative, in as many bits as the divisor ``b`` has, last
+bit first. It closes with its sign, so that all columns of the next row see it, and the signs are
+the bits of the quotient. The last row belongs to no bit of ``a``: it adds ``b`` once more to a rest
+that is negative. A bit is written with what its column carries or borrows, as ``1'``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BitRows:
         return f"{int(''.join(map(str, signs)), 2):b}"
 
     def words(self, digits: str) -> str:
-        return digits
+        return " ".join(digits.replace(" ", ""))
 
 
 class Division(Whole):

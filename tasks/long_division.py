@@ -1,12 +1,12 @@
 """Division with remainder in base 10 as rows: a digit of the quotient in four subtractions.
 
-A source has behind each digit of the dividend the words ``8b 4b 2b 1b``, one for each row. The row
-of a digit holds ``10 R + d``, with ``R`` what the row above holds. The others subtract 8, 4, 2 and 1
-times the divisor ``b`` where ``R`` is not negative, and add them where it is. The first one adds
-``2 b`` then: the rows before left out ``b``, which is ``10 b`` now. Rows have one digit more than
-``b``, are written in ten's complement, last digit first, and close with their sign: the signs of
-four rows are the bits of a digit of the quotient. The last row adds ``b`` to a rest that is
-negative. Words in any other order are sources too, whose rows are counted modulo a power of 10.
+A source has a word for each row: behind each digit ``d`` of the dividend ``8b 4b 2b 1b``. The row
+of a digit holds ``10 R + d``, with ``R`` what the row above holds. The others subtract 8, 4, 2 and
+1 times the divisor ``b`` where ``R`` is not negative, and add them where it is. The first of them
+then adds ``2 b``, since ``b`` is still to be added to ``R``, which is ``10 b`` a digit later. Rows
+have one digit more than ``b``, are written in ten's complement, last digit first, and close with
+their sign: the signs of four rows are the bits of a digit of the quotient. The last row adds ``b``
+to a rest that is negative. Words in any other order are sources, too; their rows may overflow.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class DigitRows:
     each = 5
 
     def begin(self, word: str | None, closer: str | None) -> Any:
-        """The state: the row's word; is the rest above negative, is the divisor 0 so far, and is the
-        row as long as the divisor; then what is carried or borrowed, or what is shifted."""
+        """The state: the row's word; is the rest above negative, is the divisor 0 so far, has the
+        row one digit more than it; then what is carried or borrowed, or shifted."""
         return word, closer == MINUS, True, False, int(word) if word in DIGITS else 0
 
     def step(self, state: Any, word: str) -> Any:
@@ -74,5 +74,5 @@ class DigitRows:
         return str(int("".join(str(8 * a + 4 * b + 2 * c + d) for a, b, c, d in fours)))
 
     def words(self, digits: str) -> str:
-        """The words in front of a source, from the digits of its dividend with spaces or without."""
+        """The words in front of a source, from the digits of its dividend, spaces left out."""
         return " ".join(f"{digit} {' '.join(TIMES)}" for digit in digits.replace(" ", ""))

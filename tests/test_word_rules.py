@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -61,25 +62,44 @@ def same_again(task: Any) -> None:
 
 
 ANSWERS: dict[str, Any] = {
-    "division": lambda a, b: f"{a // b:b} r {a % b:b}",
-    "mod": lambda a, b: f"{a % b:b}",
-    "gcd": lambda a, b: f"{math.gcd(a, b):b}",
-    "power": lambda a, b: str(pow(a, b, 7)),
-    "square_root": lambda a: f"{math.isqrt(a):b} r {a - math.isqrt(a) ** 2:b}",
-    "compare": lambda a, b: "<" if a < b else "=" if a == b else ">",
+    "division": divmod,
+    "mod": lambda a, b: (a % b,),
+    "gcd": lambda a, b: (math.gcd(a, b),),
+    "power": lambda a, b: (pow(a, b, 7),),
+    "square_root": lambda a: (math.isqrt(a), a - math.isqrt(a) ** 2),
+    "compare": lambda a, b: ("<" if a < b else "=" if a == b else ">",),
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_whole_numbers_are_answered_as_python_does(name):
-    task, rng = get_task(name, base=2), random.Random(0)
+@pytest.mark.parametrize(
+    ("name", "base"), [*((name, 2) for name in ANSWERS), ("division", 10), ("mod", 10)]
+)
+def test_whole_numbers_are_answered_as_python_does(name, base):
+    task, rng = get_task(name, base=base), random.Random(0)
     count = 1 if name == "square_root" else 2
     small = itertools.product(range(1, 18), repeat=count)
+
+    def written(number: Any) -> str:
+        digits = 10 if name == "power" else base
+        return number if isinstance(number, str) else np.base_repr(number, digits)
+
     for numbers in [*small, *((rng.getrandbits(60) + 1,) * count for _ in range(3))]:
         numbers = (numbers[0], *(rng.choice([x, x // 3 + 1]) for x in numbers[1:]))
-        source = task.operator.join(f"{x:b}" for x in numbers)
-        assert task.solve(source) == ANSWERS[name](*numbers)
+        source = task.operator.join(np.base_repr(x, base) for x in numbers)
+        assert task.solve(source) == " r ".join(map(written, ANSWERS[name](*numbers)))
     same_again(task)
+
+
+def test_a_program_of_a_division_is_written_as_its_words():
+    task = get_task("division", base=10)
+    problems = task.sample(np.random.default_rng(0), 200, 3)
+    shown = [task.write(problems, row) for row in range(len(problems))]
+    divided = [re.fullmatch(r"\d+/\d+", text) is not None for text in shown]
+    assert 60 < sum(divided) < 140  # half of them are of words in any order
+    again = task.parse(*shown)
+    assert (again.source.flat == problems.source.flat).all()
+    whole = task.sample(np.random.default_rng(0), 50, 3, exact=True)
+    assert all("/" in task.write(whole, row) for row in range(len(whole)))
 
 
 @pytest.mark.parametrize(("base", "modulus"), [(2, 2), (10, 10), (10, 7), (3, 9)])
@@ -123,10 +143,11 @@ def test_a_stack_follows_instructions():
     same_again(task)
 
 
-@pytest.mark.parametrize("source", ["5/1", "101/0", "1/", "/1", "-1/1", "1 1 : 1", ""])
-def test_what_cannot_be_divided_is_said_in_a_line(source):
-    with pytest.raises(TaskError, match=r"whole numbers in base 2, such as 1101/11"):
-        get_task("division").solve(source)
+@pytest.mark.parametrize("base", [2, 10])
+@pytest.mark.parametrize("source", ["5x/1", "101/0", "1/", "/1", "-1/1", "1 1 : x", ""])
+def test_what_cannot_be_divided_is_said_in_a_line(source, base):
+    with pytest.raises(TaskError, match=rf"whole numbers in base {base}, such as 1\d+/11|'x'"):
+        get_task("division", base=base).solve(source)
 
 
 def test_a_row_that_closes_as_if_it_were_the_last_proves_nothing():
