@@ -43,6 +43,8 @@ def checked(function: F) -> F:
         for name, value in given.items():
             if signature.parameters[name].kind in VARIADIC or name not in hints:
                 continue
+            if isinstance(value, str | Path) and not _is_plain(str(value)):
+                raise OptionError(name, value, "give text without null characters, in UTF-8")
             if not fits(value, hints[name]):
                 raise OptionError(name, value, f"give {' or '.join(said(hints[name]))}")
         try:
@@ -55,6 +57,11 @@ def checked(function: F) -> F:
             raise
 
     return wrapped  # type: ignore[return-value]
+
+
+def _is_plain(text: str) -> bool:
+    """Can it be written, and be the name of a file?"""
+    return "\0" not in text and text.encode("utf-8", "replace").decode() == text
 
 
 def own_signature(function: Any) -> inspect.Signature:

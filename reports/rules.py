@@ -60,7 +60,7 @@ FAR: dict[str, tuple[int, int, int]] = {
     "tape, Rule 110": (100, 1000, 1000),
     "tape, busy beaver of 4 states": (30, 1000, 300),
     "tape, UTM(4,6)": (30, 1000, 1000),
-    **dict.fromkeys(("division", "mod"), (333, 1000, 1000)),
+    **dict.fromkeys(("division", "mod"), (100, 1000, 1000)),
     "square_root": (100, 1000, 500),
     "gcd": (100, 1000, 300),
     "power": (1000, 1000, 100_000),
