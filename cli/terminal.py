@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import os
-import shlex
 import sys
 from collections.abc import Iterable
 
 from rich.console import Console
 
-from abc_calib.errors import UsageError, shortened
-from abc_calib.text import visible
+from abc_calib.errors import UsageError
+from cli.console import typed
 
 NARROWEST, WIDEST = 20, 1000
 """Columns that a table is still drawn in."""
@@ -44,8 +43,7 @@ def check_text(words: Iterable[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError:
-            shown = shlex.quote(shortened(visible(word)))
-            raise UsageError(f"{shown} is not UTF-8: write names in that encoding") from None
+            raise UsageError(f"{typed(word)} is not UTF-8: write names in that encoding") from None
 
 
 def flush() -> str:
@@ -62,5 +60,5 @@ def unwritten(error: OSError) -> str:
     """What to say of a file that could not be used."""
     if error.filename is None:
         return f"the output cannot be written ({error.strerror}): send it elsewhere"
-    named = shlex.quote(shortened(visible(os.fsdecode(error.filename))))
+    named = typed(os.fsdecode(error.filename))
     return f"{named} cannot be used ({error.strerror}): name another file or folder"

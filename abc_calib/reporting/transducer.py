@@ -142,17 +142,8 @@ def _graph(
         few = [_column(made, *one) for one in found[:2]]
         more = [f"{len(found) - 2} more"] if len(found) > 2 else []
         _arrow(axes, places[before], places[to], "\n".join([*few, *more]))
-    box = {"boxstyle": "round,pad=0.35", "fc": "white", "ec": PALETTE[0], "lw": 0.8}
     for number, place in places.items():
-        axes.text(
-            place[0],
-            place[1],
-            _name(made, number, end),
-            ha="center",
-            va="center",
-            size=SMALL,
-            bbox=box,
-        )
+        _words(axes, place, _name(made, number, end), 0.35, ec=PALETTE[0], lw=0.8)
     return figure
 
 
@@ -216,14 +207,18 @@ def _arrow(axes: Axes, one: Any, other: Any, text: str) -> None:
         zorder=1,
     )
     axes.add_patch(arrow)
-    box = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
-    axes.text(
-        middle[0],
-        middle[1],
-        text,
-        ha="center",
-        va="center",
-        size=SMALL - 1.5,
-        color="0.25",
-        bbox=box,
-    )
+    _words(axes, middle, text, 0.1, SMALL - 1.5, "0.25", ec="none", alpha=0.85)
+
+
+def _words(
+    axes: Axes,
+    at: Any,
+    text: str,
+    pad: float,
+    size: float = SMALL,
+    color: str = "black",
+    **edge: Any,
+) -> None:
+    """Words in a white box."""
+    box = {"boxstyle": f"round,pad={pad}", "fc": "white", **edge}
+    axes.text(at[0], at[1], text, ha="center", va="center", size=size, color=color, bbox=box)

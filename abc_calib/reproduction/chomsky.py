@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, zip_longest
+from operator import add, mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,25 +34,30 @@ BATCH = 20
 
 Drawn = tuple[str, list[str]]
 """A source as a person writes it, and the benchmark's answer, symbol by symbol."""
+Law = Callable[[np.random.Generator, int], Drawn]
 
 
 def _bits(rng: np.random.Generator, n: int, symbols: Sequence[str] = "01") -> list[str]:
     return [symbols[k] for k in rng.integers(0, len(symbols), n)]
 
 
-def _even_pairs(rng: np.random.Generator, n: int) -> Drawn:
-    bits = _bits(rng, n)
-    return " ".join(bits), [str(sum(a != b for a, b in pairwise(bits)) % 2)]
+def _law(answer: Callable[[list[str]], list[str]], symbols: Sequence[str] = "01") -> Law:
+    """Of random symbols: the answer follows from them."""
+
+    def law(rng: np.random.Generator, n: int) -> Drawn:
+        drawn = _bits(rng, n, symbols)
+        return " ".join(drawn), answer(drawn)
+
+    return law
 
 
-def _parity(rng: np.random.Generator, n: int) -> Drawn:
-    bits = _bits(rng, n)
-    return " ".join(bits), [str(bits.count("1") % 2)]
-
-
-def _cycle(rng: np.random.Generator, n: int) -> Drawn:
-    moves = _bits(rng, n, "-=+")
-    return " ".join(moves), [str((moves.count("+") - moves.count("-")) % 5)]
+_even_pairs = _law(lambda bits: [str(sum(a != b for a, b in pairwise(bits)) % 2)])
+_parity = _law(lambda bits: [str(bits.count("1") % 2)])
+_cycle = _law(lambda moves: [str((moves.count("+") - moves.count("-")) % 5)], "-=+")
+_reverse = _law(lambda bits: bits[::-1])
+_duplicate = _law(lambda bits: bits * 2)
+_odds_first = _law(lambda bits: bits[1::2] + bits[::2])
+_sort = _law(sorted, "01234")
 
 
 def _arithmetic(rng: np.random.Generator, n: int) -> Drawn:
@@ -74,21 +80,6 @@ def _stack(rng: np.random.Generator, n: int) -> Drawn:
     for one in does:
         stack = stack[:-1] if one == "pop" else [*stack, one[-1]]
     return source, stack[::-1]
-
-
-def _reverse(rng: np.random.Generator, n: int) -> Drawn:
-    bits = _bits(rng, n)
-    return " ".join(bits), bits[::-1]
-
-
-def _duplicate(rng: np.random.Generator, n: int) -> Drawn:
-    bits = _bits(rng, n)
-    return " ".join(bits), bits * 2
-
-
-def _odds_first(rng: np.random.Generator, n: int) -> Drawn:
-    bits = _bits(rng, n)
-    return " ".join(bits), bits[1::2] + bits[::2]
 
 
 def _missing(rng: np.random.Generator, n: int) -> Drawn:
@@ -128,29 +119,21 @@ def _number(rng: np.random.Generator, n: int) -> int:
     return int("".join(_bits(rng, n)), 2) or _number(rng, n)
 
 
-def _numbers(rng: np.random.Generator, n: int) -> tuple[int, int]:
-    first = int(rng.integers(1, n - 1))
-    return _number(rng, first), _number(rng, n - 1 - first)
+def _of_two(sign: str, combined: Callable[[int, int], int]) -> Law:
+    def law(rng: np.random.Generator, n: int) -> Drawn:
+        first = int(rng.integers(1, n - 1))
+        a, b = _number(rng, first), _number(rng, n - 1 - first)
+        return f"{a:b}{sign}{b:b}", [*f"{combined(a, b):b}"[::-1]]
+
+    return law
 
 
-def _addition(rng: np.random.Generator, n: int) -> Drawn:
-    a, b = _numbers(rng, n)
-    return f"{a:b}+{b:b}", [*f"{a + b:b}"[::-1]]
-
-
-def _multiplication(rng: np.random.Generator, n: int) -> Drawn:
-    a, b = _numbers(rng, n)
-    return f"{a:b}*{b:b}", [*f"{a * b:b}"[::-1]]
+_addition, _multiplication = _of_two("+", add), _of_two("*", mul)
 
 
 def _sqrt(rng: np.random.Generator, n: int) -> Drawn:
     number = _number(rng, n)
     return f"{number:b}", [*f"{math.isqrt(number):b}".zfill(-(-n // 2))]
-
-
-def _sort(rng: np.random.Generator, n: int) -> Drawn:
-    symbols = _bits(rng, n, "01234")
-    return " ".join(symbols), sorted(symbols)
 
 
 Read = Callable[[str, int], list[str]]
@@ -164,7 +147,7 @@ class Benchmark(NamedTuple):
     of symbols, mean over lengths 41 to 500; None where we could not read it.
     """
 
-    law: Callable[[np.random.Generator, int], Drawn]
+    law: Law
     task: str
     options: dict[str, Any]
     read: Read
@@ -188,7 +171,7 @@ def _root(answer: str, n: int) -> list[str]:
     return [*answer.partition(" ")[0].zfill(-(-n // 2))]
 
 
-def _automaton(law: Any, machine: str, published: float | None = None) -> Benchmark:
+def _automaton(law: Law, machine: str, published: float | None = None) -> Benchmark:
     return Benchmark(law, "automaton", {"machine": machine}, _last, "states", published)
 
 
