@@ -60,7 +60,7 @@ def checked(function: F) -> F:
 
 
 def _is_plain(text: str) -> bool:
-    """Can it be written, and be the name of a file?"""
+    """Is it text that can be printed and can name a file?"""
     return "\0" not in text and text.encode("utf-8", "replace").decode() == text
 
 

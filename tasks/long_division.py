@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tasks import whole
+
 PLUS, MINUS = "+", "-"
-DIGITS = tuple("0123456789")
+DIGITS = tuple(whole.DIGITS)
 TIMES = {"8b": 8, "4b": 4, "2b": 2, "1b": 1}
 
 

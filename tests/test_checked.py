@@ -97,6 +97,9 @@ def test_messages_have_keywords_in_place_of_flags():
         checked(fails)("x")
     with pytest.raises(AbcError, match="max_len= 3"):
         checked(fails)("")
+    for text in ("a\0b", "\ud800"):
+        with pytest.raises(UsageError, match=r"kind = '.*': give text without null characters"):
+            checked(fails)(text)
 
 
 def misspelt() -> None:

@@ -210,7 +210,7 @@ def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
 def check_tokenizer(coder: Any, task: Any, written: Sequence[Sequence[int]]) -> None:
     """``UsageError`` unless ``AutoTokenizer`` reads sources and writes targets as the file says.
 
-    What stands beside ``tokenizer.json`` may add tokens, and leave others out of outputs.
+    Files next to ``tokenizer.json`` may add tokens, or leave some out of outputs.
     """
     from transformers import AutoTokenizer
 
