@@ -173,6 +173,7 @@ class Export:
             self.extra, self.growth = None, (len(below) == 1 and below.pop()) or 0
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
+        self.second = second(self)
         require(not (self.later and self.period > 1), "positions are not followed over rows")
 
     def same(self, lines: Any, config: Any, generation: Any) -> None:
@@ -185,6 +186,47 @@ class Export:
         rows = ({*row} if isinstance(row, list) else {row}) == ({*self.closers} or {self.closer})
         fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
         require(fits and pad not in {*known, self.closer}, "its configuration says otherwise")
+
+    def below(self, wrote: int, closing: int | None) -> int | None:
+        """What the next row reads where one wrote this; None where none follows or it stands below
+        another closing."""
+        ends, counted = bool(self.first.ends[wrote]), self.counted and not self.closers
+        if ends and wrote not in {closing, self.base + 2, self.base if counted else closing}:
+            return None
+        return self.base if ends or wrote > self.base else wrote
+
+
+def second(e: Export) -> Rule | None:
+    """What writes row 1: it and the first row at once, where both read the same columns."""
+    first, later, radix = e.first, e.later, e.base + 1
+    if later is None or e.listed or e.shift or first.lag:
+        return later
+    begun = [k for k in range(len(first.start)) if e.base not in first.symbols[k : k + 1]]
+    starts = [*product(range(len(later.start)), (first.start[k] for k in begun))]
+    openers = later.openers or [None] * len(later.start)
+    number, tables = dict[tuple, int](), [list[Any](), list[Any]()]
+    begin = [number.setdefault((s, later.start[k], openers[k]), len(number)) for k, s in starts]
+    for now, then, closing in (queue := [*number]):
+        row = np.full((2, first.letters.shape[1], radix), -1)
+        for letter in np.flatnonzero(first.next[now] >= 0).tolist():
+            if (above := e.below(int(first.out[now, letter]), closing)) is None:
+                continue
+            column = 0
+            for tape in later.tapes:
+                own = above if tape < 0 else first.letters[first.tapes.index(tape), letter]
+                column = column * radix + int(own)
+            if (after := int(later.next[then, column])) >= 0:
+                one = int(first.next[now, letter]), after, closing
+                if one not in number:
+                    number[one] = len(number)
+                    queue.append(one)
+                row[:, letter, above] = number[one], later.out[then, column]
+        for table, part in zip(tables, row, strict=True):
+            table.append(part.ravel().tolist())
+    some = {"symbols": later.symbols, "openers": later.openers}
+    data: dict[str, Any] = {name: [x[k] for k, _ in starts if x] for name, x in some.items()}
+    data |= {"base": e.base, "tapes": [*first.tapes, -1], "start": begin, "closers": later.closers}
+    return Rule(data | {"next": tables[0], "written": tables[1], "lag": later.lag})
 
 
 class Nodes:
@@ -340,9 +382,8 @@ class Walk:
     whether it is the column in question, and whether any number of such columns may stand there.
     """
 
-    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
-        e = size.e
-        self.by = by = e.first if size.row == 0 or e.later is None else e.later
+    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int, by: Rule):
+        e, self.by = size.e, by
         self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
         self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
         here = column + by.lag
@@ -372,7 +413,7 @@ class Walk:
             many = gap >= far and not any(a <= k <= b for k in kept)
             step = over, tuple(kept.get(at, ())), at == here, many
             self.plan += [step] if not many or self.plan[-1:] != [step] else []
-        self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)
+        self.name = (*self.ending.values(), id(by), *self.plan, *self.past)
         self.name += *map(str, self.fixed), -1, *map(str, self.free)
 
     def windows(self, count: int, vocabulary: int) -> np.ndarray:
@@ -540,11 +581,8 @@ def rows_follow(e: Export) -> None:
         seen: set[tuple] = {(s, later.start[begin], (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
-                wrote = int(by.out[now, letter])
-                on = wrote == by.base + 2 or (e.counted and not e.closers and wrote == by.base)
-                if by.ends[wrote] and not (on or wrote == closing):
-                    continue  # the last row, or one that closes in another way
-                wrote = by.base if by.ends[wrote] or wrote > by.base else wrote
+                if (wrote := e.below(int(by.out[now, letter]), closing)) is None:
+                    continue
                 fed = (*held, tuple(int(k[letter]) for k in kept))
                 for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
@@ -589,12 +627,15 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
     for wide, row, rows, above in sizes(e, far, tall):
         size = Size(e, nodes, wide, row, rows, above)
+        by = e.later if row and e.later else e.first
+        if row == 1 and e.later and e.second and (tall > 1 or not e.later.goes_on):
+            by = e.second
         ends = [0, wide, above] if e.extra is None and row else [0, wide]
         for column in range(max(ends) + 3):
             if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):
                 continue
             name, tokens = size.kind(column)
-            walk = Walk(size, column, tokens, far)
+            walk = Walk(size, column, tokens, far, by)
             if (name, walk.name) not in seen:
                 seen.add((name, walk.name))
                 some = walk.windows(len(tokens), vocabulary)
