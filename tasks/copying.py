@@ -21,8 +21,6 @@ from tasks.words import SMALL, WordTask
 
 REPEATS = np.array([1, 1, 1, 1, 3, 3, 3, 5, 5, 5])
 """How often each digit stands where digits are repeated."""
-GAP = "."
-"""Stands for a word that is in another row."""
 RUNS = np.array([1, 3, 5])
 """Lengths of a run in ``dedupe``."""
 
@@ -121,29 +119,29 @@ class Duplicate(WordTask):
 class OddsFirst(WordTask):
     """Every second word, then the others: ``4 7 9 8 -> 7 8 4 9``, in the order of the benchmark.
 
-    In two rows, in which ``.`` stands for words of the other one: ``. 7 . 8 | 4 . 9 .``.
+    In two rows, ``7 8 | 4 9``, of which a column reads two words of the source.
     """
 
     name = "odds_first"
-    symbols = (*Copying.symbols, GAP)
+    symbols = Copying.symbols
     rereads = True
+    stride = 2
 
-    def step(self, state: Any, word: str) -> tuple[Any, str] | None:
-        return None if word == GAP else (1 - state, word if state else GAP)
+    def step(self, state: Any, word: str, other: str | None) -> tuple[Any, str]:
+        return state, other or ROW
 
     def end(self, state: Any) -> tuple[str, ...]:
         return (ROW,)
 
-    def step_below(self, state: Any, above: str, *word: str) -> tuple[Any, str] | None:
-        if word[0] in (GAP, None) or above != (word[0] if state else GAP):
-            return None
-        return 1 - state, GAP if state else word[0]
+    def step_below(self, state: Any, above: str | None, *words: str | None) -> Any:
+        word, other = words
+        return (state, word) if word and above == other else None
 
     def end_below(self, state: Any) -> tuple[str, ...]:
         return ()
 
     def read(self, output: str) -> str:
-        return " ".join(word for word in output.split() if word not in (GAP, ROW))
+        return " ".join(word for word in output.split() if word != ROW)
 
 
 class MissingDuplicate(WordTask):

@@ -39,12 +39,14 @@ def machine(
     lag: int = 0,
     starts: Sequence[tuple[Hashable, str | None, str | None]] = (),
     closers: Sequence[str] = (),
+    turns: Sequence[int] = (),
 ) -> Transducer:
     """The transducer that ``step`` describes, with the states that are reached from ``start``.
 
     ``lag``: how many columns before what ``step`` writes is for; in the first ones it is left out.
     ``starts``: in place of ``start``, each with the row's symbol (None for a row without one) and
     what closed the row above. ``closers``: the symbols that close a row before another one.
+    ``turns``: axes of tapes whose letters are by turns those of one text.
     ``TaskError`` for a word that is written and no symbol, and for states without end.
     """
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
@@ -76,8 +78,9 @@ def machine(
     for state in (queue := [*found]):
         rows = np.full((2, len(columns)), NO)
         for at, column in enumerate(columns):
-            made = None if {*closers} & {*column} else _made(state, column, step, end, lag)
-            if made is None:
+            if {*closers} & {*column} or not _in_turn(turns, state[1], column):
+                continue
+            if (made := _made(state, column, step, end, lag)) is None:
                 continue
             following, word = made
             if word in closers:
@@ -107,6 +110,12 @@ def machine(
     if not made.states:
         raise TaskError("no source ends: step or end gives None wherever one could")
     return made
+
+
+def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:
+    """Can letters of tapes stand in a column that are by turns those of one text?"""
+    ended = [column[axis] is None for axis in turns]
+    return ended == sorted(ended) and (all(ended) or not any(over[axis] for axis in turns))
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)

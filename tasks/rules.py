@@ -312,6 +312,8 @@ class Rule:
     ``listed``: row ``r`` reads operand ``r`` as its tape 0, and there are as many rows as operands;
     else rows are as many as ``of_row`` has digits, or go on until one closes as the last.
     ``forward``: the operands that are read from their first letter on; others from their last.
+    ``stride``: how many letters of the source a column reads; then its words are by turns those of
+    as many operands, and the last column may lack some.
     """
 
     first: Transducer
@@ -321,6 +323,7 @@ class Rule:
     listed: bool = False
     forward: tuple[int, ...] = ()
     past: bool = False
+    stride: int = 1
 
     @property
     def closers(self) -> tuple[int, ...]:
@@ -367,6 +370,10 @@ class Rule:
         """What writes that row."""
         return self.first if row == 0 or self.later is None else self.later
 
+    def lacks(self, tape: int, short: int) -> int:
+        """Does an operand's last column have no letter where ``short`` letters are missing?"""
+        return int(short > 0 and self.first.tapes.index(tape) >= self.stride - short)
+
     @property
     def padded(self) -> Rule:
         """The same for sources whose numbers may begin with zeros."""
@@ -384,6 +391,7 @@ class Rule:
             "listed": self.listed,
         }
         more = {"forward": list(self.forward), "past": self.past}
+        more |= {"stride": self.stride} if self.stride > 1 else {}
         return found | {name: value for name, value in more.items() if value}
 
     def rows(self, operands: Sequence[Tape]) -> list[Tape]:

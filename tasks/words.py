@@ -62,6 +62,8 @@ class WordTask(TokenTask):
     ahead: ClassVar[int] = 0
     #: the same of later rows, where it differs
     ahead_below: ClassVar[int | None] = None
+    #: how many words of the source a column reads; those that the last one lacks are None
+    stride: ClassVar[int] = 1
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -140,17 +142,22 @@ class WordTask(TokenTask):
             raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
         if missing := {*self.row_words, *self.closers} - {*self.symbols}:
             raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
+        if self.stride > 1 and self.operands != 1:
+            raise TaskError(f"{self.name} has stride {self.stride}: that needs one operand")
         words = (*self.symbols, TICK) if self.counted else self.symbols
-        tapes = tuple(range(self.in_front, self.in_front + self.operands))
+        tapes = tuple(range(self.in_front, self.in_front + self.operands * self.stride))
         step = _unticked(self.step) if self.counted else self.step
         about: dict[str, Any] = {"lag": self.ahead, "closers": self.closers}
         starts = self._starts((None,), self.row_words or (None,))
-        first = machine(words, step, self.start, self.end, tapes, starts=starts, **about)
+        turns = range(self.stride if self.stride > 1 else 0)
+        first = machine(
+            words, step, self.start, self.end, tapes, turns=turns, starts=starts, **about
+        )
         if not self.in_rows:
             if (first.written == first.base + 2).any():
                 raise TaskError(f"{self.name} closes with {ROW} and has no step_below")
             forward = () if self.backward or self.operands > 1 else tapes
-            return Rule(first, forward=forward)
+            return Rule(first, forward=forward, stride=self.stride)
         start = self.start if self.start_below is None else self.start_below
         tapes = (ABOVE, *tapes) if self.rereads else (ABOVE,)
         below = _unticked(self.step_below) if self.counted else self.step_below
@@ -159,13 +166,14 @@ class WordTask(TokenTask):
         )
         if self.ahead_below is not None:
             about["lag"] = self.ahead_below
+        about["turns"] = [1 + axis for axis in turns if self.rereads]
         later = machine(words, below, start, self.end_below, tapes, starts=starts, **about)
         if self.row_words:
-            return Rule(first, later, of_row=0, past=True)
+            return Rule(first, later, of_row=0, past=True, stride=self.stride)
         if not self.counted:
-            return Rule(first, later)
-        ticks = (len(self.symbols),)
-        return Rule(replace(first, symbols=ticks), replace(later, symbols=ticks), of_row=0)
+            return Rule(first, later, stride=self.stride)
+        first, later = (replace(one, symbols=(len(self.symbols),)) for one in (first, later))
+        return Rule(first, later, of_row=0, stride=self.stride)
 
     def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
         """The first states of rows, with the word of each and what closed the row above."""
@@ -219,6 +227,7 @@ class WordTask(TokenTask):
             read = self.tokens([*map(self._row_words if front else self.words, parts)])
             read = read.reversed() if self.backward and not front else read
             tapes.append((read.values, read.lengths))
+        tapes = self._by_turns(tapes)
         problems = self.posed(tapes)
         if len(problems) < len(sources):
             shown = repr(sources[0]) if len(sources) == 1 else f"one of {len(sources)} sources"
@@ -249,7 +258,7 @@ class WordTask(TokenTask):
         if not self.delimiters and not self.in_rows:
             return super().write(problems, row)
         shown = []
-        for part, (values, lengths) in enumerate(self.letters(problems.take(np.array([row])))):
+        for part, (values, lengths) in enumerate(self.texts(problems.take(np.array([row])))):
             letters = values[0, : lengths[0]]
             if part == 0 and self.in_front:
                 shown.append(str(len(letters)) if self.counted else self.text(letters))
@@ -265,6 +274,26 @@ class WordTask(TokenTask):
         return self.backward or self.in_rows or self.operands > 1
 
     def letters(self, problems: Pairs) -> list[Tape]:
+        return self._by_turns(self.texts(problems))
+
+    def _by_turns(self, texts: list[Tape]) -> list[Tape]:
+        """The tapes of texts: the last one's letters by turns, where a column reads several."""
+        *others, (values, lengths) = texts
+        k = self.stride
+        return [*others, *((values[:, j::k], (lengths + k - 1 - j) // k) for j in range(k))]
+
+    def _together(self, tapes: Sequence[Tape]) -> list[Tape]:
+        """The texts of tapes."""
+        k = self.stride
+        others, turns = tapes[: len(tapes) - k], tapes[len(tapes) - k :]
+        shape = len(turns[0][1]), k * max(values.shape[1] for values, _ in turns)
+        text = np.zeros(shape, turns[0][0].dtype)
+        for j, (values, _) in enumerate(turns):
+            text[:, j : j + k * values.shape[1] : k] = values
+        return [*others, (text, np.sum([lengths for _, lengths in turns], 0))]
+
+    def texts(self, problems: Pairs) -> list[Tape]:
+        """The letters of each part of sources, in the order of the rule's columns."""
         source = problems.source
         if not self.delimiters:
             source = source.reversed() if self._flips else source
@@ -296,8 +325,9 @@ class WordTask(TokenTask):
         tapes = [letters[k] for k in rule.first.tapes]
         _, _, code = rule.first.run(tapes, symbol)
         fits = code != NO
-        for _, lengths in tapes[1:]:
-            fits &= lengths == tapes[0][1]
+        total, k = np.sum([lengths for _, lengths in tapes], 0), self.stride
+        for j, (_, lengths) in enumerate(tapes):
+            fits &= lengths == (tapes[0][1] if k == 1 else (total + k - 1 - j) // k)
         if self.in_front:
             values, lengths = letters[0]
             behind = np.arange(values.shape[1]) >= lengths[:, None]
@@ -312,7 +342,7 @@ class WordTask(TokenTask):
             except Endless as error:
                 kept = np.delete(kept, error.args[0])
         laid: list[Tokens] = []
-        for values, lengths in tapes:
+        for values, lengths in self._together(tapes):
             read = Tokens(values.astype(np.int16), lengths)
             if laid:
                 laid.append(column(np.full(len(kept), self._colon)))
@@ -386,14 +416,14 @@ class WordTask(TokenTask):
         by, front = self._rule.first, list[Tape]()
         if self.in_front:
             front.append(self.fronts(rng, n, low, high))
-        if self.operands != 1:
+        if len(by.tapes) != 1:
             wide = [rng.integers(low, high + 1, n)] * self.operands
             liked = liked & self._inputs
             drawn = [
                 (np.where(liked[:, None], rng.random((n, high, by.base)), -1).argmax(2), lengths)
                 for lengths in wide
             ]
-            return self.posed([*front, *drawn])
+            return self.posed(self._by_turns([*front, *drawn]))
         ending = [bool(np.any(one[[*by.start]])) for one in by.ending(high)]
         possible = [k for k in range(low, high + 1) if ending[k]]
         possible = possible or [k for k in range(1, low) if ending[k]][-1:]
@@ -451,26 +481,28 @@ class WordTask(TokenTask):
         found, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
             weight = rng.random((n, self._rule.base))
-            if self.operands != 1:  # whose words are drawn freely, from those that may stand there
+            if (
+                len(self._rule.first.tapes) != 1
+            ):  # whose words are drawn freely, from those that may stand there
                 weight += ~self._inputs
             liked = weight.argsort(1).argsort(1) < few
             found[name] = self.walked(rng, n, length, length, liked)
         return found
 
     def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
-        *ticks, tape = self.letters(parents.take(rng.integers(0, len(parents), 4 * n)))
+        *ticks, tape = self.texts(parents.take(rng.integers(0, len(parents), 4 * n)))
         values, lengths = tape[0].copy(), tape[1]
         for _ in range(2):
             at = rng.integers(0, lengths)
             values[np.arange(4 * n), at] = rng.integers(0, len(self.symbols), 4 * n)
-        made = self.posed([*ticks, (values, lengths)]).joined(parents)
+        made = self.posed(self._by_turns([*ticks, (values, lengths)])).joined(parents)
         return made.take(np.arange(min(n, len(made))))
 
     def smallest(self) -> list[str]:
         if self.rule() is None:
             return super().smallest()
         by, least = self._rule.first, 1
-        while self.operands == 1 and not by.ending(least)[-1][[*by.start]].any():
+        while len(by.tapes) == 1 and not by.ending(least)[-1][[*by.start]].any():
             least += 1
         drawn = self.sample_between(np.random.default_rng(0), 16, least, least)
         return sorted({self.write(drawn, i) for i in range(len(drawn))})

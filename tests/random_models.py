@@ -111,7 +111,7 @@ def drawn(seed: int) -> tuple[Any, Any]:
             for weight in model.parameters():
                 weight.mul_(2.0 if weight.dim() > 1 else 1.0)
     layout, most = data.layout_at((1, 2) if rule.listed else 1), rng.choice([1, 2, 2])
-    lines = Lines(rng, rule, len(layout.parts), layout.stride)
+    lines = Lines(rng, rule, len(layout.parts), layout.stride * rule.stride)
     sites: Any = {
         "self": tuple(lines.heads(lines.own, most) for _ in range(layers)),
         "cross": tuple(lines.heads(lines.crossed, most) for _ in range(layers)),

@@ -181,4 +181,95 @@ class Longer(WordTask):
         return f" {ROW} ".join(rows)
 
 
-WORD_RULES: list[type[Any]] = [Running, Backwards, Ahead, Behind, Twice, Cells, Shorter, Longer]
+class PairSums(WordTask):
+    """Sums modulo three of two words each, the last one maybe of one alone."""
+
+    name = "pair_sums"
+    symbols = ("0", "1", "2")
+    stride = 2
+
+    def step(self, state: int, word: str, other: str | None) -> Any:
+        return state, str((int(word) + int(other or 0)) % 3)
+
+    def expected(self, words: list[str]) -> str:
+        numbers = [*map(int, words)]
+        return " ".join(str(sum(numbers[k : k + 2]) % 3) for k in range(0, len(numbers), 2))
+
+
+class Thirds(WordTask):
+    """From the last word on every third, and how many words stand before the first of them."""
+
+    name = "thirds"
+    symbols = ("a", "b")
+    backward = True
+    stride = 3
+    ahead = 1
+    start = ""
+
+    def step(self, state: str, *words: str | None) -> Any:
+        return f"{words[0]}{sum(word is not None for word in words)}", state[:1] or None
+
+    def end(self, state: str) -> Any:
+        return (state[0], "ab"[state[1] == "3"])
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join([*words[::-1][::3], "ab"[len(words) % 3 == 0]])
+
+
+class Turns(WordTask):
+    """Every second word from the last one on, and in a second row the others."""
+
+    name = "turns"
+    symbols = ("a", "b")
+    rereads = True
+    stride = 2
+
+    def step(self, state: int, word: str, other: str | None) -> Any:
+        return state, word
+
+    def end(self, state: int) -> Any:
+        return (ROW,)
+
+    def step_below(self, state: int, above: str, *words: str | None) -> Any:
+        if above != words[0]:
+            return None
+        return (1, None) if words[1] is None else (0, words[1])
+
+    def end_below(self, state: int) -> Any:
+        return ()
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join([*words[::2], ROW, *words[1::2]])
+
+
+class Counted(PairSums):
+    """The same sums, and in each further row running sums of the row above."""
+
+    name = "counted_pairs"
+    counted = True
+    start_below = 0
+
+    def step_below(self, state: int, above: str, *word: str) -> Any:
+        total = (state + int(above)) % 3
+        return total, str(total)
+
+    def expected(self, words: list[str]) -> str:
+        row, rows = super().expected(words[2:]).split(), []
+        for _ in range(int(words[0])):
+            rows.append(" ".join(row))
+            row = [str(sum(map(int, row[: k + 1])) % 3) for k in range(len(row))]
+        return f" {ROW} ".join(rows)
+
+
+STRIDED: list[type[Any]] = [PairSums, Thirds, Turns, Counted]
+WORD_RULES: list[type[Any]] = [
+    Running,
+    Backwards,
+    Ahead,
+    Behind,
+    Twice,
+    Cells,
+    Shorter,
+    Longer,
+    *STRIDED,
+]

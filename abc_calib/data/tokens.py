@@ -190,7 +190,7 @@ class RowWordData(TokenData):
         return self.training(UNTRAINED, n)
 
     def layout(self, problems: Pairs) -> Layout:
-        return self._layout(tuple(int(n[0]) for _, n in self.task.letters(problems)))
+        return self._layout(tuple(int(n[0]) for _, n in self.task.texts(problems)))
 
     def layout_at(self, length: int) -> Layout:
         return self._layout((length,) * (1 + len(self.task.delimiters)))

@@ -44,7 +44,8 @@ the case ``r = 0``. What moves on from row to row:
     sum. Beyond the last segment there is nothing but the delimiter that closes it.
 
 In self-attention segment ``s`` is the row ``s`` rows above the query's own, from the delimiter that
-opens it to the one that closes it; above the first row there is only its opening delimiter.
+opens it to the one that closes it; above the first row there is only its opening delimiter. There
+``anti`` reads the row above from its last token: ``j = close - 1 - i - l``.
 
 All of it is ``formula``: the model's gather, the decoder's cache, the fits, the figures and the
 certificate call this function alone, with tensors, arrays or plain integers.
@@ -178,7 +179,8 @@ def formula(line: Line, site: Site) -> Formula:
         opened = DELIMITERS + segment if segment else FIRST
         closed = DELIMITERS + segment - 1 if segment else LAST
         if direction == "anti":
-            return Formula(LAST, slope, -offset, opened, closed, False)
+            origin, shift = (closed, -1 - offset) if segment else (LAST, -offset)
+            return Formula(origin, slope, shift, opened, closed, False)
         return Formula(opened, slope, offset, opened, closed, False, line.beta)
     if corner or site != "cross":
         if direction == "anti":

@@ -163,14 +163,15 @@ class Export:
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.of_row, self.listed = rule["of_row"], rule["listed"]
         self.forward = within("forward", rule.get("forward", []), 0, 9)
+        self.stride: int = within("stride", rule.get("stride", 1), 1, 9)
         self.counted = self.listed or self.of_row is not None or not self.later
         self.shift: int = within("shift", rule["shift"], 0, 9)
         below = self.later.extra() if self.later else set()
         extra = self.first.extra() | below
         self.extra = extra.pop() if len(extra) == 1 else None
-        self.growth = 0  # how many symbols more a row has than the one above
+        self.growth: int | None = 0  # how many symbols more a row has than the one above
         if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
-            self.extra, self.growth = None, (len(below) == 1 and below.pop()) or 0
+            self.extra, self.growth = None, below.pop() if len(below) == 1 else None
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
         self.second = second(self)
@@ -261,15 +262,22 @@ class Size:
     """Problems of one size, and what tokens of one row of their answers read.
 
     ``wide``: columns of the row's operands. ``row`` of ``rows``. ``above``: symbols of the row
-    above.
+    above. ``short``: words that the last column lacks.
     """
 
-    def __init__(self, e: Export, nodes: Nodes, wide: int, row: int, rows: int, above: int):
+    def __init__(
+        self, e: Export, nodes: Nodes, wide: int, row: int, rows: int, above: int, short: int
+    ):
         self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
         self.wide, self.row, self.rows, self.above = wide, row, rows, above
+        self.ends = {-1: max(above - e.shift, 0)} | {k: wide for k in e.first.tapes}
         tapes = [k for k in sorted(e.first.tapes) if k >= 0]
-        order = {k: range(wide)[:: 1 if k in e.forward else -1] for k in tapes}
-        parts: list[Any] = [[("digit", k, c) for c in order[k]] for k in tapes]
+        turns = [tapes] if e.stride > 1 else [[k] for k in tapes]
+        parts: list[Any] = [[("digit", k, c) for c in range(wide) for k in one] for one in turns]
+        for k in tapes[e.stride - short :] if short else []:
+            parts[0].remove(("digit", k, wide - 1))
+            self.ends[k] -= 1
+        parts = [one if k in e.forward else one[::-1] for k, one in zip(tapes, parts, strict=False)]
         if e.of_row is not None:
             count = range(rows - e.past)[::-1]
             same = [("fixed",) if c == row else ("any", c - row) for c in count]
@@ -289,10 +297,11 @@ class Size:
 
     def opens(self, up: int) -> int:
         """Where a row opens, counted in tokens from where the row in question does."""
-        known = self.e.extra is not None or (self.e.growth < 0 and not self.e.shift)
+        growth = 1 if self.e.growth is None or self.e.shift else self.e.growth
+        known = self.e.extra is not None or growth <= 0
         require(up < 2 or known, "it reads rows further up than the one above")
         up = min(up, self.row)
-        return self.e.growth * (up * (up - 1) // 2) - up * (self.above + 1)
+        return growth * (up * (up - 1) // 2) - up * (self.above + 1)
 
     def key(self, site: str, x: dict[str, Any], up: int | None, at: int) -> tuple[int | None, int]:
         """The token that a line names: of a row above and its column, or of the source (None)."""
@@ -302,7 +311,9 @@ class Size:
         if up is not None and site == "self":
             here, low = self.opens(up) + at, self.opens(up + segment)
             high = self.opens(up + segment - 1) if segment else here
-            start = here - offset if direction == "anti" else low + offset
+            start = low + offset
+            if direction == "anti":
+                start = high - 1 - offset if segment else here - offset
             place = min(max(start + slope, low), high)
             found = next(k for k in range(up, up + segment + 1) if place >= self.opens(k))
             return found, place - self.opens(found)
@@ -387,7 +398,7 @@ class Walk:
         self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
         self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
         here = column + by.lag
-        ends = [max(size.above - e.shift, 0) if t < 0 else size.wide for t in by.tapes]
+        ends = [size.ends[tape] for tape in by.tapes]
         marks = [0, here, *ends]
         self.fixed, self.free, self.past = list[tuple](), list[tuple](), list[bool]()
         if e.past:  # which first states: those of the last row, or of the others
@@ -551,7 +562,7 @@ def reach(e: Export) -> tuple[int, int]:
 
 
 def sizes(e: Export, far: int, tall: int) -> Any:
-    """Sizes of problems, enough to hold every one without longer gaps: wide, row, rows, above."""
+    """Sizes of problems, enough to hold every one without longer gaps: as of ``Size``."""
     under = (2 if e.listed else tall + 1) if e.counted else 1  # other rows' numbers are not read
     tall = 1 if e.later and not e.later.goes_on else tall
     ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
@@ -559,7 +570,8 @@ def sizes(e: Export, far: int, tall: int) -> Any:
         free = row > 0 and e.extra is None
         for wide in range(1, (2 + free) * far + 1 if max(e.first.tapes, default=-1) >= 0 else 2):
             for above in range(3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]:
-                yield wide, row, rows, above
+                for short in range(e.stride):
+                    yield wide, row, rows, above, short
 
 
 def rows_follow(e: Export) -> None:
@@ -625,8 +637,8 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     require(far < 400, "its lines reach too far")
     vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
-    for wide, row, rows, above in sizes(e, far, tall):
-        size = Size(e, nodes, wide, row, rows, above)
+    for wide, row, rows, above, short in sizes(e, far, tall):
+        size = Size(e, nodes, wide, row, rows, above, short)
         by = e.later if row and e.later else e.first
         if row == 1 and e.later and e.second and (tall > 1 or not e.later.goes_on):
             by = e.second

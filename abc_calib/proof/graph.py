@@ -181,12 +181,16 @@ def _orders(
 
 
 class Size:
-    """One query in problems of one size: what it and all below it reads, as nodes of a graph."""
+    """One query in problems of one size: what it and all below it reads, as nodes of a graph.
 
-    def __init__(self, shape: Shape, graph: Graph, frame: Frame, gaps: Gaps):
+    ``short``: how many words the last column lacks, where a column reads several.
+    """
+
+    def __init__(self, shape: Shape, graph: Graph, frame: Frame, gaps: Gaps, short: int = 0):
         self.shape, self.graph, self.frame, self.gaps = shape, graph, frame, gaps
         place = {name: gaps.form(*linear) for name, linear in frame.items()}
         self.column, self.wide = place["column"], place["wide"]
+        self.short = short
         self.row: Any = place.get("row", 0)
         self.rows: Any = place.get("rows", 1)
         self.above = place.get("above")
@@ -217,6 +221,10 @@ class Size:
     def last(self) -> bool:
         """Is it the output's last row?"""
         return not self.shape.rule.in_rows or not self.row < self.rows - 1
+
+    def letters(self, tape: int) -> Any:
+        """How many letters a tape has that is an operand."""
+        return self.wide - self.shape.rule.lacks(tape, self.short)
 
     def width(self, up: int) -> Any:
         """How many symbols the row ``up`` above has."""
@@ -401,6 +409,8 @@ class Parts:
         shape = size.shape
         layout, rule = shape.layout, shape.rule
         widths: list[Any] = [size.wide] * len(layout.widths)
+        if rule.stride > 1:
+            widths[-1] = size.wide * rule.stride - size.short
         if rule.of_row is not None:
             widths[rule.of_row] = size.wide if layout.aligned else size.rows - rule.past
         self.size, self.rule = size, rule
@@ -439,7 +449,10 @@ class Parts:
         column, which = divmod(token.behind + size._nothing, len(operands))
         operand = operands[which]
         if operand in self.rule.forward:
-            column = size.wide - 1 - column
+            column = self.layout.widths[operand] - 1 - column
+        if self.rule.stride > 1 and operand != self.rule.of_row:
+            column, turn = divmod(column, self.rule.stride)
+            operand += turn
         if operand == self.rule.of_row and self.rule.ticks:
             return self.rule.first.symbols[0], phase
         if operand != self.rule.of_row:

@@ -13,7 +13,8 @@ def atom_name(place: Place, atom: Atom) -> str:
     """``a[t-1]``: the first operand's digit one column before the query's.
 
     ``y`` is the output's own row, ``p`` the row above (``pp`` the one above that); ``a[2]`` is
-    counted from the last digit, ``a[end-1]`` from the first.
+    counted from the last digit, ``a[end-1]`` from the first, ``p[end-t]`` from the row's last
+    token; ``a[2t+1]`` where a column reads two.
     """
     row = "p" * atom.of or "y"
     name = row if atom.kind == "written" else digit_name(atom.of, "")
@@ -21,16 +22,21 @@ def atom_name(place: Place, atom: Atom) -> str:
         return f"{'p' * atom.of or 'y'}[open]"
     if atom.column is None:
         return name
-    size = place.size
-    if atom.kind == "other" and size.shape.rule.of_row == atom.of:
-        return f"{name}[r{atom.column.value - size.row.value:+d}]"
-    if not any(atom.column.slopes):
-        return f"{name}[{atom.column.value}]"
-    for mark, form in (("t", size.column), ("end", size.wide)):
-        if form.slopes == atom.column.slopes:
-            beside = atom.column.value - form.value
+    size, column, times, rule = place.size, atom.column, 1, place.size.shape.rule
+    if atom.kind == "other" and rule.of_row == atom.of:
+        return f"{name}[r{column.value - size.row.value:+d}]"
+    if atom.kind == "digit" and rule.stride > 1:
+        first, times = min(rule.first.tapes), rule.stride
+        name, column = digit_name(first, ""), column * times + (atom.of - first)
+    if not any(column.slopes):
+        return f"{name}[{column.value}]"
+    now, every = size.column * times, f"{times}t" if times > 1 else "t"
+    end = size.above if atom.kind == "written" and size.above is not None else size.wide * times
+    for mark, form in ((every, now), ("end", end), (f"end-{every}", end - now)):
+        if form.slopes == column.slopes:
+            beside = column.value - form.value
             return f"{name}[{mark}{beside:+d}]" if beside else f"{name}[{mark}]"
-    return f"{name}[{atom.column.value}]"
+    return f"{name}[{column.value}]"
 
 
 def where(place: Place) -> str:

@@ -132,11 +132,12 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
     """
     read, ahead = [], rule.first.lag
     for part, tokens in enumerate(layout.parts, 1):
-        stride = len(tokens.operands)
+        stride = len(tokens.operands) * rule.stride
         if part - 1 == rule.of_row:
             read.append(Line("vert", part, 1))
         elif part - 1 in rule.forward:
-            read += [Line("diag", part, k) for k in range(-back, ahead + 1)]
+            offsets = range(-back * stride, (1 + ahead) * stride)
+            read += [Line("diag", part, k, stride=stride) for k in offsets]
         elif stride:
             offsets = range(-back * stride, (1 + ahead) * stride)
             read += [Line("anti", part, x, stride=stride) for x in offsets]

@@ -10,6 +10,7 @@ than occur, never fewer.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -124,7 +125,7 @@ class Place:
         for tape in self.steps.by.tapes:
             size = self.size
             above = size.above if tape == ABOVE else None
-            found.append(size.wide if above is None else above - size.shape.rule.shift)
+            found.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
         return tuple(found)
 
     @cached_property
@@ -343,12 +344,12 @@ class Field:
             self._list(by, mirrored=True)
 
     def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
-        for frame in self.shape.frames(mirrored):
+        rule = self.shape.rule
+        for frame, short in itertools.product(self.shape.frames(mirrored), range(rule.stride)):
             found: list[tuple[int, Place]] = []
-            rule = self.shape.rule
 
-            def look(gaps: Any, frame: Any = frame, found: Any = found, rule: Any = rule) -> None:
-                size = Size(self.shape, self.graph, frame, gaps)
+            def look(gaps: Any, frame: Any = frame, short: int = short, found: Any = found) -> None:
+                size = Size(self.shape, self.graph, frame, gaps, short)
                 if not size.there:
                     return
                 state = size.query()

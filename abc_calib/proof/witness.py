@@ -80,7 +80,7 @@ class Sources:
         And whether it is exact, or at most that.
         """
         if self.rule.first.words and self.rule.of_row is None:
-            yield total, [(total, True)] * len(set(self.rule.first.tapes))
+            yield total, self._turns(total) * (len(set(self.rule.first.tapes)) // self.rule.stride)
             return
         if not self.rule.in_rows:
             widths = self.task.widths(total)
@@ -93,8 +93,14 @@ class Sources:
             elif not self.rule.first.tapes:
                 yield str(rows), [(rows, True)]
             elif not self.rule.listed:
-                every = [(digits, True), (rows, True)]
-                yield f"{digits}x{rows}", every[::-1] if self.rule.of_row == 0 else every
+                own, other = [(rows, True)], self._turns(digits)
+                every = [*own, *other] if self.rule.of_row == 0 else [*other, *own]
+                yield f"{digits}x{rows}", every
+
+    def _turns(self, letters: int) -> list[tuple[int, bool]]:
+        """The widths of the operands that read so many letters by turns."""
+        k = self.rule.stride
+        return [((letters + k - 1 - j) // k, True) for j in range(k)]
 
     def _count(self, operand: int, width: int) -> int:
         """How many rows of letters of at most a width there are."""
@@ -225,7 +231,7 @@ class Spot:
         self.column, self.width = size.column.at(gaps), size.wide.at(gaps)
         self.row = size.row.at(gaps) if rule.in_rows else 0
         self.rows = size.rows.at(gaps) if rule.in_rows else 1
-        self.above = size.above.at(gaps) if size.above is not None else None
+        self.gaps = gaps
         self.lag = rule.of(self.row).lag
         #: what the transducer may write where the row closes with that token, and does one follow?
         self.closing = [code for code, token in place.closes.items() if token == right]
@@ -277,7 +283,7 @@ class Spot:
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
                 yield task.posed(self._random(rng, count))
             return
-        tapes = self.rule.of(self.row).tapes
+        tapes = self.place.steps.by.tapes
         for _ in range(4):
             if (drawn := self._run(rng)) is None:
                 return
@@ -287,10 +293,9 @@ class Spot:
 
     def _run(self, rng: np.random.Generator) -> tuple[list[np.ndarray], int] | None:
         """A run of the row's transducer through the window: letters of each tape, and symbol."""
-        by = self.rule.of(self.row)
+        by = self.place.steps.by
         state, letters, out, after = by.steps
-        above = (self.above or 0) - self.rule.shift
-        lengths = [above if tape == ABOVE else self.width for tape in by.tapes]
+        lengths = [form.at(self.gaps) for form in self.place.tapes]
         if min(lengths, default=0) < 0:
             return None
         lag = self.lag
@@ -368,7 +373,11 @@ class Spot:
             letters = [first.walks(rng, lengths, liked, symbols[:, 0])]
         else:
             letters = [rng.integers(0, first.base, (WALKED, self.width)) for _ in first.tapes]
-        tapes = {tape: (one, lengths) for tape, one in zip(first.tapes, letters, strict=True)}
+        short = self.place.size.short
+        tapes = {
+            tape: (one, lengths - self.rule.lacks(tape, short))
+            for tape, one in zip(first.tapes, letters, strict=True)
+        }
         if self.rule.of_row is not None:
             tapes[self.rule.of_row] = symbols, np.full(WALKED, self._front)
         for (of, column), value in known.items():
@@ -403,8 +412,9 @@ class Spot:
             tapes = task.letters(problems)
             said = tapes, self.rule.rows(tapes)
         (tapes, rows), kept = said, np.ones(len(problems), bool)
-        if tape := self.rule.first.tapes:
-            kept &= tapes[self.row if self.rule.listed else tape[0]][1] == self.width
+        for tape in self.rule.first.tapes[: 1 if self.rule.stride == 1 else None]:
+            wide = self.width - self.rule.lacks(tape, self.place.size.short)
+            kept &= tapes[self.row if self.rule.listed else tape][1] == wide
         for (operand, column), value in self.digits.items():
             values, lengths = tapes[operand]
             if column >= values.shape[1]:

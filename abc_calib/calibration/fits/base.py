@@ -25,7 +25,8 @@ class Evidence:
     ``captured`` gives it in parts. ``parts`` of a source, and the ``length`` of the longest; how
     many ``layers`` of each site with how many ``heads``; is it a ``stream``? Of a run also
     ``correct``, the training samples that it decodes correctly, and ``longest``, those of one
-    shape, operands of the full training length.
+    shape, operands of the full training length. ``stride``: words of the source that a column of
+    the task's rule reads.
     """
 
     captured: Callable[[], Iterator[Attention]]
@@ -38,13 +39,15 @@ class Evidence:
     data: Any = None
     correct: Any = None
     longest: Any = None
+    stride: int = 1
 
     @classmethod
     def of_run(cls, model: Any, data: Data, correct: Batch, longest: Batch) -> Evidence:
         """What a run's model and data give."""
         shape = model.attention_layers, model.options.heads, model.stream
         parts, read = len(data.layout_at(1).parts), partial(capture, model, correct)
-        return cls(read, parts, data.length, *shape, model, data, correct, longest)
+        stride = getattr(data.task, "stride", 1)
+        return cls(read, parts, data.length, *shape, model, data, correct, longest, stride)
 
     @cached_property
     def averaged(self) -> dict[Site, np.ndarray]:

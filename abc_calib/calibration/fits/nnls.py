@@ -65,9 +65,9 @@ class Nnls(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        anchors = options.anchors or ""
+        anchors, sizes = options.anchors or "", (evidence.parts, evidence.length)
         wanted: dict[Site, tuple[Line, ...]] = {
-            site: candidates(site, options.dirs, evidence.parts, evidence.length, anchors)
+            site: candidates(site, options.dirs, *sizes, anchors, evidence.stride)
             for site in options.sites
         }
         if not any(wanted.values()):
@@ -106,12 +106,17 @@ class Nnls(Fit):
 
 
 def candidates(
-    site: Site, dirs: Sequence[Direction], segments: int, length: int, anchors: str = "segment"
+    site: Site,
+    dirs: Sequence[Direction],
+    segments: int,
+    length: int,
+    anchors: str = "segment",
+    stride: int = 1,
 ) -> tuple[Line, ...]:
     """The lines that are looked for: those at least half a segment long.
 
     ``segments`` of the source, operands of ``length`` digits; ``anchors`` as in
-    ``CalibrationOptions``.
+    ``CalibrationOptions``; ``stride`` of slanted lines over the source.
     """
     reach = length // 2
     if anchors == "corner":
@@ -132,8 +137,9 @@ def candidates(
     lines = [Line("vert", 0, 0)]
     for segment in range(1, segments + 1):
         lines += [Line("vert", segment, offset) for offset in range(reach)]
-        lines += [Line("anti", segment, offset) for offset in range(-reach, reach + 1)]
-        lines += [Line("diag", segment, offset) for offset in range(-reach, reach + 1)]
+        near = range(-reach, reach + 1)
+        lines += [Line("anti", segment, offset, stride=stride) for offset in near]
+        lines += [Line("diag", segment, offset, stride=stride) for offset in near]
     return tuple(_of(lines, dirs))
 
 

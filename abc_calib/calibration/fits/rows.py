@@ -56,6 +56,7 @@ class Rows(Fit):
             options,
             getattr(data, "coupling", ""),
             getattr(data, "above", False),
+            evidence.stride,
         )
         self.looked = self.lines = {site: found[site] for site in options.sites if found.get(site)}
         self.layers, self.heads = evidence.layers["self"], evidence.heads
@@ -171,11 +172,16 @@ OWN = Line("diag", 0, 0)
 
 
 def candidates(
-    parts: int, options: CalibrationOptions, coupling: str = "", above: bool = False
+    parts: int,
+    options: CalibrationOptions,
+    coupling: str = "",
+    above: bool = False,
+    stride: int = 1,
 ) -> dict[Site, tuple[Line, ...]]:
     """The lines that are looked for; of those that name the same keys the first one counts.
 
-    In self-attention in a query's own row and the one above, which are all that a rule reads.
+    In self-attention in a query's own row and the one above, which are all that a rule reads, the
+    latter also from its last token.
 
     ``parts``: of the source, as far as distinguished: 1 where operands are alike. ``above``:
     what stands in them, but in the first one if that is coupled with rows, is above the first row:
@@ -186,10 +192,11 @@ def candidates(
     own.append(Line("vert", 0, 1))
     own += [Line("diag", 1, offset) for offset in (*near, REACH + 1)]
     own.append(Line("vert", 1, 0))
+    own += [Line("anti", 1, offset) for offset in near]
     crossed = []
     for part in range(1, parts + 1):
         step = (parts + 1 - part) * (above and part > (coupling == "first"))
-        crossed += [Line("anti", part, offset, part_step=step) for offset in near]
+        crossed += [Line("anti", part, x, part_step=step, stride=stride) for x in near]
         crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
     moving = [Line("anti", 1, offset, part_step=1) for offset in near]
     several = parts > 1 or coupling == "operands"  # the parts of a sum are alike

@@ -12,7 +12,9 @@ function formula(line, site) {
   const corner = segment === CORNER;
   if (site === "self" && !corner) {
     const opened = segment ? DELIMITERS + segment : FIRST, closed = segment ? DELIMITERS + segment - 1 : LAST;
-    if (direction === "anti") return named(LAST, slope, -offset, opened, closed);
+    if (direction === "anti") return segment
+      ? named(closed, slope, -1 - offset, opened, closed)
+      : named(LAST, slope, -offset, opened, closed);
     return named(opened, slope, offset, opened, closed, false, beta);
   }
   if (corner || site !== "cross") {
