@@ -127,8 +127,8 @@ class OddsFirst(WordTask):
     rereads = True
     stride = 2
 
-    def step(self, state: Any, word: str, other: str | None) -> tuple[Any, str]:
-        return state, other or ROW
+    def step(self, state: Any, *words: str | None) -> tuple[Any, str]:
+        return state, words[1] or ROW
 
     def end(self, state: Any) -> tuple[str, ...]:
         return (ROW,)

@@ -270,7 +270,7 @@ class Size:
     ):
         self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
         self.wide, self.row, self.rows, self.above = wide, row, rows, above
-        self.ends = {-1: max(above - e.shift, 0)} | {k: wide for k in e.first.tapes}
+        self.ends = {-1: max(above - e.shift, 0)} | dict.fromkeys(e.first.tapes, wide)
         tapes = [k for k in sorted(e.first.tapes) if k >= 0]
         turns = [tapes] if e.stride > 1 else [[k] for k in tapes]
         parts: list[Any] = [[("digit", k, c) for c in range(wide) for k in one] for one in turns]

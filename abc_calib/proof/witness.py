@@ -121,7 +121,7 @@ class Sources:
         for _ in range(width):
             rest, letters = np.divmod(rest, base)
             columns.append(letters)
-        values = np.stack(columns, 1)
+        values = np.reshape(columns, (width, len(rest))).T.astype(np.int64)
         if words:
             return known[values], np.full(len(values), width)
         zero = ~values.any(1)
