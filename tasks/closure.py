@@ -59,8 +59,9 @@ def check_closed(rule: Rule) -> None:
         below = _opened(later, opener)
         kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
         accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
+        written = _turned(accepted) if rule.turned else accepted
         for one in (rule.first, later):
-            _check_closure(rule, one, accepted, opener)
+            _check_closure(rule, one, written, opener)
         _check_totality(rule, below, accepted)
     if rule.closers and rule.of_row is not None:
         for one in (rule.first, later):
@@ -74,7 +75,7 @@ def second(rule: Rule) -> Transducer | None:
     rows read the one above ahead or late, or each its own operand.
     """
     first, later = rule.first, rule.later
-    if later is None or rule.listed or rule.shift or first.lag:
+    if later is None or rule.listed or rule.shift or rule.turned or first.lag:
         return None
     openers, radix = rule.closers or (None,), first.base + 1
     letters, tapes = first.columns, (*first.tapes, ABOVE)
@@ -193,6 +194,24 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
     behind = {s for s in range(plain.states) if _is_done(plain, s)}
     done = np.array([not behind.isdisjoint(subset) for subset in known])
     return Accepted(following, _for_ever(following[:, count - 1], done))
+
+
+def _turned(accepted: Accepted) -> Accepted:
+    """The same words from their last letter on, ``end`` behind them."""
+    base = accepted.next.shape[1] - 1
+    known = {frozenset(np.flatnonzero(accepted.done).tolist()): 0}
+    rows: list[list[int]] = []
+    for subset in (queue := [*known]):
+        before = np.isin(accepted.next[:, :base], [*subset])
+        row = []
+        for letter in range(base):
+            some = frozenset(np.flatnonzero(before[:, letter]).tolist())
+            if some not in known:
+                known[some] = len(known)
+                queue.append(some)
+            row.append(known[some])
+        rows.append([*row, known[subset]])
+    return Accepted(np.array(rows), np.array([0 in subset for subset in known]))
 
 
 def _is_done(one: Transducer, state: int) -> bool:

@@ -313,7 +313,8 @@ class Rule:
     else rows are as many as ``of_row`` has digits, or go on until one closes as the last.
     ``forward``: the operands that are read from their first letter on; others from their last.
     ``stride``: how many letters of the source a column reads; then its words are by turns those of
-    as many operands, and the last column may lack some.
+    as many operands, and the last column may lack some. ``turned``: the row above is read from its
+    last symbol.
     """
 
     first: Transducer
@@ -324,6 +325,7 @@ class Rule:
     forward: tuple[int, ...] = ()
     past: bool = False
     stride: int = 1
+    turned: bool = False
 
     @property
     def closers(self) -> tuple[int, ...]:
@@ -390,7 +392,7 @@ class Rule:
             "of_row": self.of_row,
             "listed": self.listed,
         }
-        more = {"forward": list(self.forward), "past": self.past}
+        more = {"forward": list(self.forward), "past": self.past, "turned": self.turned}
         more |= {"stride": self.stride} if self.stride > 1 else {}
         return found | {name: value for name, value in more.items() if value}
 
@@ -417,8 +419,11 @@ class Rule:
             for tape in by.tapes:
                 skip = self.shift if tape == ABOVE else 0
                 source = made[-1] if tape == ABOVE else operands[row if self.listed else tape]
-                lengths = np.maximum(source[1][there] - skip, 0)
-                tapes.append((source[0][there, skip:], lengths))
+                lengths, values = np.maximum(source[1][there] - skip, 0), source[0][there, skip:]
+                if self.turned and tape == ABOVE:
+                    place = lengths[:, None] - 1 - np.arange(values.shape[1])
+                    values = np.take_along_axis(values, np.maximum(place, 0), 1)
+                tapes.append((values, lengths))
             symbol = opener = None
             if self.of_row is not None:
                 symbol = np.full(len(there), self.base)

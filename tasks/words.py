@@ -56,6 +56,8 @@ class WordTask(TokenTask):
     operands: ClassVar[int] = 1
     #: do later rows read the source's words besides the row above?
     rereads: ClassVar[bool] = False
+    #: do later rows read the row above from its last word on? Then they read nothing else
+    turned: ClassVar[bool] = False
     #: words that close a row before another one, in place of ``|``
     closers: tuple[str, ...] = ()
     #: by how many columns a word is written late: it may depend on as many words ahead
@@ -142,6 +144,8 @@ class WordTask(TokenTask):
             raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
         if missing := {*self.row_words, *self.closers} - {*self.symbols}:
             raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
+        if self.turned and (self.rereads or not self.in_rows):
+            raise TaskError(f"{self.name} is turned: later rows read the row above alone")
         if self.stride > 1 and self.operands != 1:
             raise TaskError(f"{self.name} has stride {self.stride}: that needs one operand")
         words = (*self.symbols, TICK) if self.counted else self.symbols
@@ -168,12 +172,13 @@ class WordTask(TokenTask):
             about["lag"] = self.ahead_below
         about["turns"] = [1 + axis for axis in turns if self.rereads]
         later = machine(words, below, start, self.end_below, tapes, starts=starts, **about)
+        about = {"stride": self.stride, "turned": self.turned}
         if self.row_words:
-            return Rule(first, later, of_row=0, past=True, stride=self.stride)
+            return Rule(first, later, of_row=0, past=True, **about)
         if not self.counted:
-            return Rule(first, later, stride=self.stride)
+            return Rule(first, later, **about)
         first, later = (replace(one, symbols=(len(self.symbols),)) for one in (first, later))
-        return Rule(first, later, of_row=0, stride=self.stride)
+        return Rule(first, later, of_row=0, **about)
 
     def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
         """The first states of rows, with the word of each and what closed the row above."""

@@ -42,6 +42,8 @@ class Lines:
         segment = rng.choice([0, 0, 1]) if rows else 0
         if rows and not self.rule.listed and rng.random() < 0.1:
             segment = 2
+        if segment and direction != "vert" and rng.random() < 0.9:  # along the rule's columns
+            direction = "anti" if self.rule.turned else "diag"
         offset = rng.choice([0, 0, 1, -1] if direction == "vert" else [0, -1, -1, -2, 1, 2])
         return Line(direction, segment, offset, rng.choice([0.0, 0.0, -0.5]))
 

@@ -261,6 +261,56 @@ class Counted(PairSums):
         return f" {ROW} ".join(rows)
 
 
+class Mirror(WordTask):
+    """Each row is the row above from its last word on."""
+
+    name = "mirror"
+    symbols = ("a", "b")
+    counted = True
+    turned = True
+
+    def step(self, state: int, word: str) -> Any:
+        return state, word
+
+    def step_below(self, state: int, above: str, *word: str) -> Any:
+        return state, above
+
+    def expected(self, words: list[str]) -> str:
+        row, rows = words[2:], []
+        for _ in range(int(words[0])):
+            rows.append(" ".join(row))
+            row = row[::-1]
+        return f" {ROW} ".join(rows)
+
+
+class Marked(WordTask):
+    """A mark is put behind the words; each row is the one above from its end, until it leads."""
+
+    name = "marked"
+    symbols = ("a", "b", "x")
+    turned = True
+    start_below = (0, "")
+
+    def step(self, state: int, word: str) -> Any:
+        return None if word == "x" else (state, word)
+
+    def end(self, state: int) -> Any:
+        return ("x", ROW)
+
+    def step_below(self, state: Any, above: str, *word: str) -> Any:
+        column, first = state
+        if (above == "x") != (column == 0):
+            return None
+        return (1, first), above
+
+    def end_below(self, state: Any) -> Any:
+        return ()
+
+    def expected(self, words: list[str]) -> str:
+        return " ".join([*words, "x", ROW, "x", *words[::-1]])
+
+
+TURNED: list[type[Any]] = [Mirror, Marked]
 STRIDED: list[type[Any]] = [PairSums, Thirds, Turns, Counted]
 WORD_RULES: list[type[Any]] = [
     Running,
@@ -272,4 +322,5 @@ WORD_RULES: list[type[Any]] = [
     Shorter,
     Longer,
     *STRIDED,
+    *TURNED,
 ]

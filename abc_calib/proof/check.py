@@ -166,6 +166,7 @@ class Export:
         self.stride: int = within("stride", rule.get("stride", 1), 1, 9)
         self.counted = self.listed or self.of_row is not None or not self.later
         self.shift: int = within("shift", rule["shift"], 0, 9)
+        self.turned = bool(rule.get("turned"))  # the row above is read from its end
         below = self.later.extra() if self.later else set()
         extra = self.first.extra() | below
         self.extra = extra.pop() if len(extra) == 1 else None
@@ -200,7 +201,7 @@ class Export:
 def second(e: Export) -> Rule | None:
     """What writes row 1: it and the first row at once, where both read the same columns."""
     first, later, radix = e.first, e.later, e.base + 1
-    if later is None or e.listed or e.shift or first.lag:
+    if later is None or e.listed or e.shift or e.turned or first.lag:
         return later
     begun = [k for k in range(len(first.start)) if e.base not in first.symbols[k : k + 1]]
     starts = [*product(range(len(later.start)), (first.start[k] for k in begun))]
@@ -358,11 +359,18 @@ class Size:
         return node
 
     def reads(self, site: str, layer: int, under: int, up: int | None, at: int) -> list[Any]:
-        """What the heads of an attention read: biases and nodes of the layer ``under``."""
-        return [
-            [(x["value"], self.node(under, *self.key(site, x, up, at))) for x in head]
-            for head in self.e.lines[site][layer - 1]
-        ]
+        """What the heads of an attention read: biases and nodes of the layer ``under``.
+
+        Lines that meet on one token count once, with the highest bias.
+        """
+        found = []
+        for head in self.e.lines[site][layer - 1]:
+            best = dict[tuple[int | None, int], float]()
+            for x in head:
+                place, bias = self.key(site, x, up, at), float(np.float32(x["value"]))
+                best[place] = max(bias, best.get(place, -inf))
+            found.append([(bias, self.node(under, *place)) for place, bias in best.items()])
+        return found
 
     def state(self, site: str, layer: int, itself: int, attentions: list[Any]) -> int:
         """The node of a token after a layer, from itself and what heads read, with biases."""
@@ -371,9 +379,9 @@ class Size:
             read = []
             for keys in heads:
                 require(keys, "a head without lines sees everything")
-                best = {key: float(np.float32(bias)) for bias, key in sorted(keys)}
-                read.append(tuple((len(below) + i, b) for i, b in enumerate(best.values())))
-                below += best
+                keys = sorted(keys)
+                read.append(tuple((len(below) + i, bias) for i, (bias, _) in enumerate(keys)))
+                below += [key for _, key in keys]
             sites.append(tuple(read))
         return self.nodes(("row", site, layer, *sites), tuple(below))
 
@@ -411,7 +419,8 @@ class Walk:
             elif token[:2] == ("written", 0):
                 kept.setdefault(at + by.lag, []).append((-1, k))
             elif token[:2] == ("written", 1) and -1 in by.tapes and at >= e.shift:
-                kept.setdefault(at - e.shift, []).append((by.tapes.index(-1), k))
+                at = size.above - 1 - at if e.turned else at - e.shift
+                kept.setdefault(at, []).append((by.tapes.index(-1), k))
             else:
                 told = {("fixed",): by.symbols, ("opener", 0): by.openers}
                 some = by.closers if token[0] == "opener" else range(by.base)
@@ -590,7 +599,13 @@ def rows_follow(e: Export) -> None:
         late = e.shift + by.lag  # by how many columns the next row is behind
         require(late < 4, "it reads too far on")
         kept = [by.letters[by.tapes.index(tape)] for tape in same]
-        seen: set[tuple] = {(s, later.start[begin], (), first.start[0]) for s in by.start}
+        opens: Any = later.start[begin]
+        if e.turned:  # read from its end, a row is followed from there: states that lead to an end
+            require(
+                [*later.tapes] == [-1] and not e.shift, "only the row above is read from its end"
+            )
+            opens = frozenset(s for s in range(later.states) if ends(later, s))
+        seen: set[tuple] = {(s, opens, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
                 if (wrote := e.below(int(by.out[now, letter]), closing)) is None:
@@ -599,7 +614,11 @@ def rows_follow(e: Export) -> None:
                 for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
                     after, column = then, 0
-                    if then >= 0 and len(fed) > late:
+                    if e.turned and wrote < by.base:
+                        after = frozenset(
+                            np.flatnonzero(np.isin(later.next[:, wrote], [*then])).tolist()
+                        )
+                    elif not e.turned and then >= 0 and len(fed) > late:
                         read = dict(zip(same, fed[0], strict=True)) | {-1: wrote}
                         for tape in later.tapes:
                             column = column * radix + read.get(tape, number)
@@ -611,9 +630,15 @@ def rows_follow(e: Export) -> None:
         for now, then, held, own in seen:
             over = all(x == by.base for column in held for x in column)
             if by.done[now] and over and (not e.listed or first.done[own]):
-                for _ in range(later.states if then >= 0 else 0):
-                    then = int(later.next[then, -1]) if then >= 0 else -1
-                require(then >= 0 and later.done[then], "a row that it may write has no next row")
+                on = later.start[begin] in then if e.turned else ends(later, then)
+                require(on, "a row that it may write has no next row")
+
+
+def ends(by: Rule, state: int) -> bool:
+    """Is a state's row at its end if nothing but the end follows?"""
+    for _ in range(by.states):
+        state = int(by.next[state, -1]) if state >= 0 else -1
+    return state >= 0 and bool(by.done[state])
 
 
 def rows_end(e: Export) -> None:
