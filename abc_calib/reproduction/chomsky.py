@@ -186,7 +186,7 @@ TASKS: dict[str, Benchmark] = {
     "solve_equation": Benchmark(_equation, "solve_equation", {}, _words, "stacks"),
     "duplicate_string": Benchmark(_duplicate, "duplicate", {}, _words, "a mark", 52.8),
     "missing_duplicate_string": Benchmark(_missing, "missing_duplicate", {}, _words, "pairs"),
-    "odds_first": Benchmark(_odds_first, "odds_first", {}, _words, "gaps", 52.8),
+    "odds_first": Benchmark(_odds_first, "odds_first", {}, _words, "two rows", 52.8),
     "binary_addition": Benchmark(_addition, "addition", {"base": 2}, _reversed, "none"),
     "binary_multiplication": Benchmark(
         _multiplication, "long_multiplication", {"base": 2}, _reversed, "partial sums"
