@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
+from abc_calib.geometry.lines import formula
 from abc_calib.nn.lines import Lines
 
 HALF: Any = 0.5
@@ -52,6 +53,18 @@ def some_bias() -> LineBias:
 
 
 # Geometry
+
+
+def test_a_row_above_is_read_from_its_last_token():
+    """Rows ``$ a b c | d e |``: in column t of the second and the third the key of ``anti``."""
+    opens = [6, 4, 0]
+    for offset in (-1, 0, 2):
+        line = formula(Line("anti", 1, offset), "self")
+        for column in range(5):
+            key, _ = line.key((4, 4 + column, 4, 0), column)
+            assert key == min(max(4 - 1 - column - offset, 0), 4)
+            key, _ = line.key((6, 6 + column, *opens), column)
+            assert key == min(max(6 - 1 - column - offset, 4), 6)
 
 
 def test_labels_tell_lines_apart():
