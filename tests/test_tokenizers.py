@@ -21,7 +21,7 @@ from tokenizers import (
 
 import abc_calib as abc
 from abc_calib.config import TrainOptions
-from abc_calib.data.pairs import PairData
+from abc_calib.data.pairs import Coder, PairData
 from abc_calib.nn.foreign.streams import Sources
 from tasks.pairs import FilePairs
 
@@ -200,3 +200,12 @@ def test_targets_are_written_as_the_model_was_trained(joined, end, tmp_path, run
     network = run.load_model().network
     assert network.config.vocab_size == 16
     assert network.generation_config.eos_token_id == end
+
+
+def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
+    made = llama()
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Strip(" ", 1, 1)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    coder = Coder(str(tmp_path))
+    with pytest.raises(abc.UsageError, match=r"decoder fails on .*mend the decoder in tokenizer"):
+        coder.plain(coder.tokenizer.token_to_id("▁"))

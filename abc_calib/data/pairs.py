@@ -6,7 +6,7 @@ own stands for an opening token where the tokenizer puts none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -66,7 +66,7 @@ class Coder:
     def plain(self, token: int) -> str:
         """What a token stands for, without spaces and the signs of a tokenizer."""
         symbol, decoder = self.symbol(token), self.tokenizer.decoder
-        found = decoder.decode([symbol]) if decoder else symbol
+        found = _decoded(decoder.decode, [symbol]) if decoder else symbol
         return "".join(found.strip("▁ĠĊ").removeprefix("##").split())
 
     def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
@@ -111,8 +111,21 @@ class Coder:
 
     def text(self, ids: Iterable[int], between: str) -> str:
         """What a person reads."""
-        found = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        found = _decoded(self.tokenizer.decode, list(ids))
         return found.strip() if between else "".join(found.split())
+
+
+def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
+    """Their text; ``UsageError`` where the library panics, which is no ``Exception``."""
+    try:
+        return decode(tokens)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise UsageError(
+            f"the tokenizer's decoder fails on {tokens!r} ({error}): mend the decoder in "
+            "tokenizer.json, or save the tokenizer again"
+        ) from None
 
 
 class PairVocabulary:
