@@ -188,8 +188,8 @@ class PairSums(WordTask):
     symbols = ("0", "1", "2")
     stride = 2
 
-    def step(self, state: int, word: str, other: str | None) -> Any:
-        return state, str((int(word) + int(other or 0)) % 3)
+    def step(self, state: int, *words: str | None) -> Any:
+        return state, str(sum(int(word or 0) for word in words) % 3)
 
     def expected(self, words: list[str]) -> str:
         numbers = [*map(int, words)]
@@ -224,8 +224,8 @@ class Turns(WordTask):
     rereads = True
     stride = 2
 
-    def step(self, state: int, word: str, other: str | None) -> Any:
-        return state, word
+    def step(self, state: int, *words: str | None) -> Any:
+        return state, words[0]
 
     def end(self, state: int) -> Any:
         return (ROW,)
