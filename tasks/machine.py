@@ -49,15 +49,7 @@ def machine(
     ``turns``: axes of tapes whose letters are by turns those of one text.
     ``TaskError`` for a word that is written and no symbol, and for states without end.
     """
-    if not 1 <= len(symbols) <= MOST_SYMBOLS:
-        raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
-    for word in symbols:
-        if not isinstance(word, str) or word.split() != [word] or word in (ROW, END):
-            raise TaskError(
-                f"the symbol {word!r}: give words without spaces, and not {ROW} or {END}"
-            )
-    if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
-        raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")
+    _check(symbols, lag)
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
     codes: dict[Any, int] = {
@@ -116,6 +108,18 @@ def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | 
     """Can letters of tapes stand in a column that are by turns those of one text?"""
     ended = [column[axis] is None for axis in turns]
     return ended == sorted(ended) and (all(ended) or not any(over[axis] for axis in turns))
+
+
+def _check(symbols: Sequence[str], lag: int) -> None:
+    if not 1 <= len(symbols) <= MOST_SYMBOLS:
+        raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
+    for word in symbols:
+        if not isinstance(word, str) or word.split() != [word] or word in (ROW, END):
+            raise TaskError(
+                f"the symbol {word!r}: give words without spaces, and not {ROW} or {END}"
+            )
+    if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
+        raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)
