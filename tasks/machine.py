@@ -49,7 +49,7 @@ def machine(
     ``turns``: axes of tapes whose letters are by turns those of one text.
     ``TaskError`` for a word that is written and no symbol, and for states without end.
     """
-    _check(symbols, lag)
+    _check(symbols, lag, len(tapes))
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
     codes: dict[Any, int] = {
@@ -110,7 +110,7 @@ def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | 
     return ended == sorted(ended) and (all(ended) or not any(over[axis] for axis in turns))
 
 
-def _check(symbols: Sequence[str], lag: int) -> None:
+def _check(symbols: Sequence[str], lag: int, tapes: int) -> None:
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
     for word in symbols:
@@ -120,6 +120,11 @@ def _check(symbols: Sequence[str], lag: int) -> None:
             )
     if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
         raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")
+    if (len(symbols) + 1) ** tapes > MOST_ENTRIES:
+        raise TaskError(
+            f"a column reads {tapes} words, each of {len(symbols)} symbols: more than "
+            f"{MOST_ENTRIES:,} different columns; read fewer, or give fewer symbols"
+        )
 
 
 CLOSED, NOTHING = ("closed",), ("nothing",)

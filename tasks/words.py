@@ -146,6 +146,8 @@ class WordTask(TokenTask):
             raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
         if self.turned and (self.rereads or not self.in_rows):
             raise TaskError(f"{self.name} is turned: later rows read the row above alone")
+        if type(self.stride) is not int or self.stride < 1:
+            raise TaskError(f"{self.name} has stride {self.stride!r}: give 1 or more words")
         if self.stride > 1 and self.operands != 1:
             raise TaskError(f"{self.name} has stride {self.stride}: that needs one operand")
         words = (*self.symbols, TICK) if self.counted else self.symbols
@@ -486,9 +488,7 @@ class WordTask(TokenTask):
         found, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
             weight = rng.random((n, self._rule.base))
-            if (
-                len(self._rule.first.tapes) != 1
-            ):  # whose words are drawn freely, from those that may stand there
+            if len(self._rule.first.tapes) != 1:  # words are drawn freely, of those that may stand
                 weight += ~self._inputs
             liked = weight.argsort(1).argsort(1) < few
             found[name] = self.walked(rng, n, length, length, liked)

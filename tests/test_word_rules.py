@@ -531,6 +531,9 @@ def test_what_verticals_see_is_not_called_hopeless():
 MISTAKES = {
     "ahead = 1.5": r"ahead = 1.5: give 0 to 8",
     "ahead = -1": r"ahead = -1: give 0 to 8",
+    "stride = 0": "has stride 0: give 1 or more words",
+    "stride, symbols = 9, tuple('abcdefgh')": "a column reads 9 words, each of 8 symbols",
+    "turned = True": "turned: later rows read the row above alone",
     "symbols = ('a', '|')": r"the symbol '\|': give words",
     "symbols = ('a', 'b c')": r"the symbol 'b c': give words",
     "counted = True": "one row: all that is about rows needs",

@@ -110,6 +110,8 @@ def compiled(model: Any, data: Data) -> Compiled:
         raise AbcError(f"it cannot be compiled: {error}") from None
     if proof.rule.in_rows:
         raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
+    if proof.rule.stride > 1:
+        raise AbcError("rules that read several words a column are not compiled: give another task")
     if proof.field.shape.period > 1:
         raise AbcError("its positions repeat, which no state of a transducer follows")
     if not proof.whole:
