@@ -159,7 +159,10 @@ def _runs(
 ) -> Iterator[tuple[Evaluation, int, np.ndarray]]:
     """The windows of each node with an evaluation that has computed them."""
     for together in _together(windows):
-        values = {node: distinct(codes % field.radix(node)) for node, codes in together}
+        each: dict[int, list[np.ndarray]] = {}
+        for node, codes in together:  # a node may be there in several parts
+            each.setdefault(node, []).append(codes % field.radix(node))
+        values = {node: distinct(np.concatenate(found)) for node, found in each.items()}
         run = Evaluation(blocks, field.graph, field.shape.rule.base, values)
         run.run()
         yield from ((run, node, codes) for node, codes in together)
