@@ -58,6 +58,7 @@ from tasks.digits import from_integers
 
 MOST = 4_000
 """Windows of a random model that are run."""
+ZOO = Path(__file__).parent.parent / "reports" / "zoo"
 ONE_HEAD = TransformerOptions(width=8, heads=1, feedforward=8, decoder_layers=1, scheme="none")
 
 
@@ -291,6 +292,19 @@ FALSE: dict[str, Any] = {
     "outright": [], "decoded": {"sources": 10**6}, "compared": {"sources": 1, "longest": 1},
     "counterexamples": [{"problem": "7", "answer": "8", "right": "8"}],
 }  # fmt: skip
+
+
+def test_parts_of_one_node_are_each_run_as_they_are(monkeypatch):
+    """Several parts of a node that are run together give the margins of the whole."""
+    run = Run.open(ZOO / "successor")
+    model: Any = run.load_model().frozen().exact()
+    whole = check(prepare(model, run.data))
+    for name, value in (("PART", 4000), ("HELD", 0)):
+        monkeypatch.setattr(prove, name, value)
+    parts_ = check(prepare(model, run.data, part=4000))
+    assert [(c.windows, c.wrong, c.margin) for c in whole] == [
+        (c.windows, c.wrong, pytest.approx(c.margin, rel=1e-9)) for c in parts_
+    ]
 
 
 def test_a_changed_certificate_is_found_out(certified, tmp_path):
