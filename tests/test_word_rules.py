@@ -34,6 +34,7 @@ from tasks.closure import NotClosed, check_closed, second
 from tasks.division import Division
 from tasks.machine import columns_seen, machine
 from tasks.rules import ABOVE, ROW, Rule, Transducer
+from tasks.tag import UNIVERSAL
 from tasks.tape import Tape
 
 BEAVER = "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"
@@ -375,10 +376,6 @@ def simulated(moves: Any, steps: int, cells: list[str]) -> str:
         if halted:
             break
     return f" {ROW} ".join(rows)
-
-
-UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4RD---2RD"
-"""UTM(4,6): Rogozhin (1996), section 8. Its symbols 0, 1, b, b>, <b and c are 0 to 5 here."""
 
 
 @pytest.mark.parametrize(
