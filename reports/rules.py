@@ -214,22 +214,24 @@ TAG_TEXT = """
 
 A 2-tag system takes the first two letters off a word and appends the production of the first one.
 [`tasks/tag.py`](../tasks/tag.py) writes a system and its word as a tape of UTM(4,6), and reads the
-words back. The certified model of seed 0 writes every step of the machine, decoded greedily; the
-right output serves as a draft, which saves passes and does not change what is decoded. Its words
-are compared with a direct run of the tag system, and its tokens with the machine's steps: {right}
-of {runs} runs are right in all {words} words and {tokens} tokens.
+words back. A certified model of seed 0, trained again for this table, writes every step of the
+machine, decoded greedily; the right output serves as a draft, which saves passes and does not
+change what is decoded. Its words are compared with a direct run of the tag system, and its tokens
+with the machine's steps: {right} of {runs} runs are right. Together they have {words} words and
+{tokens} tokens.
 
 {table}
 
 Made by `python reports/rules.py tags FOLDER`, where FOLDER holds the runs of `rules.py run`. *tag
 steps*: each makes a word, and *last word* is that of the last one. *halts*: does the machine halt
-within its *steps*? *right*: all words and all tokens. Five systems are drawn at random, among those
-that take fewer than 30,000 steps: three that the tape takes as they are, with six different words
-or more, and two, with five, that are padded by a letter D. The last system computes 3 -> 5 -> 8 of
-the Collatz function, n -> n/2 or (3n + 1)/2, on n letters a (De Mol 2008). What is certified is
-each step of the machine on every tape. That the machine then does what a tag system does is
-Rogozhin's theorem. The encoding here was derived from the machine's table, and is tested on random
-systems.
+within its *steps*? It does at a word of two letters or more that begins with H; a word of one
+letter ends the comparison. *right*: all words and all tokens. Five systems are drawn at random,
+among those that take fewer than 30,000 steps: three that the tape takes as they are, with six
+different words or more, and two, with five, that are padded by a letter D. The last system computes
+3 -> 5 -> 8 of the Collatz function, n -> n/2 or (3n + 1)/2, on n letters a (De Mol 2008). What is
+certified is each step of the machine on every tape. That such a machine can do what any tag system
+does is Rogozhin's theorem. The encoding here was derived from the machine's table, and is tested on
+random systems.
 """
 RULES = """# Rules from nothing to a certificate
 
