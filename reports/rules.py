@@ -251,8 +251,8 @@ steps; its longest run in the first table is of a random tape of 1,000 cells for
 systems were run on it as well ([below](#tag-systems-on-the-universal-machine)). The rows of
 division, mod, square_root, sort and Rule 110 are from before first trainings ended with their lines
 (see the changelog of version 1.0). Division and mod have 530 windows today: then row 1 was proved
-below rows that no first row can be. Windows of the busy beaver were counted again after its rule was
-made stricter.
+below rows that no first row can be. Windows of the busy beaver were counted again after its rule
+was made stricter.
 
 ![Rule 110, written by the model](figures/rule-110.png)
 
