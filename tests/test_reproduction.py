@@ -273,3 +273,10 @@ def test_jobs_are_possible_shared_and_begin_with_seed_0():
     assert [(t.set, t.length, t.n) for t in scan.job.measures] == [("test", 48, 3920)]
     paper_job = get_target("location-figure6").entries(preset="paper")[0].job
     assert (paper_job.config.train.monitor, paper_job.config.train.teacher_forcing) == ("loss", 0.2)
+
+
+def test_results_of_jobs_that_were_all_stopped_are_read(tmp_path):
+    """Nothing was measured yet, and the next call goes on."""
+    text = "row,task,seed,stage,error\nx,copy,0,vanilla,stopped\n"
+    (tmp_path / "table1-seeds.csv").write_text(text)
+    assert load_results("table1", tmp_path)["error"].tolist() == ["stopped"]

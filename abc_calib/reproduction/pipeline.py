@@ -124,6 +124,8 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
         )
     try:
         table = pd.read_csv(path, low_memory=False)
+        if table["error"].notna().all():  # nothing was measured yet
+            table = table.reindex(columns=list(dict.fromkeys([*table, *NEEDED])))
         measured = table[table["error"].isna() & table["accuracy"].notna()]
         measured[NEEDED].astype({"length": int, "n": int, "accuracy": float})
         return table.astype({"task": str, "row": str, "seed": int})
