@@ -12,11 +12,12 @@ from tasks.rules import Rule, long_multiplication
 
 
 class LongMultiplication(RowTask):
-    """The product of two long numbers, row by row: ``12*34 -> 408``, written ``8 4 0 | 0 4 0``.
+    """The product of two long numbers, row by row: ``12*34 -> 408``, written ``8 4 0 | 0 4 0 |``.
 
     Row r is what was left of the row before, without its last digit, and the first operand times
     digit r of the second; of n+1 digits for a first operand of n. The product is the last digit
-    of each row but the last, and the whole of that.
+    of each row but the last, and the whole of that. Then an empty row ends the output: so no digit
+    of a row has to look at whether there is another one.
     """
 
     name = "long_multiplication"
@@ -39,14 +40,14 @@ class LongMultiplication(RowTask):
 
     def tokens(self, size: Size) -> int:
         digits, rows = extent(size)
-        return rows * (digits + 2) - 1
+        return rows * (digits + 2)
 
     def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
         digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
         return digits, rows
 
     def read(self, output: str) -> str:
-        rows = output.split(ROW)
+        rows = output.removeprefix(ROW).split(ROW)
         number = rows[0] + "".join(row[-1:] for row in rows[1:])
         return number.lstrip("0") or number[-1:]
 

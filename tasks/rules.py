@@ -614,7 +614,23 @@ def long_multiplication(base: int) -> Rule:
     later = columns(base, following, written, last, tapes=(ABOVE, 0), leading=(1,), **row)
     # nothing is above the first row, where zeros stand for it
     first = columns(base, following[:, 0], written[:, 0], last, **row)
-    return Rule(first, later, shift=1, of_row=1)
+    return Rule(first, _with_empty_row(later), shift=1, of_row=1, past=True)
+
+
+def _with_empty_row(later: Transducer) -> Transducer:
+    """And a row without a symbol, which closes at once, and the output with it."""
+    base, count = later.base, later.states
+    letters = np.indices(later.next.shape[1:])
+    alike = (letters < base).all(0) | (letters == base).all(0)  # tapes end together
+    more = np.where(alike, [[[count + 1]], [[count + 1]]], NO)
+    written = np.where(alike, [[[base + 3]], [[base + 1]]], base + 1)
+    return replace(
+        later,
+        start=(*later.start, count),
+        symbols=(*later.symbols, base),
+        next=np.concatenate([later.next, more]),
+        written=np.concatenate([later.written, written]),
+    )
 
 
 UNREAD, ZERO, DIGIT, LEADING, OVER = range(5)
