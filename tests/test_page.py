@@ -211,7 +211,7 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     """Also while some of it is wrong: then the right row stands below."""
     task = get_task("long_multiplication")
     data = make_data(task, plan_training("long_multiplication").train)
-    written = ["8", "4", "0", "|", "0", "4", "0", "&"]
+    written = ["8", "4", "0", "|", "0", "4", "0", "|", "&"]
     example = {"length": 2, "problem": "12*34", "source": [], "right": written, "seen": []}
     wrong = [*written[:5], "5", *written[6:]]
     examples = [{**example, "written": written}, {**example, "written": wrong}]
@@ -223,11 +223,11 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     rows += ".join(''))"
     chips = "document.querySelectorAll('.chip')"
     chromium.ask(f"{chips}[0].click()")
-    assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1&040", "=0408"]
+    assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1|040", "row2&", "=0408"]
     verdict = "document.querySelector('.verdict').textContent"
     assert chromium.ask(verdict) == "12 × 34 = 408 ✓"
     chromium.ask(f"{chips}[1].click()")
-    assert chromium.ask(rows)[3:] == ["row1&050", "right&040", "=0508"]
+    assert chromium.ask(rows)[3:] == ["row1|050", "right|040", "row2&", "=0508"]
     said = chromium.ask(verdict)
     assert said.startswith("12 × 34 = 508 ✗ The right answer is 408.")
     assert "y5, 5 instead of 4" in said

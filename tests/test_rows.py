@@ -48,7 +48,7 @@ def long_rows(a: int, b: int, base: int) -> list[str]:
     for digit in reversed(written(b, base)):
         row = row // base + a * int(digit, 36)
         rows.append(written(row, base).rjust(width, "0")[::-1])
-    return rows
+    return [*rows, ""]
 
 
 def sum_rows(numbers: list[int], base: int) -> list[str]:
@@ -124,7 +124,7 @@ def test_sources_that_are_none(name, source, said):
 def test_outputs_that_do_not_fit_are_refused_with_what_does():
     with pytest.raises(TaskError, match="give at most 49 problems of this size, or smaller"):
         get_task("long_multiplication").sample(np.random.default_rng(0), 60, 1000, exact=True)
-    with pytest.raises(TaskError, match=r"1 output of up to 100,019,999 tokens: .* 7,069 digits"):
+    with pytest.raises(TaskError, match=r"1 output of up to 100,020,000 tokens: .* 7,069 digits"):
         get_task("long_multiplication").parse(f"{'7' * 10_000}*{'3' * 10_000}")
 
 

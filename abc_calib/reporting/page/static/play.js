@@ -161,6 +161,7 @@ class Player {
     if (this.run.spelling?.last) return said.at(-1) ?? "";
     if (this.problem.words || !digits || !said.every((token) => token === "|" || digits.includes(token))) return said.join(" ");
     const lines = said.join("\n").split("|").map((line) => line.split("\n").filter(Boolean)), shift = this.run.rule?.shift ?? 0;
+    if (this.run.rule?.past && !lines.at(-1).length) lines.pop();  // an empty row ends the output
     const number = lines.flatMap((line, row) => (row < lines.length - 1 ? line.slice(0, shift) : line)).reverse().join("");
     return this.run.spelling.operator ? number.replace(/^0+(?=.)/, "") : number;
   }
@@ -270,6 +271,7 @@ class Player {
   // What rows of which each is moved on by ``shift`` come to: the digits that the next ones no longer change.
   total(lines, shift, row) {
     if (this.written.at(-1) !== "&") return [];
+    if (this.run.rule?.past) lines = lines.slice(0, -1);
     const places = lines.flatMap((line, number) => (number < lines.length - 1 ? line.slice(0, shift) : line.slice(0, -1)));
     return row("=", (column) => (column < places.length ? this.cell(null, this.written[places[column]], "total") : null));
   }

@@ -96,12 +96,12 @@ function rightOutput(run, problem) {
   const rule = run.rule;
   if (!rule || problem.words) return null;
   const values = problem.operands.map((operand) => [...operand].map((digit) => run.symbols.indexOf(digit)).reverse());
-  const count = rule.listed ? values.length : rule.later ? values[rule.of_row].length : 1;
+  const count = rule.listed ? values.length : rule.later ? values[rule.of_row].length + (rule.past ? 1 : 0) : 1;
   const rows = [];
   for (let number = 0; number < count; number++) {
     const one = (number && rule.later) || rule.first, row = [];
     const tapes = one.tapes.map((which) => (which < 0 ? rows.at(-1).slice(rule.shift) : values[rule.listed ? number : which]));
-    let state = one.start[one.symbols.length ? one.symbols.indexOf(values[rule.of_row][number]) : 0];
+    let state = one.start[one.symbols.length ? one.symbols.indexOf(values[rule.of_row][number] ?? one.base) : 0];
     for (let column = 0; ; column++) {
       const at = (table) => tapes.reduce((part, tape) => part[tape[column] ?? one.base], table[state]);
       if (at(one.next) < 0) return undefined;
