@@ -250,9 +250,8 @@ UTM(4,6) is Rogozhin's (1996), not ours. UTM(4,6) was trained on tapes of at mos
 steps; its longest run in the first table is of a random tape of 1,000 cells for 1,000 steps. Tag
 systems were run on it as well ([below](#tag-systems-on-the-universal-machine)). The rows of
 division, mod, square_root, sort and Rule 110 are from before first trainings ended with their lines
-(see the changelog of version 1.0). Division and mod have 530 windows today: then row 1 was proved
-below rows that no first row can be. Windows of the busy beaver were counted again after its rule
-was made stricter.
+(see the changelog of version 1.0). Windows of the busy beaver were counted again after its rule was
+made stricter.
 
 ![Rule 110, written by the model](figures/rule-110.png)
 

@@ -13,14 +13,12 @@ Words are read as if their last letter, ``end``, went on for ever.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from tasks.rules import ABOVE, NO, Rule, Transducer, reduced
+from tasks.rules import ABOVE, Rule, Transducer, reduced
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
@@ -66,51 +64,6 @@ def check_closed(rule: Rule) -> None:
     if rule.closers and rule.of_row is not None:
         for one in (rule.first, later):
             _check_ends(one)
-
-
-def second(rule: Rule) -> Transducer | None:
-    """What writes row 1 of at least three: ``later``, below rows alone that ``first`` writes.
-
-    Both are run at once, and tapes are those of both. None where it is not told apart: where later
-    rows read the one above ahead or late, or each its own operand.
-    """
-    first, later = rule.first, rule.later
-    if later is None or rule.listed or rule.shift or rule.turned or first.lag:
-        return None
-    openers, radix = rule.closers or (None,), first.base + 1
-    letters, tapes = first.columns, (*first.tapes, ABOVE)
-    goes, out = (x.reshape(first.states, -1) for x in (first.next, first.written))
-    closes = np.isin(out, first.closing)
-    above = np.where(closes | (out > first.base), first.base, out)
-    read = np.zeros_like(above)
-    for tape in later.tapes:
-        read = read * radix + (above if tape == ABOVE else letters[first.tapes.index(tape)])
-    after, written = (x.reshape(later.states, -1)[:, read] for x in (later.next, later.written))
-    shape = (len(openers), first.states, later.states)
-    following = np.full((math.prod(shape), letters.shape[1] * radix), NO)
-    made = following.copy()
-    column = np.arange(letters.shape[1]) * radix + above
-    for number, opener in enumerate(openers):
-        on = _goes_on(rule, out, closes, opener) & (goes >= 0)
-        for f, x in np.argwhere(on).tolist():
-            states = np.arange(later.states) + (number * first.states + f) * later.states
-            to = (number * first.states + goes[f, x]) * later.states + after[:, f, x]
-            following[states, column[f, x]] = np.where(after[:, f, x] >= 0, to, NO)
-            made[states, column[f, x]] = written[:, f, x]
-    begun = [s for s, x in itertools.zip_longest(first.start, first.symbols) if x != first.base]
-    starts = [
-        (k, int(np.ravel_multi_index((number, f, later.start[k]), shape)))
-        for number, opener in enumerate(openers)
-        for k in range(len(later.start))
-        if opener is None or later.openers[k] == opener
-        for f in begun
-    ]
-    symbols, known = (tuple(x[k] for k, _ in starts if x) for x in (later.symbols, later.openers))
-    table = (len(following), *(radix,) * len(tapes))
-    following, made = following.reshape(table), made.reshape(table)
-    about: dict[str, Any] = {"start": tuple(s for _, s in starts), "symbols": symbols}
-    one = replace(later, tapes=tapes, next=following, written=made, openers=known, **about)
-    return reduced(one)
 
 
 def _goes_on(rule: Rule, out: np.ndarray, closes: np.ndarray, opener: int | None) -> np.ndarray:

@@ -30,10 +30,10 @@ from abc_calib.proof.prove import prepare
 from abc_calib.proof.witness import Witnesses
 from tasks import TaskError, WordTask, get_task, rules
 from tasks.automata import MACHINES, Automaton
-from tasks.closure import NotClosed, check_closed, second
+from tasks.closure import NotClosed, check_closed
 from tasks.division import Division
 from tasks.machine import columns_seen, machine
-from tasks.rules import ABOVE, ROW, Rule, Transducer
+from tasks.rules import ROW, Rule, Transducer
 from tasks.tag import UNIVERSAL
 from tasks.tape import Tape
 
@@ -598,39 +598,6 @@ def test_long_columns_in_blocks_are_those_one_by_one(monkeypatch, name):
 @pytest.mark.parametrize("base", [2, 3, 10])
 def test_rows_are_mapped_into_rows(make, base):
     check_closed(make(base))
-
-
-@pytest.mark.parametrize(("name", "base"), [("division", 2), ("division", 10), ("square_root", 2)])
-def test_row_1_is_written_below_first_rows_alone(name, base):
-    """From a first row the transducer of row 1 makes row 1, and it takes few other rows above."""
-    task: Any = get_task(name, base=base)
-    rule, rng = task.rule(), np.random.default_rng(0)
-    found = second(rule)
-    assert found is not None and rule.later is not None
-    problems = task.sample(rng, 200, 4, exact=True)
-    tapes = task.letters(problems)
-    rows = rule.rows(tapes)
-    taken = 0
-    for above in (0, 2):  # the row that is said to be the first one
-        for k in np.flatnonzero(rows[above + 1][1] >= 0):
-            (values, widths), (below, wide) = rows[above], rows[above + 1]
-            letters = {ABOVE: (values[[k]], widths[[k]])}
-            letters |= {t: (tapes[t][0][[k]], tapes[t][1][[k]]) for t in rule.first.tapes}
-            symbol = tapes[0][0][k, above + 1] if above + 1 < tapes[0][1][k] else rule.base
-            opener = values[k, widths[k]]
-            starts = zip(found.start, found.symbols, found.openers, strict=True)
-            of_row = [s for s, x, o in starts if (x, o) == (symbol, opener)]
-            made = [
-                replace(found, start=(s,), symbols=(), openers=()).run(
-                    [letters[t] for t in found.tapes]
-                )
-                for s in of_row
-            ]
-            right = [m for m in made if m[2][0] != rules.NO]
-            if above == 0:
-                assert any((m[0][0, : wide[k]] == below[k, : wide[k]]).all() for m in right)
-            taken += bool(above and right)
-    assert taken < 100
 
 
 def bent(rule: Rule, rng: np.random.Generator) -> Rule:

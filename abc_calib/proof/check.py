@@ -175,7 +175,6 @@ class Export:
             self.extra, self.growth = None, below.pop() if len(below) == 1 else None
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
-        self.second = second(self)
         require(not (self.later and self.period > 1), "positions are not followed over rows")
 
     def same(self, lines: Any, config: Any, generation: Any) -> None:
@@ -196,39 +195,6 @@ class Export:
         if ends and wrote not in {closing, self.base + 2, self.base if counted else closing}:
             return None
         return self.base if ends or wrote > self.base else wrote
-
-
-def second(e: Export) -> Rule | None:
-    """What writes row 1: it and the first row at once, where both read the same columns."""
-    first, later, radix = e.first, e.later, e.base + 1
-    if later is None or e.listed or e.shift or e.turned or first.lag:
-        return later
-    begun = [k for k in range(len(first.start)) if e.base not in first.symbols[k : k + 1]]
-    starts = [*product(range(len(later.start)), (first.start[k] for k in begun))]
-    openers = later.openers or [None] * len(later.start)
-    number, tables = dict[tuple, int](), [list[Any](), list[Any]()]
-    begin = [number.setdefault((s, later.start[k], openers[k]), len(number)) for k, s in starts]
-    for now, then, closing in (queue := [*number]):
-        row = np.full((2, first.letters.shape[1], radix), -1)
-        for letter in np.flatnonzero(first.next[now] >= 0).tolist():
-            if (above := e.below(int(first.out[now, letter]), closing)) is None:
-                continue
-            column = 0
-            for tape in later.tapes:
-                own = above if tape < 0 else first.letters[first.tapes.index(tape), letter]
-                column = column * radix + int(own)
-            if (after := int(later.next[then, column])) >= 0:
-                one = int(first.next[now, letter]), after, closing
-                if one not in number:
-                    number[one] = len(number)
-                    queue.append(one)
-                row[:, letter, above] = number[one], later.out[then, column]
-        for table, part in zip(tables, row, strict=True):
-            table.append(part.ravel().tolist())
-    some = {"symbols": later.symbols, "openers": later.openers}
-    data: dict[str, Any] = {name: [x[k] for k, _ in starts if x] for name, x in some.items()}
-    data |= {"base": e.base, "tapes": [*first.tapes, -1], "start": begin, "closers": later.closers}
-    return Rule(data | {"next": tables[0], "written": tables[1], "lag": later.lag})
 
 
 class Nodes:
@@ -665,8 +631,6 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     for wide, row, rows, above, short in sizes(e, far, tall):
         size = Size(e, nodes, wide, row, rows, above, short)
         by = e.later if row and e.later else e.first
-        if row == 1 and e.later and e.second and (tall > 1 or not e.later.goes_on):
-            by = e.second
         ends = [0, wide, above] if e.extra is None and row else [0, wide]
         for column in range(max(ends) + 3):
             if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):

@@ -210,14 +210,6 @@ class Size:
         return not self.shape.rule.in_rows or self.frame["row"][0] == 0
 
     @property
-    def second(self) -> bool:
-        """Is it row 1 in every size that this one stands for?"""
-        if not self.shape.rule.in_rows or self.row.value != 1:
-            return False
-        open_ = zip(self.row.slopes, self.gaps.open, strict=True)
-        return not any(slope and one for slope, one in open_)
-
-    @property
     def last(self) -> bool:
         """Is it the output's last row?"""
         return not self.shape.rule.in_rows or not self.row < self.rows - 1

@@ -46,11 +46,10 @@ if all rows above are right, and all tokens before one in its own row, then its 
 list, so the token is right. So the row is right, and so are the rows below it, however many there
 are.
 
-The row above may be any that the rule accepts; above row 1, where both read the same columns, any
-that the rule writes as row 0. It was computed, for all sizes, by comparing automata, that every row
-which the rule writes is one that the next row accepts, and that it then has a next row for each
-operand. Digits of rows further up, and of other numbers of the source, may be any: more windows
-than occur, never fewer.
+The row above may be any that the rule accepts. It was computed, for all sizes, by comparing
+automata, that every row which the rule writes is one that the next row accepts, and that it then
+has a next row for each operand. Digits of rows further up, and of other numbers of the source, may
+be any: more windows than occur, never fewer.
 """
 
 CAVEAT = """## What it rests on

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,6 @@ import numpy as np
 from abc_calib.errors import AbcError
 from abc_calib.proof.forms import MOST_SIZES, sizes
 from abc_calib.proof.graph import Atom, Graph, Shape, Size
-from tasks.closure import second
 from tasks.rules import ABOVE, Transducer
 
 FEW_SIZES = 400
@@ -364,15 +363,7 @@ class Field:
             most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
             self.sizes += sum(1 for _ in sizes(count, look, self.shape.period, most))
             for node, place in found:
-                if place.size.second and self._second is not None:
-                    place = replace(place, steps=self._second)
                 self.places.setdefault(node, []).append(place)
-
-    @cached_property
-    def _second(self) -> Steps | None:
-        """Of rows below first ones, where they are told apart."""
-        found = second(self.shape.rule)
-        return None if found is None else Steps(found)
 
     def radix(self, node: int) -> int:
         """The number from which on the right token counts in a node's windows."""
