@@ -66,13 +66,6 @@ def check_closed(rule: Rule) -> None:
             _check_ends(one)
 
 
-def _goes_on(rule: Rule, out: np.ndarray, closes: np.ndarray, opener: int | None) -> np.ndarray:
-    """Where a row may go on, or closes (with ``opener``, if there are any) before another row."""
-    if opener is not None:
-        return ~closes | (out == opener)
-    return ~closes | (out == rule.base + 2) | ((out == rule.base) & rule.counted)
-
-
 def _opened(later: Transducer, opener: int | None) -> Transducer:
     """The same with those first states alone that stand below a row with this closer."""
     if opener is None:
@@ -206,7 +199,9 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int 
     table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
     d = len(accepted.next)
     ends = np.isin(out, one.closing)
-    goes_on = _goes_on(rule, out, ends, opener)
+    goes_on = ~ends | (out == one.base + 2) | ((out == one.base) & rule.counted)
+    if opener is not None:
+        goes_on = ~ends | (out == opener)
     over = ends | (out > one.base)
     _bound(one.states * d * buffered * letters.shape[1])
 

@@ -459,7 +459,7 @@ runpy.run_path("{{}}", run_name="__main__")
 
 def test_the_exported_checker_agrees(certified, tmp_path):
     folder = export(certified, tmp_path / "export")
-    assert len((folder / "check.py").read_text().splitlines()) <= 668
+    assert len((folder / "check.py").read_text().splitlines()) <= 663
     found = run_check(folder)
     assert found.returncode == 0 and found.stdout.startswith("certified: right in each of")
     with pytest.raises(UsageError, match="name a new folder"):

@@ -188,14 +188,6 @@ class Export:
         fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
         require(fits and pad not in {*known, self.closer}, "its configuration says otherwise")
 
-    def below(self, wrote: int, closing: int | None) -> int | None:
-        """What the next row reads where one wrote this; None where none follows or it stands below
-        another closing."""
-        ends, counted = bool(self.first.ends[wrote]), self.counted and not self.closers
-        if ends and wrote not in {closing, self.base + 2, self.base if counted else closing}:
-            return None
-        return self.base if ends or wrote > self.base else wrote
-
 
 class Nodes:
     """What tokens are made of: a label and other nodes, each different one once, by number.
@@ -367,8 +359,9 @@ class Walk:
     whether it is the column in question, and whether any number of such columns may stand there.
     """
 
-    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int, by: Rule):
-        e, self.by = size.e, by
+    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
+        e = size.e
+        self.by = by = e.first if size.row == 0 or e.later is None else e.later
         self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
         self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
         here = column + by.lag
@@ -399,7 +392,7 @@ class Walk:
             many = gap >= far and not any(a <= k <= b for k in kept)
             step = over, tuple(kept.get(at, ())), at == here, many
             self.plan += [step] if not many or self.plan[-1:] != [step] else []
-        self.name = (*self.ending.values(), id(by), *self.plan, *self.past)
+        self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)
         self.name += *map(str, self.fixed), -1, *map(str, self.free)
 
     def windows(self, count: int, vocabulary: int) -> np.ndarray:
@@ -574,8 +567,11 @@ def rows_follow(e: Export) -> None:
         seen: set[tuple] = {(s, opens, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
-                if (wrote := e.below(int(by.out[now, letter]), closing)) is None:
-                    continue
+                wrote = int(by.out[now, letter])
+                on = wrote == by.base + 2 or (e.counted and not e.closers and wrote == by.base)
+                if by.ends[wrote] and not (on or wrote == closing):
+                    continue  # the last row, or one that closes in another way
+                wrote = by.base if by.ends[wrote] or wrote > by.base else wrote
                 fed = (*held, tuple(int(k[letter]) for k in kept))
                 for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
@@ -630,13 +626,12 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
     for wide, row, rows, above, short in sizes(e, far, tall):
         size = Size(e, nodes, wide, row, rows, above, short)
-        by = e.later if row and e.later else e.first
         ends = [0, wide, above] if e.extra is None and row else [0, wide]
         for column in range(max(ends) + 3):
             if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):
                 continue
             name, tokens = size.kind(column)
-            walk = Walk(size, column, tokens, far, by)
+            walk = Walk(size, column, tokens, far)
             if (name, walk.name) not in seen:
                 seen.add((name, walk.name))
                 some = walk.windows(len(tokens), vocabulary)

@@ -215,7 +215,7 @@ class Witnesses(Sources):
             for gaps in itertools.islice(itertools.product(*ranges), 4096)
             if 1 <= size.wide.at(gaps) <= widest
             and size.column.at(gaps) >= 0
-            and (not self.rule.in_rows or size.rows.at(gaps) <= widest)
+            and (not self.rule.in_rows or size.rows.at(gaps) - self.rule.past <= widest)
         ]
         return sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
 
@@ -279,7 +279,7 @@ class Spot:
             yield task.posed(self.walked(rng, self.digits))
             return
         if self.row and not self.rule.listed:
-            ends = [(0, self.width - 1), (1, self.rows - 1)]
+            ends = [(0, self.width - 1), (1, self._front - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
                 yield task.posed(self._random(rng, count))
             return
@@ -388,7 +388,7 @@ class Spot:
         """Many problems, at random but for the digits that are known."""
         base, found = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
-            wide = self.rows if operand == self.rule.of_row else self.width
+            wide = self._front if operand == self.rule.of_row else self.width
             drawn = rng.integers(0, base, (count, wide))
             extreme = rng.integers(0, 2, (count, 1)) * (base - 1)  # rare carries need runs of them
             few = (rng.random((count, 1)) < 0.25) & (rng.random(drawn.shape) < 0.8)

@@ -65,10 +65,9 @@ class Nnls(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        anchors, sizes = options.anchors or "", (evidence.parts, evidence.length)
+        about = evidence.parts, evidence.length, options.anchors or "", evidence.stride
         wanted: dict[Site, tuple[Line, ...]] = {
-            site: candidates(site, options.dirs, *sizes, anchors, evidence.stride)
-            for site in options.sites
+            site: candidates(site, options.dirs, *about) for site in options.sites
         }
         if not any(wanted.values()):
             raise UsageError("there is no line in these directions at these sites: name others")
