@@ -72,6 +72,12 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SHAPES |= {
     "CTRL": ("CTRLLMHeadModel", OLD | {"dff": 32}),
+    "Falcon-H1": (
+        "FalconH1ForCausalLM",
+        SMALL
+        | {"mamba_d_ssm": 16, "mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4}
+        | {"mamba_n_groups": 1, "mamba_chunk_size": 8},
+    ),
     "Gemma 3 (full attention)": ("Gemma3ForCausalLM", SMALL | FULL),
     "GPT-2": ("GPT2LMHeadModel", OLD),
     "GPT-Neo": (

@@ -601,7 +601,11 @@ def test_layers_and_schemes_of_ones_own_are_not_followed():
     def layer(model: Any) -> None:
         model.head = type("Mine", (torch.nn.Linear,), {})(8, model.head.out_features)
 
-    for change in (hook, method, layer):
+    def named(model: Any) -> None:
+        like = {"__module__": torch.nn.Linear.__module__}
+        model.head = type("Linear", (torch.nn.Linear,), like)(8, model.head.out_features)
+
+    for change in (hook, method, layer, named):
         model, data, _ = followed(Addition())
         change(model)
         with pytest.raises(Undecided, match="cannot follow"):

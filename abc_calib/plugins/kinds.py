@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -101,9 +102,13 @@ def name_taken(kind: Kind, name: str, where: object) -> str:
     return f"{where}: there is a {kind.word} {name} already: choose another name"
 
 
-def is_ours(one: Any) -> bool:
-    """Is a class this program's own?"""
-    return getattr(one, "__module__", "").partition(".")[0] in OURS
+def is_ours(one: Any, packages: Sequence[str] = OURS) -> bool:
+    """Does a class stand in these packages (this program's), where it says that it does?"""
+    module = getattr(one, "__module__", "")
+    found = sys.modules.get(module)
+    for name in getattr(one, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is one and module.partition(".")[0] in packages
 
 
 def find(word: str, name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from abc_calib.errors import shortened
+from abc_calib.plugins.kinds import is_ours
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.witness import Sources
 from tasks.arithmetic import Arithmetic
@@ -35,8 +36,6 @@ ANSWERS = {
 }
 ANSWERS |= {"problems", "read", "solve", "tapes", "text", "words", "write", "_number", "_read"}
 """Methods from which answers come, and what is read and written of them."""
-OURS = "tasks"
-"""The package whose methods follow the rule."""
 
 
 def by_rule(task: Any) -> Any:
@@ -50,7 +49,8 @@ def by_rule(task: Any) -> Any:
 
 
 def _ours(one: type) -> bool:
-    return one.__module__.split(".")[0] == OURS
+    """Do the methods of this class follow the rule?"""
+    return is_ours(one, ["tasks"])
 
 
 def compared(sources: Sources) -> dict[str, Any] | None:

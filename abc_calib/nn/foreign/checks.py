@@ -15,7 +15,6 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import said
 from tasks.written import squeezed
 
@@ -53,8 +52,11 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         del tried  # memory
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
         lined.network.load_state_dict(model.network.state_dict())
+        lined = lined.to(model.device).double().eval()
+        lined.set_lines(lines_alone(lined))
+        check_local(lined, long_sources(lined, source), target[:LONG_ONES])
         lined.set_lines(trial_lines(lined))
-        check_lined(lined.to(model.device).double().eval(), source, target)
+        check_lined(lined, source, target)
     return found
 
 
@@ -110,6 +112,15 @@ def trial_lines(model: Foreign) -> LineBias:
     )
 
 
+def lines_alone(model: Foreign) -> LineBias:
+    """Lines along which tokens see themselves and delimiters."""
+    own, closer = (Line("diag", 0, 0),), (() if model.stream else (Line("vert", 1, 0),))
+    every = {"encoder": own, "self": own, "cross": closer}
+    return LineBias(
+        {s: ((every[s],) * model.sites.heads,) * n for s, n in model.attention_layers.items() if n}
+    )
+
+
 def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` unless a model attends along its lines alone, with a cache and in training."""
     name = type(model.network).__name__
@@ -119,7 +130,6 @@ def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
         dense = dense.logits[:, -target.shape[1] :]
         if not float((plain - dense)[target != model.pad].abs().max()) <= LOGITS:
             raise UsageError(f"{name} attends in another way where its weights are asked for")
-    check_local(model, long_sources(model, source), target[:LONG_ONES])
     check_positions(model, source, target)
     check_cache(model, source[:2], target.shape[1])
     model.train()
@@ -153,16 +163,12 @@ def long_sources(model: Foreign, source: Tensor) -> Tensor:
 
 @torch.no_grad()
 def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
-    """``UsageError`` if what stands in the middle of long parts changes the first row.
+    """``UsageError`` if digits of the source change the first row, by lines that lead to none.
 
-    As where experts take a limited number of tokens: the middle half becomes one token, many times.
+    As where experts take a limited number of tokens, or layers without attention pass tokens on.
     """
-    closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
-    widths = closes.diff(dim=1)
-    place = torch.arange(source.shape[1], device=source.device)[None, None]
-    begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
-    middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
-    other = torch.where(middle, source[:, 1:2].roll(1, 0), source)
+    kept = source.new_tensor([model.pad, model.sos, *model.marks.delimiters])
+    other = torch.where(torch.isin(source, kept), source, source[:, 1:2].roll(1, 0))
     changed = float((model(other, target) - model(source, target))[:, 0].abs().max())
     if not changed <= LOGITS:
         raise UsageError(

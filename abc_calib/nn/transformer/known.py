@@ -6,6 +6,7 @@ from typing import Any
 
 from abc_calib.geometry import SITES, LineBias
 from abc_calib.nn.positions import Scheme
+from abc_calib.plugins.kinds import is_ours
 
 HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
 """What a layer or a scheme has of its class, and not set on itself."""
@@ -14,9 +15,9 @@ HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "
 def unknown_part(model: Any) -> str:
     """A layer or scheme that is not plainly ours or torch's, and may compute anything."""
     for name, module in model.named_modules():
-        whose = type(module).__module__.split(".")[0]
         hooks = module._forward_hooks or module._forward_pre_hooks
-        if whose not in ("abc_calib", "torch") or hooks or HOOKS & vars(module).keys():
+        known = is_ours(type(module), ["abc_calib", "torch"])
+        if not known or hooks or HOOKS & vars(module).keys():
             own = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
             return f"{name or 'the model'} {own}"
     return ""
