@@ -206,18 +206,25 @@ class Witnesses(Sources):
     def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
         """The gaps of the smallest problems in which the place is."""
         size, period, ranges = place.size, self.field.shape.period, []
+        rows = self._rows(widest)
         for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
-            more = range(gap, max(gap, widest) + 1 if open_ else gap + 1, period)
+            more = range(gap, max(gap, rows) + 1 if open_ else gap + 1, period)
             less = range(gap % period, gap, period) if near else ()
-            ranges.append([*less, *more][: widest + 1])
+            ranges.append([*less, *more][: rows + 1])
         every = [
             gaps
             for gaps in itertools.islice(itertools.product(*ranges), 4096)
             if 1 <= size.wide.at(gaps) <= widest
             and size.column.at(gaps) >= 0
-            and (not self.rule.in_rows or size.rows.at(gaps) - self.rule.past <= widest)
+            and (not self.rule.in_rows or size.rows.at(gaps) - self.rule.past <= rows)
         ]
         return sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
+
+    def _rows(self, widest: int) -> int:
+        """How many rows problems have: as many as digits, or several a digit."""
+        if not self.rule.first.words or not self.task.row_words:
+            return widest
+        return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest)[1][0])
 
 
 class Spot:
