@@ -46,16 +46,15 @@ def report(rows: pd.DataFrame) -> str:
         [task, stage, f"{part.median():.0f}", f"{part.min():.0f}", f"{part.max():.0f}"]
         for (task, stage), part in rows.groupby(["task", "stage"], sort=False).train_seconds
     ]
-    # rows of a sweep have a key, and count the retraining alone
-    timed = "retraining" if "key" in rows else "calibration with its checks and retraining"
     return (
         "# The default pipeline over seeds\n\nMade by `python reports/figures.py`; rows in "
         "[seeds.csv](seeds.csv). Exact match in percent, median / minimum over seeds; columns "
         f"are digits of an operand. {samples(rows)} The models have three decoder layers of "
-        "width 64 and no encoder layer, as the presets had before version 1.0.\n\n"
+        "width 64 and one encoder layer: the preset `small`.\n\n"
         + as_markdown(columns, lines)
-        + "\nTime in seconds, one thread per job, two jobs on two shared cores: training for the "
-        f"vanilla rows, {timed} for the calibrated ones.\n\n"
+        + "\nTime in seconds by the clock, one thread per job: training for the vanilla rows, "
+        "retraining for the calibrated ones. Twelve jobs at once on a machine with 16 threads, "
+        "beside five others; the last six by two on two busy cores.\n\n"
         + as_markdown(["task", "model", "median", "minimum", "maximum"], times)
     )
 
