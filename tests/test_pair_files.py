@@ -180,6 +180,11 @@ def made(how: str) -> Any:
     if how in normalizer:
         found.normalizer = normalizers.Replace(normalizer[how], "")
     split = {"long split": Regex("9{99}|."), "bpe removed": Regex("9{99}")}
+    if how.endswith("pieces"):  # of 5,000 characters
+        found = Tokenizer(models.BPE(vocab=KNOWN, merges=[], unk_token="<unk>"))
+        pieces = pre_tokenizers.Split(Regex(".{1,5000}"), "isolated")
+        opened = pre_tokenizers.ByteLevel(add_prefix_space="prefixed" in how, use_regex=False)
+        found.pre_tokenizer = pre_tokenizers.Sequence([pieces, opened])
     if how in split:
         behaviour = "removed" if bpe else "isolated"
         found.pre_tokenizer = pre_tokenizers.Split(split[how], behaviour)
@@ -195,6 +200,7 @@ def made(how: str) -> Any:
         found.add_tokens([AddedToken({"full width": "４２"}.get(how, "4~2"), normalized=True)])
     decoded: dict[str, Any] = {"ctc": decoders.CTC(), "stripped": decoders.Strip("0", 1, 0)}
     decoded["decoded"] = decoders.Replace(Regex("9{99}"), "8")
+    decoded["continued"] = decoders.WordPiece(prefix="1")
     if how in decoded:
         found.decoder = decoded[how]
     if how == "bpe digits":
@@ -202,7 +208,9 @@ def made(how: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("how", ["plain", "harmless", "spaced", "word piece spaced", "bpe digits"])
+@pytest.mark.parametrize(
+    "how", ["plain", "harmless", "spaced", "word piece spaced", "bpe digits", "pieces"]
+)
 def test_a_tokenizer_of_one_token_a_symbol(how, tmp_path):
     made(how).save(str(tmp_path / "tokenizer.json"))
     whole(Coder(str(tmp_path)), ALPHABET, " " if "spaced" in how else "")
@@ -213,7 +221,7 @@ def test_a_tokenizer_of_one_token_a_symbol(how, tmp_path):
     [
         *("added", "added special", "replaced", "replaced text", "long split", "unspaced"),
         *("bpe", "bpe removed", "bpe dropout", "word piece", "full width", "with a sign"),
-        *("ctc", "decoded", "stripped"),
+        *("ctc", "decoded", "stripped", "continued", "prefixed pieces"),
     ],
 )
 def test_a_tokenizer_that_reads_some_texts_otherwise(how, tmp_path):

@@ -209,3 +209,18 @@ def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
     coder = Coder(str(tmp_path))
     with pytest.raises(abc.UsageError, match=r"decoder fails on .*mend the decoder in tokenizer"):
         coder.plain(coder.tokenizer.token_to_id("▁"))
+
+
+def test_a_problem_is_held_out_however_it_is_spaced(tmp_path):
+    made = Tokenizer(models.WordLevel(signs(), unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), EACH])
+    made.add_special_tokens([AddedToken(name) for name in ("<unk>", "<s>", "</s>")])
+    tf.PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(tmp_path)
+    forms = (FORMS["plain"], FORMS["spaces around the sign"])
+    pairs = [(form(a, a + 3), str(2 * a + 3)) for a in range(100, 300) for form in forms]
+    path = write_pairs(tmp_path / "p.jsonl", pairs)
+    task = FilePairs(str(path), str(tmp_path), "+,=", 2, 1, rule="addition")
+    data = PairData(task, TrainOptions(length=3))
+    held_out = {tuple(row.tolist()) for row in data.validation(400).source}
+    seen = {tuple(row.tolist()) for step in range(40) for row in data.training(step, 64).source}
+    assert len(held_out) > 5 and len(seen) > 100 and not held_out & seen

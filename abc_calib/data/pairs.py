@@ -24,6 +24,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
 from tasks.pair_files import Texts
 from tasks.pairs import FilePairs
+from tasks.written import squeezed
 
 HELD_OUT = 8
 """One in this number of pairs is held out, but none of the shortest."""
@@ -216,7 +217,8 @@ class PairData(Data):
         rng = np.random.default_rng([self.seed, 0])
         chosen = rng.random(len(self.widths)) < 1 / HELD_OUT
         chosen &= self.widths > min(SHORTEST, self.widths.max() - 1)
-        sources = np.array(self.task.pairs.source)  # which may stand there several times
+        # which may stand there several times, with other spaces
+        sources = np.array([*map(squeezed, self.task.pairs.source)])
         return np.isin(sources, sources[chosen])
 
     @cached_property
@@ -226,12 +228,14 @@ class PairData(Data):
 
     @cached_property
     def _kept_back(self) -> frozenset[str]:
-        """The sources of the file that are kept from training."""
-        return frozenset(self.task.pairs.take(np.flatnonzero(self.held_out)).source)
+        """The sources of the file that are kept from training, without spaces."""
+        held_out = self.task.pairs.take(np.flatnonzero(self.held_out))
+        return frozenset(map(squeezed, held_out.source))
 
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
-        return self.size_of(problems) <= self.length and problems.source[0] not in self._kept_back
+        known = squeezed(problems.source[0]) in self._kept_back
+        return self.size_of(problems) <= self.length and not known
 
     # Batches
 

@@ -8,6 +8,7 @@ added, and each entry of its vocabulary.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from abc_calib.errors import shortened
@@ -43,8 +44,12 @@ def whole(coder: Any, text: str, between: str = "") -> None:
         _check_rewriting(one, symbols, "texts first")
     for one in _parts(about["decoder"], "decoders"):
         _check_rewriting(one, symbols, "outputs afterwards")
-    for one in _parts(about["pre_tokenizer"], "pretokenizers"):
-        _check_split(one, symbols, about["model"].get("type"))
+    splits = _parts(about["pre_tokenizer"], "pretokenizers")
+    adds = any(
+        one.get("add_prefix_space") or one.get("prepend_scheme") == "always" for one in splits
+    )
+    for one in splits:  # a token that opens each piece would stand between symbols
+        _check_split(one, symbols, "" if adds else about["model"].get("type"))
     longer = {s * n for s in symbols for n in range(2, RUN)}
     for token in coder.tokenizer.get_vocab(with_added_tokens=True):
         plain = coder.tokenizer.decoder.decode([token]) if coder.tokenizer.decoder else token
@@ -59,7 +64,9 @@ def whole(coder: Any, text: str, between: str = "") -> None:
     ids = {s: (coder.ids([between.join(s * 3)])[0] or [None])[-1] for s in symbols}
     tried = sorted(longer, key=lambda name: (len(name), name))
     for name, found in zip(tried, coder.ids([between.join(name) for name in tried]), strict=True):
-        if [token for token in found if token in ids.values()] != [ids[s] for s in name]:
+        there = [k for k, token in enumerate(found) if token in ids.values()]
+        gaps = {tuple(found[before + 1 : after]) for before, after in pairwise(there)}
+        if [found[k] for k in there] != [ids[s] for s in name] or len(gaps) > 1:
             raise Unbounded(f"its tokenizer does not read {shortened(repr(name))} symbol by symbol")
 
 
@@ -76,7 +83,8 @@ def _check_rewriting(one: dict[str, Any], symbols: list[str], when: str) -> None
     pattern = {"String": one["content"]} if one["type"] == "Strip" and "content" in one else {}
     pattern = one.get("pattern", pattern)
     known = one["type"] in {*HARMLESS, "Replace"} if pattern else one["type"] in HARMLESS
-    if not known or {*pattern.get("String", symbols if pattern else "")} & {*symbols}:
+    put = "".join(one.get(name) or "" for name in ("prefix", "suffix", "replacement", "prepend"))
+    if not known or {*put, *pattern.get("String", symbols if pattern else "")} & {*symbols}:
         what = f" ({next(iter(pattern.values()))!r})" if pattern else ""
         raise Unbounded(f"its tokenizer rewrites {when}, by {one['type']}{what}")
 

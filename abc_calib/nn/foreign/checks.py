@@ -15,6 +15,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
+from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import said
 from tasks.written import squeezed
 
@@ -54,7 +55,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         lined.network.load_state_dict(model.network.state_dict())
         lined = lined.to(model.device).double().eval()
         lined.set_lines(lines_alone(lined))
-        check_local(lined, long_sources(lined, source), target[:LONG_ONES])
+        check_alone(lined, long_sources(lined, source), target[:LONG_ONES])
         lined.set_lines(trial_lines(lined))
         check_lined(lined, source, target)
     return found
@@ -161,14 +162,32 @@ def long_sources(model: Foreign, source: Tensor) -> Tensor:
     return torch.cat(parts, 1)
 
 
-@torch.no_grad()
-def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
+def check_alone(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` if digits of the source change the first row, by lines that lead to none.
 
-    As where experts take a limited number of tokens, or layers without attention pass tokens on.
+    As where layers without attention pass tokens on.
     """
     kept = source.new_tensor([model.pad, model.sos, *model.marks.delimiters])
-    other = torch.where(torch.isin(source, kept), source, source[:, 1:2].roll(1, 0))
+    _check_first_row(model, source, ~torch.isin(source, kept), target)
+
+
+def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` if what stands in the middle of long parts changes the first row.
+
+    As where experts take a limited number of tokens.
+    """
+    closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
+    widths = closes.diff(dim=1)
+    place = torch.arange(source.shape[1], device=source.device)[None, None]
+    begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
+    middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
+    _check_first_row(model, source, middle, target)
+
+
+@torch.no_grad()
+def _check_first_row(model: Foreign, source: Tensor, there: Tensor, target: Tensor) -> None:
+    """``UsageError`` if it changes where tokens of the source become one token, many times."""
+    other = torch.where(there, source[:, 1:2].roll(1, 0), source)
     changed = float((model(other, target) - model(source, target))[:, 0].abs().max())
     if not changed <= LOGITS:
         raise UsageError(
