@@ -314,6 +314,7 @@ def tiny_preset(monkeypatch) -> None:
 SERIES = ["vanilla, random", "vanilla, carry", "calibrated, random", "calibrated, carry"]
 
 
+@pytest.mark.slow
 def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_root):
     words = ("successor", "--base", 3, "--lengths", "3,8", "--samples", 20)
     said = abc("demo", *words)

@@ -104,6 +104,7 @@ def weights(root, one):
     return (root / one.key / "run" / "model" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(scheduler, tmp_path):
     """Two workers, one killed in the middle of a job: done again, to the same weights."""
     jobs = [job(seed=seed, steps=150, validate_every=10) for seed in (1, 2)]

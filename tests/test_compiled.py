@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,15 @@ STATES = {
 """Of models of the zoo: no carry, a carry, after a 0, the last 1; and where one begins."""
 
 
+@pytest.fixture(scope="module")
+def compiled_zoo(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model of the zoo by its name, compiled once."""
+    return cache(lambda name: abc.compile(f"zoo:{name}", out=tmp_path_factory.mktemp("of") / name))
+
+
 @pytest.mark.parametrize("name", STATES)
-def test_answers_are_right_and_states_are_few(name: str, tmp_path: Path) -> None:
-    made = abc.compile(f"zoo:{name}", out=tmp_path / "made")
+def test_answers_are_right_and_states_are_few(name: str, compiled_zoo: Any) -> None:
+    made = compiled_zoo(name)
     task = made.data.task
     assert made.states == STATES[name]
     assert reduced(made.transducer).states == made.transducer.states
@@ -60,10 +67,9 @@ def test_answers_are_right_and_states_are_few(name: str, tmp_path: Path) -> None
     ],
 )
 def test_the_file_runs_with_numpy_alone(
-    name: str, operands: list[str], written: str, tmp_path: Path
+    name: str, operands: list[str], written: str, compiled_zoo: Any
 ) -> None:
-    abc.compile(f"zoo:{name}", out=tmp_path / "made")
-    program = tmp_path / "made" / "transducer.py"
+    program = next(path for path in compiled_zoo(name).files if path.suffix == ".py")
     found = subprocess.run(
         [sys.executable, "-I", program, *operands], capture_output=True, text=True, check=True
     )

@@ -164,7 +164,7 @@ def test_torch_attends_as_our_attention_does(name):
 
 # The model itself
 
-KINDS = (("masked", 1), ("stream", 2))
+KINDS = (("masked", 1), pytest.param("stream", 2, marks=pytest.mark.slow))
 
 
 needed = pytest.mark.skipif(
@@ -224,6 +224,7 @@ def test_what_cannot_be_exported_is_said(monkeypatch, tiny):
 
 
 @needed
+@pytest.mark.slow
 def test_a_scheme_that_cannot_be_traced_is_named(monkeypatch, tiny):
     run = abc.Run.open(tiny.calibrated)
     options = TransformerOptions(**{**SHAPE, "decoder_layers": 1, "scheme": "xl"})

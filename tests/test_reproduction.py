@@ -94,7 +94,7 @@ def test_files_name_what_there_is():
 # Jobs
 
 
-@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [150, pytest.param(1, marks=pytest.mark.slow)])
 def test_jobs_of_the_paper_and_its_reviewers_are_possible(every):
     names = ("table1", "table2", "table3", "figure1", "reviewers", "rivals")
     entries = [entry for name in names for entry in get_target(name).entries(seeds=1)]

@@ -125,9 +125,9 @@ def test_lookup_against_the_published_file(start, tables, data):
 @pytest.mark.parametrize("exact", [False, True])
 def test_samples_agree_with_the_rule(name, exact):
     task = get_task(name)
-    pairs = task.sample(np.random.default_rng(3), 97, 9, exact=exact)
-    assert len(pairs) == 97
-    for row in range(97):
+    pairs = task.sample(np.random.default_rng(3), 41, 9, exact=exact)
+    assert len(pairs) == 41
+    for row in range(41):
         source = task.write(pairs, row)
         assert task.solve(source) == task.read(task.text(pairs.target.row(row)))
         parsed = task.parse(source)

@@ -145,7 +145,7 @@ def test_a_retraining_ends_once_it_is_certain(trained, tmp_path):
     ("how", "goes_on"),
     [
         ({"stop_early": True}, True),
-        ({"stop_early": False}, False),
+        pytest.param({"stop_early": False}, False, marks=pytest.mark.slow),
         ({"stop_early": True, "scheme": "learned"}, False),
     ],
     ids=["ended by its certificate", "to its end", "with positions"],

@@ -103,7 +103,10 @@ def test_a_program_of_a_division_is_written_as_its_words():
     assert all("/" in task.write(whole, row) for row in range(len(whole)))
 
 
-@pytest.mark.parametrize(("base", "modulus"), [(2, 2), (10, 10), (10, 7), (3, 9)])
+@pytest.mark.parametrize(
+    ("base", "modulus"),
+    [(2, 2), (10, 7), (3, 9), pytest.param(10, 10, marks=pytest.mark.slow)],
+)
 def test_powers_are_those_of_python(base, modulus):
     task, rng = get_task("power", base=base, machine=f"mod:{modulus}"), random.Random(0)
     for _ in range(100):
