@@ -54,8 +54,9 @@ def report(rows: pd.DataFrame) -> str:
         "encoder layer: the preset `small`.\n\n"
         + as_markdown(columns, lines)
         + "\nTime in seconds by the clock, one thread per job: training for the vanilla rows, "
-        "retraining for the calibrated ones. Twelve jobs at once on a machine with 16 threads, "
-        "beside five others; the last six by two on two busy cores.\n\n"
+        "retraining for the calibrated ones. Vanilla: twelve jobs at once on a machine with 16 "
+        "threads, beside five others (parity of seeds 3 and 4 ended on another one); calibrated: "
+        "two at once on two busy cores.\n\n"
         + as_markdown(["task", "model", "median", "minimum", "maximum"], times)
     )
 

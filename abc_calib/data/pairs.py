@@ -234,8 +234,8 @@ class PairData(Data):
 
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
-        known = squeezed(problems.source[0]) in self._kept_back
-        return self.size_of(problems) <= self.length and not known
+        kept_back = squeezed(problems.source[0]) in self._kept_back
+        return self.size_of(problems) <= self.length and not kept_back
 
     # Batches
 

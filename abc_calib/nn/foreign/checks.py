@@ -163,12 +163,14 @@ def long_sources(model: Foreign, source: Tensor) -> Tensor:
 
 
 def check_alone(model: Foreign, source: Tensor, target: Tensor) -> None:
-    """``UsageError`` if digits of the source change the first row, by lines that lead to none.
+    """``UsageError`` if digits change the first or the last row, by lines that lead to none.
 
-    As where layers without attention pass tokens on.
+    As where layers without attention pass tokens on, of the source or of what is written.
     """
-    kept = source.new_tensor([model.pad, model.sos, *model.marks.delimiters])
-    _check_first_row(model, source, ~torch.isin(source, kept), target)
+    kept = source.new_tensor([model.pad, model.eos, model.sos, *model.marks.delimiters])
+    digits, written = ~torch.isin(source, kept), ~torch.isin(target, kept)
+    written[:, -2:] = False  # the last row is given the last token but one
+    _check_rows(model, source, digits, target, written)
 
 
 def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
@@ -181,14 +183,19 @@ def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
     place = torch.arange(source.shape[1], device=source.device)[None, None]
     begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
     middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
-    _check_first_row(model, source, middle, target)
+    _check_rows(model, source, middle, target)
 
 
 @torch.no_grad()
-def _check_first_row(model: Foreign, source: Tensor, there: Tensor, target: Tensor) -> None:
-    """``UsageError`` if it changes where tokens of the source become one token, many times."""
+def _check_rows(
+    model: Foreign, source: Tensor, there: Tensor, target: Tensor, written: Tensor | None = None
+) -> None:
+    """``UsageError`` if tokens of the source change the first row, and those written the last."""
     other = torch.where(there, source[:, 1:2].roll(1, 0), source)
-    changed = float((model(other, target) - model(source, target))[:, 0].abs().max())
+    also, rows = target, [0]
+    if written is not None:
+        also, rows = torch.where(written, target[:, :1].roll(1, 0), target), [0, -1]
+    changed = float((model(other, also) - model(source, target))[:, rows].abs().max())
     if not changed <= LOGITS:
         raise UsageError(
             f"{type(model.network).__name__} sees tokens that are not on its lines: others change "
