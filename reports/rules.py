@@ -197,91 +197,26 @@ def tags(folder: Path) -> None:
         keep(rows, TAGS, TAG_FIELDS)
 
 
-ABOUT = """
-Each seed trains, calibrates, retrains and certifies a model by `abc prove` in a process of its own,
-with one thread, on a machine whose other core was busy as well. Seconds are of processor time, from
-nothing to the certificate and its second look; none where a run went on after an interruption.
-
-{table}
-
-*right*: whole outputs of random and hard sources of that length, by halves (of rows: of as many
-rows). *longest*: the same for one random source. Both by one pass over the right output, which
-every token is compared with: greedy decoding is right exactly if all are. *check*: what the
-exported `check.py` says of the certificate.
-"""
-TAG_TEXT = """
-## Tag systems on the universal machine
-
-A 2-tag system takes the first two letters off a word and appends the production of the first one.
-[`tasks/tag.py`](../tasks/tag.py) writes a system and its word as a tape of UTM(4,6), and reads the
-words back. A certified model of seed 0, trained again for this table, writes every step of the
-machine, decoded greedily; the right output serves as a draft, which saves passes and does not
-change what is decoded. Its words are compared with a direct run of the tag system, and its tokens
-with the machine's steps: {right} of {runs} runs are right. Together they have {words} words and
-{tokens} tokens.
-
-{table}
-
-Made by `python reports/rules.py tags FOLDER`, where FOLDER holds the runs of `rules.py run`. *tag
-steps*: each makes a word, and *last word* is that of the last one. *halts*: does the machine halt
-within its *steps*? It does at a word of two letters or more that begins with H; a word of one
-letter ends the comparison. *right*: all words and all tokens. Five systems are drawn at random,
-among those that take fewer than 30,000 steps: three that the tape takes as they are, with six
-different words or more, and two, with five, that are padded by a letter D. The last system computes
-3 -> 5 -> 8 of the Collatz function, n -> n/2 or (3n + 1)/2, on n letters a (De Mol 2008). What is
-certified is each step of the machine on every tape. That such a machine can do what any tag system
-does is Rogozhin's theorem. The encoding here was derived from the machine's table, and is tested on
-random systems.
-"""
-RULES = """# Rules from nothing to a certificate
-
-Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`. Machines, division
-and sorting are on [a page of their own](machines.md). Models of one row have three decoder layers
-and one encoder layer (decoder-only ones three layers), those of two rows (duplicate, odds_first) no
-encoder layer.
-"""
-MACHINES = """# Machines, division, roots and sorting from nothing to a certificate
-
-Made by `python reports/rules.py run FOLDER` and `python reports/rules.py page`. Models have three
-decoder layers of width 64 and no encoder layer (compare: one). A certificate of a tape says that
-the model writes the machine's next configuration for every configuration of this form, of any
-width and for any number of steps. That Rule 110 is universal is Cook's theorem (2004), and that
-UTM(4,6) is Rogozhin's (1996), not ours. UTM(4,6) was trained on tapes of at most 8 cells and 8
-steps; its longest run in the first table is of a random tape of 1,000 cells for 1,000 steps. Tag
-systems were run on it as well ([below](#tag-systems-on-the-universal-machine)). The rows of
-division, mod, square_root, sort and Rule 110 are from before first trainings ended with their lines
-(see the changelog of version 1.0). Windows of the busy beaver were counted again after its rule was
-made stricter.
-
-![Rule 110, written by the model](figures/rule-110.png)
-
-Rule 110 from a single cell, 60 steps on 60 cells, as the model zoo:rule110 writes it: 3,659 tokens,
-all of them right. It was trained on at most 8 cells and 8 steps. Drawn by `python reports/rules.py
-picture`.
-"""
-
-
 def page() -> None:
+    """Both pages, whose text stands around the tables in ``*_page.txt``."""
     order = {name: k for k, name in enumerate(FAMILIES)}
     rows = sorted(known(), key=lambda r: (order[r["family"]], int(r["seed"])))
-    for name, text, of_machines in (("rules", RULES, False), ("machines", MACHINES, True)):
-        some = [row for row in rows if (row["family"].split(",")[0] in NUMERIC) == of_machines]
+    runs = known(TAGS)
+    many = {name: sum(int(r[name]) for r in runs) for name in ("tag steps", "steps", "tokens")}
+    cells = [[f"{int(r[n]):,}" if n in many else r[n] for n in TAG_FIELDS] for r in runs]
+    of_tags = {
+        "tags": as_markdown(TAG_FIELDS, cells, "llrllrrl").rstrip(),
+        "right": sum(r["right"] == "all" for r in runs),
+        "runs": len(runs),
+        "words": f"{many['tag steps']:,}",
+        "tokens": f"{many['tokens']:,}",
+    }
+    for name in ("rules", "machines"):
+        some = [r for r in rows if (r["family"].split(",")[0] in NUMERIC) == (name == "machines")]
         cells = [[f"{int(r[n]):,}" if n == "windows" else r[n] for n in FIELDS] for r in some]
-        table = as_markdown(FIELDS, cells, "lrlrrlrrlr").rstrip()
-        more = tag_page() if of_machines else ""
-        write_text(HERE / f"{name}.md", text + ABOUT.format(table=table) + more)
-
-
-def tag_page() -> str:
-    rows = known(TAGS)
-    many = ("tag steps", "steps", "tokens")
-    cells = [[f"{int(row[n]):,}" if n in many else row[n] for n in TAG_FIELDS] for row in rows]
-    table = as_markdown(TAG_FIELDS, cells, "llrllrrl").rstrip()
-    sums = {n: f"{sum(int(row[n]) for row in rows):,}" for n in many}
-    right = sum(row["right"] == "all" for row in rows)
-    return TAG_TEXT.format(
-        table=table, right=right, runs=len(rows), words=sums["tag steps"], tokens=sums["tokens"]
-    )
+        text = (HERE / f"{name}_page.txt").read_text()
+        made = text.format(table=as_markdown(FIELDS, cells, "lrlrrlrrlr").rstrip(), **of_tags)
+        write_text(HERE / f"{name}.md", made)
 
 
 def picture(cells: int = 60) -> None:

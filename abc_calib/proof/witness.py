@@ -17,14 +17,12 @@ SHORT = 40
 """Most digits, or columns and rows together, of what is called a short source."""
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
-WALKED = 2**11
-"""The same of sources on words, whose outputs are longer to find."""
 SPOTS = 24
 """Sizes of problems that are tried for a window."""
 SHOWN = 64
 """Problems of one size that are kept of those that show a window."""
 DIRECTED = 2
-"""Sizes for which sources on words with the known words of a window are drawn, too."""
+"""Sizes for which sources on words with the known words of a window are drawn at first, too."""
 
 
 class Sources:
@@ -141,7 +139,7 @@ class Witnesses(Sources):
         """Problems of the spot's size in which any window may be, drawn once, and what they say."""
         size = spot.width, spot.rows
         if size not in self._pools:
-            problems = self.task.posed(spot.walked(rng, {}))
+            problems = self.task.posed(spot.walked(rng, {}, DRAWN[0]))
             tapes = self.task.letters(problems)
             said = (tapes, self.rule.rows(tapes)) if len(problems) else None
             self._pools[size] = problems, said
@@ -155,15 +153,17 @@ class Witnesses(Sources):
         widest: int,
         rng: np.random.Generator,
         near: bool = False,
+        patient: bool = False,
     ) -> list[tuple[int, Any]]:
         """Up to ``n`` sources of operands of at most ``widest`` digits, and the token in question.
 
         The token's number counts all tokens of the output before it. With ``near`` the window may
-        also stand where it is another node, nearer to an end than where it fails.
+        also stand where it is another node, nearer to an end than where it fails. ``patient``: for
+        words in rows many more sources are drawn, too, as for digits always.
         """
         found: list[tuple[int, Any]] = []
-        counts = DRAWN if self.rule.in_rows and not self.rule.first.words else DRAWN[:1]
-        for count in counts:  # few problems of every size first
+        more = self.rule.in_rows and (patient or not self.rule.first.words)
+        for count in DRAWN if more else DRAWN[:1]:  # few problems of every size first
             for at, problems in self._found(node, code, widest, rng, near, count):
                 found += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
                 if len(found) >= n:
@@ -182,7 +182,8 @@ class Witnesses(Sources):
                 continue
             drawn: Iterator[tuple[Any, Any]]
             drawn = ((problems, None) for problems in spot.proposals(self.task, rng, count))
-            if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
+            if spot.row and self.rule.first.words and count == DRAWN[0]:
+                # its row is made by others: it is looked for
                 more = drawn if tried < DIRECTED else ()
                 drawn = itertools.chain([self._pool(spot, rng)], more)
                 tried += 1
@@ -283,7 +284,7 @@ class Spot:
     def proposals(self, task: Any, rng: np.random.Generator, count: int) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
         if self.row and self.rule.first.words:
-            yield task.posed(self.walked(rng, self.digits))
+            yield task.posed(self.walked(rng, self.digits, count))
             return
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self._front - 1)]
@@ -370,23 +371,25 @@ class Spot:
             operands[self.rule.of_row] = digits
         return [_tape(operands[k]) for k in sorted(operands)]
 
-    def walked(self, rng: np.random.Generator, known: dict[tuple[int, int], int]) -> list[Tape]:
-        """Many sources of a rule on words, at random but for the words that are ``known``."""
-        first, lengths = self.rule.first, np.full(WALKED, self.width)
+    def walked(
+        self, rng: np.random.Generator, known: dict[tuple[int, int], int], count: int
+    ) -> list[Tape]:
+        """Sources of a rule on words, at random but for the words that are ``known``."""
+        first, lengths = self.rule.first, np.full(count, self.width)
         fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
-        symbols = rng.choice(fronts, (WALKED, max(self._front, 1)))
-        liked = rng.random((WALKED, first.base)) < 0.7
+        symbols = rng.choice(fronts, (count, max(self._front, 1)))
+        liked = rng.random((count, first.base)) < 0.7
         if len(first.tapes) == 1:
             letters = [first.walks(rng, lengths, liked, symbols[:, 0])]
         else:
-            letters = [rng.integers(0, first.base, (WALKED, self.width)) for _ in first.tapes]
+            letters = [rng.integers(0, first.base, (count, self.width)) for _ in first.tapes]
         short = self.place.size.short
         tapes = {
             tape: (one, lengths - self.rule.lacks(tape, short))
             for tape, one in zip(first.tapes, letters, strict=True)
         }
         if self.rule.of_row is not None:
-            tapes[self.rule.of_row] = symbols, np.full(WALKED, self._front)
+            tapes[self.rule.of_row] = symbols, np.full(count, self._front)
         for (of, column), value in known.items():
             tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
