@@ -23,7 +23,13 @@ from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
 from abc_calib.calibration.plan import plan_calibration, resolve_defaults
 from abc_calib.calibration.windows import contradictions, smallest
-from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions, build
+from abc_calib.config import (
+    MODEL_OPTIONS,
+    CalibrationOptions,
+    TrainOptions,
+    TransformerOptions,
+    build,
+)
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import Line, LineBias
@@ -31,8 +37,11 @@ from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
 from abc_calib.proof.decide import decide
-from abc_calib.proof.prove import Undecided, prepare
+from abc_calib.proof.labels import atom_name
+from abc_calib.proof.prove import Undecided, prepare, shape_of
 from abc_calib.proof.until import certain
+from abc_calib.proof.windows import Field
+from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from abc_calib.runs.weights import save_weights
 from abc_calib.training.plan import plan_training
@@ -434,3 +443,49 @@ def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_othe
     options = resolve_defaults(build(CalibrationOptions, fit="rows", dirs=("vert",)))
     with pytest.raises(AbcError, match="no lines were found that decide what is written"):
         Rows(Evidence.of_run(model, data, batch, batch), options).bias(0.05)
+
+
+@pytest.mark.parametrize(
+    ("task", "own", "crossed", "window"),
+    [
+        (
+            "long_multiplication",
+            (Line("diag", 1, 2), Line("diag", 1, 1), Line("diag", 0, 0)),
+            (Line("anti", 1, 0), Line("vert", 2, 1, beta=1), Line("anti", 1, -1)),
+            {"y[t-1]": 0, "p[t+1]": 4, "p[t]": 8, "a[t]": 8, "b": 7, "a[t-1]": 5, "y[t]": 5},
+        ),
+        pytest.param(
+            "division",
+            (Line("diag", 1, 1), Line("diag", 1, 0), Line("vert", 0, 0), Line("diag", 0, 0)),
+            (
+                Line("anti", 2, 0),
+                Line("vert", 1, 1, beta=1),
+                Line("anti", 2, -1),
+                Line("vert", 2, 0),
+            ),
+            {"y[t-1]": 6, "p[t]": 0, "p[t-1]": 2, "y[open]": 14, "b[t]": 9, "a": 10, "b[t-1]": 1}
+            | {"y[t]": 6},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
+    task, own, crossed, window
+):
+    made = get_task(task, base=10)
+    data: Any = make_data(made, TrainOptions(length=4, sampling=made.sampling))
+    options = TransformerOptions(
+        width=4 * len(own), heads=len(own), feedforward=8, decoder_layers=1, scheme="none"
+    )
+    model: Any = build_model("transformer", options, data, 0)
+    sites: Any = {"self": [[(x,) for x in own]], "cross": [[(x,) for x in crossed]]}
+    model.set_lines(LineBias(sites))
+    shape = shape_of(model.eval(), data)
+    field, base = Field(shape, 1 + max(shape.ids.values())), shape.rule.base
+    witnesses, rng, found = Witnesses(data.task.rule_task, field), np.random.default_rng(0), 0
+    for node, (place, *_) in field.places.items():
+        names = [atom_name(place, atom) for atom in place.atoms]
+        if {*names} == {*window} - {"y[t]"}:
+            code = sum(window[name] * base**k for k, name in enumerate([*names, "y[t]"]))
+            found += len(witnesses.sources(node, code, 1, 4, rng, near=True, patient=True))
+    assert found

@@ -264,11 +264,12 @@ def failing_sources(
     widest: int,
     rng: np.random.Generator,
     near: bool = False,
+    patient: bool = False,
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
-    Gives the node, the number of its failing window and the source; nodes by turns. With ``near``
-    also where a window stands nearer to an end than where it fails.
+    Gives the node, the number of its failing window and the source; nodes by turns. ``near`` and
+    ``patient`` as in ``Witnesses.sources``.
     """
     task = proof.data.task
     witnesses = Witnesses(task.rule_task, proof.field)
@@ -276,7 +277,7 @@ def failing_sources(
     for number, checked in itertools.product(range(most), checks):
         if number < len(checked.failing):
             code = int(checked.failing[number])
-            for _, one in witnesses.sources(checked.node, code, each, widest, rng, near):
+            for _, one in witnesses.sources(checked.node, code, each, widest, rng, near, patient):
                 yield checked.node, number, task.plain(task.render(one), 0)
 
 

@@ -136,7 +136,7 @@ def _allowed(
 ) -> list[Any]:
     """Training problems, of the training length at most, with windows that fail."""
     data: Any = proof.data
-    found = failing_sources(proof, checked, EACH, data.length, rng, near=True)
+    found = failing_sources(proof, checked, EACH, data.length, rng, near=True, patient=True)
     texts = dict.fromkeys([*(text for _, _, text in islice(found, MOST)), *known])
     return [one for one in map(data.task.parse, texts) if data.may_train(one)]
 

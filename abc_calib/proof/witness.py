@@ -11,22 +11,19 @@ import numpy as np
 
 from abc_calib.proof.windows import Field, Place
 from tasks import Rows
-from tasks.rules import ABOVE, Rule, Tape, Transducer
+from tasks.rules import ABOVE, Rule, Tape
 
 SHORT = 40
 """Most digits, or columns and rows together, of what is called a short source."""
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
-WALKED = 2**11
-"""The same of sources on words, whose outputs are longer to find."""
 SPOTS = 64
 """Sizes of problems that are tried for a window."""
 SHOWN = 64
 """Problems of one size that are kept of those that show a window."""
-RUNS = 4
-"""Runs of a transducer through a window that are tried."""
-DIRECTED = 2
-"""Sizes for which sources on words with the known words of a window are drawn, too."""
+DIRECTED = 2, 32
+"""Sizes for which sources on words with the known words of a window are drawn: a few of each, where
+others are drawn, too, and then many."""
 
 
 class Sources:
@@ -143,7 +140,7 @@ class Witnesses(Sources):
         """Problems of the spot's size in which any window may be, drawn once, and what they say."""
         size = spot.width, spot.rows
         if size not in self._pools:
-            problems = self.task.posed(spot.walked(rng, {}))
+            problems = self.task.posed(spot.walked(rng, {}, DRAWN[0]))
             tapes = self.task.letters(problems)
             said = (tapes, self.rule.rows(tapes)) if len(problems) else None
             self._pools[size] = problems, said
@@ -157,14 +154,17 @@ class Witnesses(Sources):
         widest: int,
         rng: np.random.Generator,
         near: bool = False,
+        patient: bool = False,
     ) -> list[tuple[int, Any]]:
         """Up to ``n`` sources of operands of at most ``widest`` digits, and the token in question.
 
         The token's number counts all tokens of the output before it. With ``near`` the window may
-        also stand where it is another node, nearer to an end than where it fails.
+        also stand where it is another node, nearer to an end than where it fails. Where rows are of
+        words, many are drawn only if one is ``patient``: they take seconds.
         """
         found: list[tuple[int, Any]] = []
-        counts = DRAWN if self.rule.in_rows and not self.rule.first.words else DRAWN[:1]
+        many = self.rule.in_rows and (patient or not self.rule.first.words)
+        counts = DRAWN if many else DRAWN[:1]
         for count in counts:  # few problems of every size first
             for at, problems in self._found(node, code, widest, rng, near, count):
                 found += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
@@ -182,24 +182,19 @@ class Witnesses(Sources):
             spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
             if spot.clashes:
                 continue
-            tried += 1
-            for problems, said in self._drawn(spot, rng, count, tried <= DIRECTED):
+            drawn: Iterator[tuple[Any, Any]]
+            drawn = ((problems, None) for problems in spot.proposals(self.task, rng, count))
+            if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
+                few = count == DRAWN[0]
+                directed = tried < DIRECTED[not few] and spot.possible(rng)
+                tried += directed
+                pool = [self._pool(spot, rng)] if few else []
+                drawn = itertools.chain(pool, drawn if directed else ())
+            for problems, said in drawn:
                 if len(problems):  # of words, maybe none of them is a source
                     at, shown = spot.shown(self.task, problems, said)
                     some = np.flatnonzero(shown)[:SHOWN]
                     yield at[some].tolist(), problems.take(some)
-
-    def _drawn(
-        self, spot: Spot, rng: np.random.Generator, count: int, directed: bool
-    ) -> Iterator[tuple[Any, Any]]:
-        """Problems that may show the window, and letters and rows of them if they are known."""
-        if not (spot.row and self.rule.first.words):
-            yield from ((problems, None) for problems in spot.proposals(self.task, rng, count))
-            return
-        yield from ((problems, None) for problems in spot.backwards(self.task, rng))
-        yield self._pool(spot, rng)
-        if directed:
-            yield self.task.posed(spot.walked(rng, spot.digits)), None
 
     def _spots(
         self, node: int, widest: int, rng: np.random.Generator, near: bool
@@ -213,27 +208,48 @@ class Witnesses(Sources):
             yield from ((place, narrow[k]) for k in order)
 
     def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
-        """The gaps of the smallest problems in which the place is."""
+        """The gaps of the smallest problems in which the place is, one of those that read alike."""
         size, period, ranges = place.size, self.field.shape.period, []
         rows = self._rows(widest)
         for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
             more = range(gap, max(gap, rows) + 1 if open_ else gap + 1, period)
             less = range(gap % period, gap, period) if near else ()
             ranges.append([*less, *more][: rows + 1])
-        every = [
-            gaps
-            for gaps in itertools.islice(itertools.product(*ranges), 4096)
-            if 1 <= size.wide.at(gaps) <= widest
-            and size.column.at(gaps) >= 0
-            and (not self.rule.in_rows or size.rows.at(gaps) - self.rule.past <= rows)
-        ]
-        return sorted(every, key=lambda gaps: (sum(gaps), gaps))[:SPOTS]
+        found: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for gaps in itertools.islice(smallest_first(ranges), 4096):
+            row = size.row.at(gaps) if self.rule.in_rows else 0
+            tall = size.rows.at(gaps) - self.rule.past if self.rule.in_rows else 1
+            read = (form.at(gaps) for form in place.tapes)
+            at = size.wide.at(gaps), row, size.column.at(gaps), *read
+            if at in found or not 1 <= at[0] <= widest or min(at) < 0 or tall > rows:
+                continue
+            if not Spot(self.rule, place, gaps, [0] * len(place.atoms), 0).clashes:
+                found[at] = gaps
+            if len(found) == SPOTS:
+                break
+        return [*found.values()]
 
     def _rows(self, widest: int) -> int:
         """How many rows problems have: as many as digits, or several a digit."""
         if not self.rule.first.words or not self.task.row_words:
             return widest
         return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest)[1][0])
+
+
+def smallest_first(ranges: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Every choice of a value of each range, in the order of how far on the values stand in all."""
+
+    def stand(limits: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
+        if not limits:
+            yield from [()] * (total == 0)
+            return
+        for first in range(min(limits[0], total) + 1):
+            yield from ((first, *rest) for rest in stand(limits[1:], total - first))
+
+    limits = [len(one) - 1 for one in ranges]
+    for total in range(sum(limits) + 1):
+        for index in stand(limits, total):
+            yield tuple(one[i] for one, i in zip(ranges, index, strict=True))
 
 
 class Spot:
@@ -291,83 +307,73 @@ class Spot:
 
     def proposals(self, task: Any, rng: np.random.Generator, count: int) -> Iterator[Any]:
         """Problems with the known digits, of which some, or all, have the window."""
+        if self.row and self.rule.first.words:
+            yield task.posed(self.walked(rng, self.digits, count))
+            return
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self._front - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
                 yield task.posed(self._random(rng, count))
             return
         tapes = self.place.steps.by.tapes
-        for _ in range(RUNS):
+        for _ in range(4):
             if (drawn := self._run(rng)) is None:
                 return
-            letters, start = drawn
-            symbols = self.place.steps.by.symbols
-            symbol = symbols[start] if symbols else 0
+            letters, symbol = drawn
             read = dict(zip(tapes, letters, strict=True))
             yield task.posed(self._operands(read, symbol, rng))
 
+    def possible(self, rng: np.random.Generator) -> bool:
+        """Does the row's transducer write the window, whatever rows are above?"""
+        return self._run(rng) is not None
+
     def _run(self, rng: np.random.Generator) -> tuple[list[np.ndarray], int] | None:
-        """A run of the row's transducer through the window: letters of each tape, and its start."""
-        by, rule = self.place.steps.by, self.rule
-        known = {(ABOVE, c - rule.shift): v for (up, c), v in self.written.items() if up == 1}
-        for (operand, column), value in self.digits.items():
-            if not rule.listed or operand == self.row:
-                known[0 if rule.listed else operand, column] = value
-        written = {column: value for (up, column), value in self.written.items() if up == 0}
-        starts = self._starts(self.row, self.opened.get(0))
+        """A run of the row's transducer through the window: letters of each tape, and symbol."""
+        by = self.place.steps.by
+        state, letters, out, after = by.steps
         lengths = [form.at(self.gaps) for form in self.place.tapes]
-        return run_of(by, lengths, known, written, self.closing, starts, rng)
-
-    def _starts(self, row: int, opener: int | None) -> list[int]:
-        """The starts of a row that its symbol and opener, as far as they are known, allow."""
-        by, of_row = self.rule.of(row), self.rule.of_row
-        found = [*range(len(by.start))]
-        if of_row is not None and (of_row, row) in self.digits:
-            found = [k for k in found if by.symbols[k] == self.digits[of_row, row]]
-        if by.openers and opener is not None:
-            found = [k for k in found if by.openers[k] == opener]
-        return found
-
-    def backwards(self, task: Any, rng: np.random.Generator) -> Iterator[Any]:
-        """Sources made from the row of the window back to the first, each row from what is read.
-
-        For rules whose rows all have one width, and a symbol each.
-        """
-        rule = self.rule
-        if rule.of_row is None or rule.extra is None or rule.turned or rule.stride > 1:
-            return
-        made = (self._backwards(rng) for _ in range(RUNS))
-        yield from (task.posed(tapes) for tapes in made if tapes is not None)
-
-    def _backwards(self, rng: np.random.Generator) -> list[Tape] | None:
-        """The operands of one such source; None where a row cannot be what is read of it."""
-        rule = self.rule
-        if (found := self._run(rng)) is None:
+        if min(lengths, default=0) < 0:
             return None
-        (letters, start), by, front = found, self.place.steps.by, []
-        operands = dict(zip(by.tapes, letters, strict=True))
-        for row in range(self.row, 0, -1):
-            front.append(by.symbols[start])
-            above, opener = operands.pop(ABOVE), by.openers[start] if by.openers else None
-            written = {column + rule.shift: int(x) for column, x in enumerate(above)}
-            written[len(above) + rule.shift] = rule.base
-            known = {
-                (k, c): int(x) for k, letters in operands.items() for c, x in enumerate(letters)
-            }
-            closing = [rule.base, rule.base + 2] if opener is None else [opener]
-            by = rule.of(row - 1)
-            lengths = [len(operands.get(tape, above)) for tape in by.tapes]
-            starts = self._starts(row - 1, None)
-            if (found := run_of(by, lengths, known, written, closing, starts, rng)) is None:
-                return None
-            letters, start = found
-            operands |= dict(zip(by.tapes, letters, strict=True))
-        more = rng.choice(np.array(rule.first.symbols), self._front - self.row - 1)
-        for (operand, column), value in self.digits.items():
-            if operand == rule.of_row and column > self.row:
-                more[column - self.row - 1] = value
-        operands[rule.of_row] = np.array([by.symbols[start], *front[::-1], *more])[: self._front]
-        return [_tape(operands[k]) for k in sorted(operands)]
+        lag = self.lag
+        end = max([*lengths, self.column + 1, *(c + 1 for _, c in self.written)]) + 3 + lag
+        allowed = []
+        for column in range(end):
+            fits = (letters == by.base) == (np.array(lengths) <= column)[:, None]
+            some = fits.all(0)
+            for axis, tape in enumerate(by.tapes):
+                known: Any = None
+                if tape == ABOVE:
+                    known = self.written.get((1, column + self.rule.shift))
+                else:
+                    known = self.digits.get((self.row if self.rule.listed else tape, column))
+                if known is not None:
+                    some &= letters[axis] == known
+            if (written := self.written.get((0, column - lag))) is not None:
+                some &= np.isin(out, self.closing) if written == by.base else out == written
+            allowed.append(some)
+        good = np.zeros(by.states, bool)
+        good[state[(out == by.base + 1) & (state == after)]] = True
+        for column in reversed(range(end)):
+            allowed[column] = allowed[column] & good[after]
+            good = np.zeros(by.states, bool)
+            good[state[allowed[column]]] = True
+        starts = [k for k, s in enumerate(by.start) if good[s]]
+        if self.rule.of_row is not None and (self.rule.of_row, self.row) in self.digits:
+            known = self.digits[self.rule.of_row, self.row]
+            starts = [k for k in starts if by.symbols[k] == known]
+        if by.openers and 0 in self.opened:
+            starts = [k for k in starts if by.openers[k] == self.opened[0]]
+        if not starts:
+            return None
+        start = int(rng.choice(starts))
+        now, found = by.start[start], []
+        for column in range(end):
+            step = int(rng.choice(np.flatnonzero(allowed[column] & (state == now))))
+            found.append(letters[:, step])
+            now = after[step]
+        drawn = np.array(found)
+        symbol = by.symbols[start] if by.symbols else 0
+        return [drawn[:length, axis] for axis, length in enumerate(lengths)], symbol
 
     def _operands(
         self, tapes: dict[int, np.ndarray], symbol: int, rng: np.random.Generator
@@ -393,23 +399,25 @@ class Spot:
             operands[self.rule.of_row] = digits
         return [_tape(operands[k]) for k in sorted(operands)]
 
-    def walked(self, rng: np.random.Generator, known: dict[tuple[int, int], int]) -> list[Tape]:
-        """Many sources of a rule on words, at random but for the words that are ``known``."""
-        first, lengths = self.rule.first, np.full(WALKED, self.width)
+    def walked(
+        self, rng: np.random.Generator, known: dict[tuple[int, int], int], count: int
+    ) -> list[Tape]:
+        """Sources of a rule on words, at random but for the words that are ``known``."""
+        first, lengths = self.rule.first, np.full(count, self.width)
         fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
-        symbols = rng.choice(fronts, (WALKED, max(self._front, 1)))
-        liked = rng.random((WALKED, first.base)) < 0.7
+        symbols = rng.choice(fronts, (count, max(self._front, 1)))
+        liked = rng.random((count, first.base)) < 0.7
         if len(first.tapes) == 1:
             letters = [first.walks(rng, lengths, liked, symbols[:, 0])]
         else:
-            letters = [rng.integers(0, first.base, (WALKED, self.width)) for _ in first.tapes]
+            letters = [rng.integers(0, first.base, (count, self.width)) for _ in first.tapes]
         short = self.place.size.short
         tapes = {
             tape: (one, lengths - self.rule.lacks(tape, short))
             for tape, one in zip(first.tapes, letters, strict=True)
         }
         if self.rule.of_row is not None:
-            tapes[self.rule.of_row] = symbols, np.full(WALKED, self._front)
+            tapes[self.rule.of_row] = symbols, np.full(count, self._front)
         for (of, column), value in known.items():
             tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
@@ -476,48 +484,3 @@ class Spot:
 def _tape(letters: np.ndarray) -> Tape:
     """One operand from its letters."""
     return letters[None], np.array([len(letters)])
-
-
-def run_of(
-    by: Transducer,
-    lengths: Sequence[int],
-    known: dict[tuple[int, int], int],
-    written: dict[int, int],
-    closing: Sequence[int],
-    starts: Sequence[int],
-    rng: np.random.Generator,
-) -> tuple[list[np.ndarray], int] | None:
-    """A random run of a transducer: the letters of each tape, and the start; None if there is none.
-
-    ``known``: letters by tape and column. ``written``: by column, the base where the row closes, by
-    one of ``closing``. ``starts``: those that may be.
-    """
-    state, letters, out, after = by.steps
-    if min(lengths, default=0) < 0:
-        return None
-    end = max([*lengths, *(column + 1 for column in written)]) + 3 + by.lag
-    allowed = []
-    for column in range(end):
-        some = ((letters == by.base) == (np.array(lengths) <= column)[:, None]).all(0)
-        for axis, tape in enumerate(by.tapes):
-            if (tape, column) in known:
-                some &= letters[axis] == known[tape, column]
-        if (one := written.get(column - by.lag)) is not None:
-            some &= np.isin(out, closing) if one == by.base else out == one
-        allowed.append(some)
-    good = np.zeros(by.states, bool)
-    good[state[(out == by.base + 1) & (state == after)]] = True
-    for column in reversed(range(end)):
-        allowed[column] = allowed[column] & good[after]
-        good = np.zeros(by.states, bool)
-        good[state[allowed[column]]] = True
-    if not (possible := [k for k in starts if good[by.start[k]]]):
-        return None
-    start = int(rng.choice(possible))
-    now, found = by.start[start], []
-    for column in range(end):
-        step = int(rng.choice(np.flatnonzero(allowed[column] & (state == now))))
-        found.append(letters[:, step])
-        now = after[step]
-    drawn = np.array(found)
-    return [drawn[:length, axis] for axis, length in enumerate(lengths)], start
