@@ -399,6 +399,14 @@ def assert_same_weights(one: Any, other: Any) -> None:
 
 
 @torch.no_grad()
+def assert_greedy(model: Any, source: torch.Tensor, ids: torch.Tensor) -> None:
+    """Each token is the argmax of one pass over those before it; behind EOS there is padding."""
+    read = torch.cat([torch.full((len(ids), 1), 12), ids[:, :-1]], 1)
+    best = model.run(model.encode(source), read).logits.argmax(-1)
+    assert torch.equal(ids, best.masked_fill((read == 13).cumsum(1) > 0, 14))
+
+
+@torch.no_grad()
 def changed_copy(run: Run, folder: Path, change: Callable[[Any], None]) -> Run:
     """A copy of a run in a new folder, whose weights ``change`` has set."""
     made = Run.open(shutil.copytree(run.path, folder))

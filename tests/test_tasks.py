@@ -135,44 +135,16 @@ def test_operands_of_ten_thousand_digits(name):
 
     source, answer = source_of(task, number)
     assert len(source) > 9990 and int(task.solve(source), task.base) == answer
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_ten_thousand_digits_can_be_sampled(law):
-    problems = get_task("addition").sample(np.random.default_rng(0), 2, 10_000, law, exact=True)
-    assert [list(o.lengths) for o in problems.operands] == [[10_000] * 2] * 2
+    for law in LAWS if name == "addition" else ():
+        problems = task.sample(np.random.default_rng(0), 2, 10_000, law, exact=True)
+        assert [list(o.lengths) for o in problems.operands] == [[10_000] * 2] * 2
 
 
 # Sampling
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        (name, base)
-        for name in ARITHMETIC
-        for base in (2, 3, 10, 36)
-        if (name != "parity" or base == 2) and (name not in WIDE or base < 36)
-    ],
-)
-def test_samples_agree_with_the_rule(name, base, law, exact):
-    task = task_of(name, base)
-    problems = task.sample(np.random.default_rng([base, exact]), 53, 7, law, exact)
-    assert len(problems) == 53
-    values = [integers(operand, base) for operand in problems.operands]
-    for row in range(len(problems)):
-        source = task.write(problems, row)
-        answer = task.solve(source)
-        assert int(answer, base) == expected(name, [v[row] for v in values], base), source
-        assert task.read(shown(problems.answer, row)) == answer
-        parsed = task.parse(source)
-        assert shown(parsed.answer, 0) == shown(problems.answer, row)
-
-
 @given(
-    st.sampled_from([name for name in ARITHMETIC if name != "parity"]),
+    st.sampled_from(list(ARITHMETIC)),
     BASES,
     st.sampled_from(LAWS),
     st.booleans(),
@@ -180,16 +152,19 @@ def test_samples_agree_with_the_rule(name, base, law, exact):
     st.integers(1, 13),
     st.integers(0, 2**32),
 )
-def test_samples_have_the_digits_that_were_asked_for(name, base, law, exact, n, length, seed):
+@settings(max_examples=250)
+def test_samples_agree_with_the_rule_and_have_the_digits_that_were_asked_for(
+    name, base, law, exact, n, length, seed
+):
     task = task_of(name, base)
     base = task.base
     problems = task.sample(np.random.default_rng(seed), n, length, law, exact)
     assert len(problems) == n
+    second = {"multiplication": 1, "multiplication2": 2, "multiplication3": 3}
     for i, operand in enumerate(problems.operands):
         assert operand.values.dtype == np.uint8
         assert operand.values.shape == (n, operand.width)
         assert (operand.values < base).all()
-        second = {"multiplication": 1, "multiplication2": 2, "multiplication3": 3}
         wanted = second.get(name, length) if i else length
         if exact:
             assert (operand.lengths == wanted).all()
@@ -199,30 +174,30 @@ def test_samples_have_the_digits_that_were_asked_for(name, base, law, exact, n, 
             assert all(number <= 2**20 for number in integers(operand, base))
         for row in range(n):
             text = shown(operand, row)
-            assert text == "0" or text[0] != "0"
+            assert text == "0" or text[0] != "0" or name == "parity"
             assert not operand.values[row, : operand.width - operand.lengths[row]].any()
+    values = [integers(operand, base) for operand in problems.operands]
+    for row in range(n):
+        source = task.write(problems, row)
+        answer = task.solve(source)
+        assert int(answer, base) == expected(name, [v[row] for v in values], base), source
+        assert task.read(shown(problems.answer, row)) == answer
+        assert shown(task.parse(source).answer, 0) == shown(problems.answer, row)
 
 
-@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_sampling_repeats_from_the_same_seed_only(name, law):
+def test_sampling_repeats_from_the_same_seed_only(name):
     task = get_task(name)
 
-    def draw(seed: int) -> list[str]:
+    def draw(law: str, seed: int) -> list[str]:
         rng = np.random.default_rng(seed)
         problems = task.sample(rng, 29, 11, law, exact=True)
         if task.rule() is not None:
             problems = problems.joined(task.hard(rng, 21, 11))
         return [task.write(problems, row) for row in range(len(problems))]
 
-    assert draw(5) == draw(5)
-    assert draw(5) != draw(6)
-
-
-@pytest.mark.parametrize("source", ["5-7", "0-1", "99-100", "1000-9999"])
-def test_a_difference_below_zero_is_refused(source):
-    with pytest.raises(TaskError, match=f"{source} is below 0: subtraction takes a-b with a not"):
-        get_task("subtraction").parse(source)
+    for law in LAWS:
+        assert draw(law, 5) == draw(law, 5) != draw(law, 6)
 
 
 def test_balanced_sampling_draws_every_digit_count_equally_often():
@@ -333,20 +308,16 @@ def drawn(length: int, **law: str) -> Any:
     ("call", "message"),
     [
         (lambda: get_task("adition"), r"unknown task 'adition' \(did you mean addition\?\)"),
-        (lambda: get_task("xyz"), "unknown task 'xyz': choose one of successor, addition"),
-        (lambda: get_task("addition", base=1), "base 1 is not possible: choose 2 to 36"),
         (lambda: get_task("addition", base=37), "base 37 is not possible: choose 2 to 36"),
         (lambda: get_task("parity", base=10), "parity .* base 10 is not possible, only 2"),
-        (lambda: get_task("addition").solve("12+3x"), "'x' is not a digit of base 10"),
         (lambda: get_task("addition", base=8).solve("8+1"), "'8' is not a digit of base 8"),
-        (lambda: get_task("successor").solve("-3"), "'-' is not a digit of base 10"),
         (lambda: get_task("addition").solve("+3"), "'\\+3' is not a source of addition"),
-        (lambda: get_task("addition").solve("3"), "write digits 0-9, as in '123\\+123'"),
         (lambda: get_task("addition").solve("1+2+3"), "is not a source of addition"),
         (lambda: get_task("successor").solve(""), "'' is not a source of successor"),
         (lambda: get_task("multiplication").solve("12*34"), "second operand of one digit"),
         (lambda: get_task("multiplication2").solve("12*345"), "operand of at most 2 digits, as in"),
         (lambda: get_task("addition3").solve("1+2"), "write digits 0-9, as in '123\\+123\\+123'"),
+        (lambda: get_task("subtraction").parse("99-100"), "99-100 is below 0: subtraction takes"),
         (lambda: drawn(3, law="even"), "unknown sampling law 'even': choose one of uniform"),
         (lambda: drawn(0), "length 0 is not possible: give 1 or more"),
         (lambda: ADDITION.padded(ADDITION.parse("1+1234").operands, 3), "4 digits does not fit 3"),
@@ -360,31 +331,23 @@ def test_input_that_cannot_be_taken_is_named(call, message):
 # Hard problems
 
 
-TASKS = [
-    ("successor", 10),
-    ("addition", 10),
-    ("multiplication", 10),
-    ("parity", 2),
-    ("addition", 3),
-    ("subtraction", 10),
-]
+TASKS = [("successor", 10), ("multiplication", 10), ("parity", 2), ("addition", 3)]
+TASKS += [("addition", 10), ("subtraction", 10)]
 
 
-@pytest.mark.parametrize(("name", "base"), TASKS)
-@given(length=st.integers(1, 30), seed=st.integers(0, 2**32))
-def test_families_are_right_and_of_the_length(name, base, length, seed):
-    task = get_task(name, base=base)
-    made = families(task, np.random.default_rng(seed), 12, length)
+@given(st.sampled_from(TASKS), st.integers(1, 30), st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_families_are_right_and_of_the_length(task_and_base, length, seed):
+    task = get_task(task_and_base[0], base=task_and_base[1])
+    made = families(task, np.random.default_rng(seed), 6, length)
     assert set(made) == {"carry chains", "chains of each length and place", *NUMBERS}
     for problems in made.values():
-        assert len(problems) == 12
+        assert len(problems) == 6
         longest = np.max([o.lengths for o in problems.operands], axis=0)
         assert (longest == length).all()
-        for row in range(12):
+        for row in range(6):
             again = task.parse(task.write(problems, row)).answer
-            n = int(problems.answer.lengths[row])
-            assert problems.answer.values[row, -n:].tolist() == again.values[0, -n:].tolist()
-            assert again.lengths[0] == n
+            assert shown(problems.answer, row) == shown(again, 0)
 
 
 def test_the_families_are_what_they_say():
