@@ -77,25 +77,23 @@ def in_one_pass(model: Transformer, source: Tensor, written: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cached_steps_equal_one_pass(data, seed, most):
-    model = small(data, seed, heads=4, decoder_layers=3)
-    model.set_lines(short_lines(seed, 3, 4, most))
-    batch = data.test(9, 5)
-    steps = 90  # beyond the length from which lines are gathered
+    model = small(data, seed, heads=4)
+    model.set_lines(short_lines(seed, 2, 4, most))
+    batch = data.test(9, 3)
+    steps = 70  # beyond the length from which lines are gathered
     logits, cache = stepwise(model, batch.source, steps)
     once = in_one_pass(model, batch.source, logits.argmax(-1))
     torch.testing.assert_close(logits, once, atol=1e-4, rtol=1e-4)
     kept = model.kept_rows
     assert kept is not None and kept.recent <= 2 and kept.pinned <= 2
-    assert len(cache.output) == 3
+    assert len(cache.output) == 2
     for keys, values in cache.output.values():
         assert keys.shape[2] == values.shape[2] == kept.pinned + kept.recent
     assert cache.seen == steps
-    assert cache.held.position[0].tolist() == [
-        *range(kept.pinned),
-        *range(steps - kept.recent, steps),
-    ]
+    held = [*range(kept.pinned), *range(steps - kept.recent, steps)]
+    assert cache.held.position[0].tolist() == held
     model.set_path("dense")
     assert model.kept_rows is None  # dense attention reads every row
 
@@ -107,10 +105,9 @@ def test_heads_that_may_read_any_row_keep_them_all(data):
     for other in ((), (Line("diag", CORNER, 0),), (Line("anti", 0, 0),)):
         model.set_lines(LineBias({**lines, "self": ((other, here),)}))
         assert model.kept_rows is None
-    model.set_lines(LineBias({**lines, "self": ((here, here),)}, off_line_bias=-5.0))
-    assert model.kept_rows is None
-    model.set_lines(None)
-    assert model.kept_rows is None
+    for free in (LineBias({**lines, "self": ((here, here),)}, off_line_bias=-5.0), None):
+        model.set_lines(free)
+        assert model.kept_rows is None
     _, cache = stepwise(model, data.test(3, 2).source, 7)
     assert cache.kept is None and cache.held.size == 7
     assert next(iter(cache.output.values()))[0].shape[2] == 7
