@@ -43,41 +43,25 @@ def run(made, source: Memory, queries: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ATTENDERS)
-def test_a_padded_row_gives_what_it_gives_alone(name):
+def test_a_padded_row_gives_what_it_gives_alone_and_every_parameter_learns(name):
+    """Weights over the source read what weights over the turned one read."""
     made, source = attender(name), memory()
     torch.manual_seed(2)
-    queries = 3 * torch.randn(3, 5, D, dtype=torch.double)
-    weights = run(made, source, queries)
-    assert torch.allclose(weights.sum(2), torch.ones(3, 5, dtype=torch.double))
+    queries = (3 * torch.randn(3, 5, D, dtype=torch.double)).requires_grad_()
+    weights, one = run(made, source, queries), torch.ones(3, 5, dtype=torch.double)
+    assert torch.allclose(weights.sum(2), one)
     for row, length in enumerate(LENGTHS):
-        alone = Memory(
-            source.states[row : row + 1, :length],
-            source.lengths[row : row + 1],
-            source.summary[row : row + 1],
-        )
+        at = slice(row, row + 1)
+        alone = Memory(source.states[at, :length], source.lengths[at], source.summary[at])
         assert (weights[row, :, length:] == 0).all()
-        found = run(made, alone, queries[row : row + 1])
-        assert torch.allclose(weights[row : row + 1, :, :length], found, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ATTENDERS)
-def test_weights_over_the_source_read_what_weights_of_the_turned_one_read(name):
-    made, source = attender(name), memory()
-    torch.manual_seed(2)
-    weights = run(made, source, torch.randn(3, 5, D, dtype=torch.double))
-    given = made.over_source(weights, source)
-    assert torch.allclose(given.sum(2), torch.ones(3, 5, dtype=torch.double))
-    assert (given[~source.mask[:, None].expand_as(given)] == 0).all()
+        found = run(made, alone, queries[at])
+        assert torch.allclose(weights[at, :, :length], found, atol=1e-12)
     read = weights @ made.turned(source.states, source)
+    given = made.over_source(weights, source)
+    assert torch.allclose(given.sum(2), one)
+    assert (given[~source.mask[:, None].expand_as(given)] == 0).all()
     assert torch.allclose(given @ source.states, read, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ATTENDERS)
-def test_every_parameter_learns(name):
-    made, source = attender(name), memory()
-    queries = torch.randn(3, 4, D, dtype=torch.double, requires_grad=True)
-    read = run(made, source, queries) @ made.turned(source.states, source)
-    (read * torch.randn(3, 4, D)).sum().backward()
+    (read * torch.randn(3, 5, D)).sum().backward()
     grads = {n: p.grad for n, p in made.named_parameters()}
     silent = [n for n, grad in grads.items() if grad is None or grad.abs().max() < 1e-12]
     # a constant that is added to all scores cancels in softmax
@@ -181,6 +165,17 @@ STEPS = {
 }
 
 
+def gaussian(centre: float, width: float, places: list[float]) -> Tensor:
+    """Weights of places, the width given before it is made positive and of a source."""
+    width = (max(width, 0.0) + 0.27) / len(places)
+    scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
+    return torch.tensor(scores, dtype=torch.double).softmax(0)
+
+
+def clamped(centre: float) -> float:
+    return max(0.01 * centre, min(1 + 0.01 * centre, centre))
+
+
 @pytest.mark.parametrize("name", [*STEPS, "mono"])
 def test_locations_as_the_specification_writes_them(name):
     made, source = attender(name), memory()
@@ -192,8 +187,7 @@ def test_locations_as_the_specification_writes_them(name):
         for t in range(5):
             shared = made.shared.weight @ queries[row, t] + made.shared.bias
             width, x, *rest = (maps @ shared).tolist()
-            width = (max(width, 0.0) + 0.27) / length
-            if name.startswith("mono"):
+            if name == "mono":
                 g = sigmoid(float(made.gate.detach()[0]))
                 step = (1 - g) * max(x, 0.0) + g * sigmoid(5 * x)
             else:
@@ -204,9 +198,8 @@ def test_locations_as_the_specification_writes_them(name):
             if name == "loc_s" and t == 0:
                 centre += sigmoid(rest[0])
             if name in ("loc", "no_step2", "loc_s"):
-                centre = max(0.01 * centre, min(1 + 0.01 * centre, centre))
-            scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
-            wanted = torch.tensor(scores, dtype=torch.double).softmax(0)
+                centre = clamped(centre)
+            wanted = gaussian(centre, width, places)
             assert torch.allclose(weights[row, t, :length], wanted, atol=1e-9), (row, t)
             reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
 
@@ -226,11 +219,8 @@ def test_dubois_attenders_as_the_specification_writes_them(name):
             read = torch.relu(part.resize.weight @ h + part.resize.bias)
             omega = part.cell(read[None], omega[None])[0]
             width, x, kept, added = (part.numbers_of(omega)).tolist()
-            width = (max(width, 0.0) + 0.27) / length
             centre = sigmoid(kept) * reference + stair(x) / (length - 1) + sigmoid(added)
-            centre = max(0.01 * centre, min(1 + 0.01 * centre, centre))
-            scores = [-((r - centre) ** 2) / (2 * width**2) for r in places]
-            wanted = torch.tensor(scores, dtype=torch.double).softmax(0)
+            wanted = gaussian(clamped(centre), width, places)
             if name == "mix":
                 m = torch.sigmoid(made.mix.weight[0] @ h + made.mix.bias[0])
                 wanted = m * wanted + (1 - m) * (e @ h / math.sqrt(D)).softmax(0)

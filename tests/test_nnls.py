@@ -127,25 +127,16 @@ def test_the_fit_is_non_negative_least_squares(site):
 def test_parts_add_up():
     lines = {"cross": candidates("cross", DIRECTIONS, 2, 6)}
     whole = captured("cross", CROSS, samples=11)
-
-    def part(of: slice) -> Attention:
-        frame = whole.views["cross"]
-        return Attention(
-            {"cross": tuple(layer[of] for layer in whole.weights["cross"])},
-            {
-                "cross": view_of(
-                    "cross",
-                    frame.queries.position[0],
-                    15,
-                    frame.keys.length[:, 0][of],
-                    frame.keys.marks[of],
-                )
-            },
-            {"cross": whole.rows["cross"][of]},
+    frame, parts = whole.views["cross"], []
+    for of in (slice(0, 3), slice(3, 11)):
+        keys = frame.keys.length[of, 0], frame.keys.marks[of]
+        view = view_of("cross", frame.queries.position[0], 15, *keys)
+        layers = tuple(layer[of] for layer in whole.weights["cross"])
+        parts.append(
+            Attention({"cross": layers}, {"cross": view}, {"cross": whole.rows["cross"][of]})
         )
-
-    parts = fit([part(slice(0, 3)), part(slice(3, 11))], lines)["cross"]
-    np.testing.assert_allclose(parts.weights, fit([whole], lines)["cross"].weights, atol=1e-6)
+    found, expected = (fit(some, lines)["cross"].weights for some in (parts, [whole]))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_of_twins_the_first_takes_all():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import signal
@@ -103,19 +102,13 @@ def test_a_step_is_torchs_on_the_batch_of_its_number(start, monkeypatch, optimiz
             torch.testing.assert_close(value, named[name], rtol=1e-5, atol=1e-5)
 
 
-def test_the_learning_rate_warms_up_and_falls_to_zero():
+def test_the_learning_rate_warms_up_and_falls_to_zero_or_cools_down_to_a_twentieth():
     options = TrainOptions(steps=1000, warmup=10, learning_rate=0.5)
     rates = [learning_rate(options, step) for step in range(1001)]
-    assert rates[0] == pytest.approx(0.05)
-    assert rates[4] == pytest.approx(0.25, rel=1e-3)
-    assert rates[500] == pytest.approx(0.25)
+    assert [rates[k] for k in (0, 4, 500)] == pytest.approx([0.05, 0.25, 0.25], rel=1e-3)
     assert rates[1000] == pytest.approx(0.0, abs=1e-12)
     assert max(rates) == rates[9] and rates[9:] == sorted(rates[9:], reverse=True)
-    without = TrainOptions(steps=10, warmup=0, learning_rate=0.5)
-    assert learning_rate(without, 0) == 0.5
-
-
-def test_the_learning_rate_cools_down_to_a_twentieth_once_the_algorithm_is_found():
+    assert learning_rate(TrainOptions(steps=10, warmup=0, learning_rate=0.5), 0) == 0.5
     options = TrainOptions(steps=10**9, warmup=0, learning_rate=1.0, cooldown=100)
     rates = [learning_rate(options, 7 + step, cooling_from=7) for step in (0, 25, 50, 95, 10**4)]
     assert rates == pytest.approx([1.0, 0.75, 0.5, 0.05, 0.05])
@@ -129,8 +122,18 @@ def test_the_learning_rate_cools_down_to_a_twentieth_once_the_algorithm_is_found
 DROPOUT = {"model": {"dropout": 0.3}}
 
 
-@pytest.mark.parametrize("how", [{}, DROPOUT, {"optimizer": "muon"}, {"cooldown": 9}, {"lines": 1}])
-@pytest.mark.parametrize("stops", [(1,), (4,), (2, 5)], ids=str)
+@pytest.mark.parametrize(
+    ("stops", "how"),
+    [
+        ((4,), {}),
+        ((2, 5), DROPOUT),
+        ((1,), DROPOUT),
+        ((2, 5), {"optimizer": "muon"}),
+        ((2, 5), {"cooldown": 9}),
+        ((2, 5), {"lines": 1}),
+    ],
+    ids=str,
+)
 def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(
     start, monkeypatch, random_bias, stops, how
 ):
@@ -153,10 +156,7 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(
     assert seen == list(range(stops[-1] + 1, 9))
     assert resumed.cooling_from == (2 if "cooldown" in how else None)
     assert_same_weights(weights(parts), weights(whole))
-    shown = [
-        [{k: v for k, v in entry.items() if k != "seconds"} for entry in run.history()]
-        for run in (whole, parts)
-    ]
+    shown = [[{**entry, "seconds": 0} for entry in run.history()] for run in (whole, parts)]
     assert shown[0] == shown[1]
     assert parts.result["steps"] == whole.result["steps"] == 8
 
@@ -174,15 +174,14 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("where", STOPS)
-def test_a_stop_within_a_step_costs_nothing_either(start, monkeypatch, where, dropout):
+def test_a_stop_within_a_step_costs_nothing_either(start, monkeypatch, where):
     """Ctrl-C hardly ever falls between two steps; a killed run begins with its last checkpoint.
 
     A validation is made up for, since it decides on the cooldown, and none is listed twice.
     """
     monkeypatch.setattr(training, "accuracy_of", lambda *_: 0.9)
-    options = {"model": {"dropout": dropout}, "steps": 8, "validate_every": 3, "cooldown": 9}
+    options = {**DROPOUT, "steps": 8, "validate_every": 3, "cooldown": 9}
     whole, parts = start("whole", **options), start("parts", **options)
     trainer(whole).train()
     stopped = trainer(parts)
@@ -224,22 +223,19 @@ def checkpoint(start, name: str = "a", **options):
     return run, run.path / "checkpoint.safetensors"
 
 
-KEPT = ("model.head.weight", "random", "step", "good", ".exp_avg", ".step")
+KEPT = ("model.head.weight", "random", "step", "good", ".exp_avg", ".step", ".momentum_buffer")
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "missing"),
-    [*itertools.product(["adam", "muon"], KEPT), ("muon", ".momentum_buffer")],
-)
-def test_a_checkpoint_without_one_of_its_parts_is_refused(start, missing, optimizer):
+def test_a_checkpoint_without_one_of_its_parts_is_refused(start):
     """A tensor, an entry, or all that an optimiser keeps of one kind."""
-    run, _ = checkpoint(start, optimizer=optimizer)
+    run, _ = checkpoint(start, optimizer="muon")
     tensors, state = run.load_checkpoint()
-    left = {name: value for name, value in tensors.items() if not name.endswith(missing)}
-    assert len(left) < len(tensors) or missing in state
-    run.save_checkpoint(left, {name: value for name, value in state.items() if name != missing})
-    with pytest.raises(AbcError, match="checkpoint"):
-        trainer(run).train()
+    for missing in KEPT:
+        left = {name: value for name, value in tensors.items() if not name.endswith(missing)}
+        assert len(left) < len(tensors) or missing in state
+        run.save_checkpoint(left, {name: state[name] for name in state if name != missing})
+        with pytest.raises(AbcError, match="checkpoint"):
+            trainer(run).train()
 
 
 @pytest.mark.parametrize("what", ["loss", "weights", "validation"])
@@ -274,35 +270,24 @@ def test_a_training_that_diverges_stops_with_its_last_good_checkpoint(start, mon
 # What a run leaves
 
 
-def test_the_history_has_a_line_for_every_validation(start):
-    run = start("a", steps=7, validate_every=3)
-    seen = []
+def test_the_history_has_a_line_for_every_validation_and_the_result_says_how_it_ended(start):
+    run, seen = start("a", steps=7, validate_every=3), []
     mine = trainer(run)
-    mine.train(seen.append)
-    lines = (run.path / "history.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
+    result = mine.train(seen.append)
+    entries = [json.loads(line) for line in (run.path / "history.jsonl").read_text().splitlines()]
     assert entries == run.history()
     assert [entry["step"] for entry in entries] == [3, 6, 7]
+    keys = {"step", "loss", "validation_accuracy", "validation_samples", "seconds"}
     for entry in entries:
-        assert set(entry) == {
-            *("step", "loss", "validation_accuracy", "validation_samples", "seconds")
-        }
+        assert set(entry) == keys
         progress = seen[entry["step"] - 1]
         assert entry["loss"] == pytest.approx(progress.loss, abs=1e-6)
         assert entry["validation_accuracy"] == pytest.approx(100 * progress.accuracy, abs=1e-3)
     assert [p.accuracy is None for p in seen] == [True, True, False, True, True, False, False]
     assert all(p.steps == 7 and math.isfinite(p.loss) for p in seen)
-
-
-def test_the_result_says_how_training_ended(start):
-    run = start("a", steps=7)
-    mine = trainer(run)
-    result = mine.train()
     assert run.result == result == json.loads((run.path / "result.json").read_text())
-    assert result["steps"] == 7
-    assert result["validation_samples"] == 37
-    assert result["interpolated"] is False
-    assert result["validation_accuracy"] == run.history()[-1]["validation_accuracy"]
+    assert (result["steps"], result["validation_samples"], result["interpolated"]) == (7, 37, False)
+    assert result["validation_accuracy"] == entries[-1]["validation_accuracy"]
     assert not (run.path / "checkpoint.safetensors").exists()
     assert not mine.model.training
     assert_same_weights(run.load_model(), mine.model)
