@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -99,18 +98,6 @@ def test_whole_numbers_are_answered_as_python_does(name, base, modulus):
         assert all(task.solve(task.write(problems, row)) for row in range(10))
 
 
-def test_a_program_of_a_division_is_written_as_its_words():
-    task = get_task("division", base=10)
-    problems = task.sample(np.random.default_rng(0), 200, 3)
-    shown = [task.write(problems, row) for row in range(len(problems))]
-    divided = [re.fullmatch(r"\d+/\d+", text) is not None for text in shown]
-    assert 60 < sum(divided) < 140  # half of them are of words in any order
-    again = task.parse(*shown)
-    assert (again.source.flat == problems.source.flat).all()
-    whole = task.sample(np.random.default_rng(0), 50, 3, exact=True)
-    assert all("/" in task.write(whole, row) for row in range(len(whole)))
-
-
 def stacked(words: list[str]) -> list[str]:
     """What is left of a stack, from its top on: ``push0 pop : 0 1``."""
     asked, stack = words[: words.index(":")], words[words.index(":") + 1 :]
@@ -137,11 +124,10 @@ def test_words_are_put_in_order_and_on_a_stack(name, base, answer):
     same_again(task)
 
 
-@pytest.mark.parametrize("base", [2, 10])
-def test_what_cannot_be_divided_is_said_in_a_line(base):
-    task = get_task("division", base=base)
+def test_what_cannot_be_divided_is_said_in_a_line():
+    task = get_task("division", base=2)
     for source in ("5x/1", "101/0", "1/", "/1", "-1/1", "1 1 : x", ""):
-        with pytest.raises(TaskError, match=rf"whole numbers in base {base}, such as 1\d+/11|'x'"):
+        with pytest.raises(TaskError, match=r"whole numbers in base 2, such as 1\d+/11|'x'"):
             task.solve(source)
 
 
@@ -232,17 +218,14 @@ HEAD, TURING = "state,symbol,next,output\n", "state,symbol,write,move,next\n"
     ("kind", "table", "said"),
     [
         (Automaton, "a,b\n", "begins with the line state,symbol,next,output"),
-        (Automaton, HEAD, "no entries"),
         (Automaton, HEAD + "p,0,p,0\np,0,p,1\n", "two entries for state p and symbol 0"),
         (Automaton, HEAD + "p,0,q,0\nq,1,p,1\np,1,p,1\n", "no entry for state q and symbol 0"),
         (Automaton, HEAD + "p,0,r,0\n", "state r of the table has no entries"),
         (Automaton, HEAD + "p,0 1,p,0\n", "give 4 words"),
-        (Automaton, HEAD + "p,0\n", "line 2"),
         (Tape, HEAD, "state,symbol,write,move,next for a Turing machine"),
         (Tape, TURING, "no entries"),
         (Tape, TURING + "p,0,1,R,p\n", "1 is no symbol"),
         (Tape, TURING + "p,0,0,N,p\n", "give L or R"),
-        (Tape, TURING + "p,0,0,R,p\np,1,0,R,p\nq,0,0,R,p\n", "no entry for state q and symbol 1"),
         (Tape, TURING + "p,0,0,R,p\np,p0,0,R,p\n", "two of these are the same"),
     ],
 )
@@ -283,39 +266,41 @@ def written_rows(task: Tape, source: str) -> str:
     return task.text(task.parse(source).target.row(0))
 
 
-@given(st.integers(0, 255), st.lists(st.sampled_from("01"), min_size=1, max_size=9))
+def cellular(cells: str, below: Any, border: str) -> str:
+    """Five rows below these cells, by what is above each cell and beside it."""
+    rows, row = [], cells
+    for _ in range(5):
+        wide = border + row + border
+        row = "".join(below[wide[k : k + 3]] for k in range(len(row)))
+        rows.append(" ".join(row))
+    return f" {ROW} ".join(rows)
+
+
+@given(st.integers(0, 255), st.text("01", min_size=1, max_size=9))
 @MANY
 def test_cells_follow_their_rule(number, cells):
-    rows, row = [], cells
-    for _ in range(4):
-        wide = ["0", *row, "0"]
-        row = [str(number >> int("".join(wide[k : k + 3]), 2) & 1) for k in range(len(cells))]
-        rows.append(" ".join(row))
-    assert written_rows(Tape(str(number)), f"4 : {' '.join(cells)}") == f" {ROW} ".join(rows)
-
-
-NEXT = {"a": "b", "b": "c", "c": "a"}
-RING = "left,cell,right,next\n" + "".join(
-    f"{a},{b},{c},{NEXT[b] if NEXT[b] in (a, c) else b}\n"
-    for a, b, c in itertools.product("abc", repeat=3)
-)
-"""The cyclic automaton of three states: a neighbour with the next one takes a cell."""
+    below = {f"{k:03b}": str(number >> k & 1) for k in range(8)}
+    found = written_rows(Tape(str(number)), f"5 : {' '.join(cells)}")
+    assert found == cellular(cells, below, "0")
 
 
 def test_cells_of_any_alphabet_follow_a_table():
-    row, rows = list("abcacb"), []
-    for _ in range(5):
-        wide = ["a", *row, "a"]
-        row = [NEXT[x] if NEXT[x] in (wide[k], wide[k + 2]) else x for k, x in enumerate(row)]
-        rows.append(" ".join(row))
-    task = Tape(table=RING)
-    assert written_rows(task, "5 : a b c a c b") == f" {ROW} ".join(rows)
-    assert task.solve("5 : a b c a c b") == rows[-1]
+    below = dict.fromkeys(map("".join, itertools.product("abc", repeat=3)), "")
+    below = {three: random.Random(three).choice("abc") for three in below}
+    table = "left,cell,right,next\n" + "".join(f"{','.join(k)},{v}\n" for k, v in below.items())
+    task = Tape(table=table)
+    for cells in ("abcacb", "cccc", "b"):
+        rows = cellular(cells, below, "a")
+        assert written_rows(task, f"5 : {' '.join(cells)}") == rows
+        assert task.solve(f"5 : {' '.join(cells)}") == rows.split(f" {ROW} ")[-1]
     check_closed(task.rule())
     with pytest.raises(TaskError, match="no entry for left c and cell c and right b"):
-        Tape(table=RING.replace("c,c,b,c\n", ""))
+        Tape(table=table.replace(f"c,c,b,{below['ccb']}\n", ""))
     with pytest.raises(TaskError, match="no entry for cell d"):
-        Tape(table=RING.replace("c,c,b,c\n", "c,c,b,d\n"))
+        Tape(table=table.replace(f"c,c,b,{below['ccb']}\n", "c,c,b,d\n"))
+
+
+"""The cyclic automaton of three states: a neighbour with the next one takes a cell."""
 
 
 def test_a_turing_machine_as_a_table_is_the_one_of_the_notation():
@@ -470,19 +455,16 @@ def test_what_can_be_said_before_a_training():
 
 MISTAKES = {
     "ahead = 1.5": r"ahead = 1.5: give 0 to 8",
-    "ahead = -1": r"ahead = -1: give 0 to 8",
     "stride = 0": "has stride 0: give 1 or more words",
     "stride, symbols = 9, tuple('abcdefgh')": "a column reads 9 words, each of 8 symbols",
     "turned = True": "turned: later rows read the row above alone",
-    "symbols = ('a', '|')": r"the symbol '\|': give words",
     "symbols = ('a', ' b')": "the symbol ' b': give words",
     "counted = True": "one row: all that is about rows needs",
     "ahead, end = 1, lambda self, state: None": "no source ends",
-    "step = lambda self, state, word: word": r"a step gives 'a': give \(next state, word\)",
     "step = lambda self, state, word: ([], word)": r"a step gives \(\[\], 'a'\)",
     "end = lambda self, state: 'ab'": "an end gives 'ab': give a tuple",
     "end = lambda self, state: ('|', 'a')": "an end gives",
-    "end = lambda self, state: ('|',)": "closes with | and has no step_below".replace("|", r"\|"),
+    "end = lambda self, state: ('|',)": "closes with [|] and has no step_below",
 }
 
 

@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from tasks import WordTask
 from tasks.rules import ROW
+
+
+def repeated(words: list[str], below: Callable[[list[str]], list[str]]) -> str:
+    """The rows of a source such as ``3 : a b``, each of them made of the one above."""
+    row, rows = words[2:], []
+    for _ in range(int(words[0])):
+        rows.append(" ".join(row))
+        row = below(row)
+    return f" {ROW} ".join(rows)
+
+
+def running(row: list[str]) -> list[str]:
+    """Running sums modulo three."""
+    return [str(x % 3) for x in itertools.accumulate(map(int, row))]
+
+
+class Copied(WordTask):
+    """A base: words are written as they are read."""
+
+    symbols = ("a", "b")
+
+    def step(self, state: Any, word: Any) -> Any:
+        return state, word
+
+
+class Again(WordTask):
+    """A base: as many rows as asked for, each made of the row above as the first of the source."""
+
+    counted = True
+
+    def step_below(self, state: Any, above: str, *word: str) -> Any:
+        return self.step(state, above)
 
 
 class Running(WordTask):
@@ -20,7 +53,7 @@ class Running(WordTask):
         return total, str(total)
 
     def expected(self, words: list[str]) -> str:
-        return " ".join(str(sum(map(int, words[: k + 1])) % 3) for k in range(len(words)))
+        return " ".join(running(words))
 
 
 class Backwards(WordTask):
@@ -60,29 +93,21 @@ class Ahead(WordTask):
         return " ".join([*same, "0"])
 
 
-class Behind(WordTask):
+class Behind(Copied):
     """The source without its first two words."""
 
     name = "behind"
-    symbols = ("a", "b")
     ahead = 2
-
-    def step(self, state: int, word: str) -> Any:
-        return state, word
 
     def expected(self, words: list[str]) -> str:
         return " ".join(words[2:])
 
 
-class Twice(WordTask):
+class Twice(Copied):
     """The source, and in a second row again."""
 
     name = "twice_in_rows"
-    symbols = ("a", "b")
     rereads = True
-
-    def step(self, state: int, word: str) -> Any:
-        return state, word
 
     def end(self, state: int) -> Any:
         return (ROW,)
@@ -97,12 +122,11 @@ class Twice(WordTask):
         return " ".join([*words, ROW, *words])
 
 
-class Cells(WordTask):
+class Cells(Again):
     """An elementary cellular automaton, rule 110, with zeros at both ends."""
 
     name = "cells"
     symbols = ("0", "1")
-    counted = True
     ahead = 1
     start = ("0", "0")
 
@@ -114,19 +138,13 @@ class Cells(WordTask):
         left, here = state
         return (str(110 >> int(left + here + "0", 2) & 1),)
 
-    def step_below(self, state: tuple[str, str], above: str, *word: str) -> Any:
-        return self.step(state, above)
-
     def expected(self, words: list[str]) -> str:
-        cells, rows = [int(x) for x in words[2:]], []
-        for _ in range(int(words[0])):
-            wide = [0, *cells, 0]
-            cells = [
-                110 >> (4 * a + 2 * b + c) & 1
-                for a, b, c in zip(wide, wide[1:], wide[2:], strict=False)
-            ]
-            rows.append(" ".join(map(str, cells)))
-        return f" {ROW} ".join(rows)
+        def below(row: list[str]) -> list[str]:
+            wide = [0, *map(int, row), 0]
+            cells = zip(wide, wide[1:], wide[2:], strict=False)
+            return [str(110 >> (4 * a + 2 * b + c) & 1) for a, b, c in cells]
+
+        return repeated([*words[:2], *below(words[2:])], below)
 
 
 class Shorter(WordTask):
@@ -157,12 +175,11 @@ class Shorter(WordTask):
         return f" {ROW} ".join(" ".join(words[k:]) for k in range(len(words)))
 
 
-class Longer(WordTask):
+class Longer(Again):
     """Each row has one word more than the row above, at its end."""
 
     name = "longer"
     symbols = ("a", "b")
-    counted = True
 
     def step(self, state: int, word: str) -> Any:
         return state ^ (word == "b"), word
@@ -170,15 +187,11 @@ class Longer(WordTask):
     def end(self, state: int) -> Any:
         return ("ab"[state],)
 
-    def step_below(self, state: int, above: str, *word: str) -> Any:
-        return self.step(state, above)
-
     def expected(self, words: list[str]) -> str:
-        row, rows = words[2:], []
-        for _ in range(int(words[0])):
-            row = [*row, "ab"[row.count("b") % 2]]
-            rows.append(" ".join(row))
-        return f" {ROW} ".join(rows)
+        def below(row: list[str]) -> list[str]:
+            return [*row, "ab"[row.count("b") % 2]]
+
+        return repeated([*words[:2], *below(words[2:])], below)
 
 
 class PairSums(WordTask):
@@ -216,11 +229,10 @@ class Thirds(WordTask):
         return " ".join([*words[::-1][::3], "ab"[len(words) % 3 == 0]])
 
 
-class Turns(WordTask):
+class Turns(Copied):
     """Every second word from the last one on, and in a second row the others."""
 
     name = "turns"
-    symbols = ("a", "b")
     rereads = True
     stride = 2
 
@@ -254,33 +266,17 @@ class Counted(PairSums):
         return total, str(total)
 
     def expected(self, words: list[str]) -> str:
-        row, rows = super().expected(words[2:]).split(), []
-        for _ in range(int(words[0])):
-            rows.append(" ".join(row))
-            row = [str(sum(map(int, row[: k + 1])) % 3) for k in range(len(row))]
-        return f" {ROW} ".join(rows)
+        return repeated([*words[:2], *super().expected(words[2:]).split()], running)
 
 
-class Mirror(WordTask):
+class Mirror(Again, Copied):
     """Each row is the row above from its last word on."""
 
     name = "mirror"
-    symbols = ("a", "b")
-    counted = True
     turned = True
 
-    def step(self, state: int, word: str) -> Any:
-        return state, word
-
-    def step_below(self, state: int, above: str, *word: str) -> Any:
-        return state, above
-
     def expected(self, words: list[str]) -> str:
-        row, rows = words[2:], []
-        for _ in range(int(words[0])):
-            rows.append(" ".join(row))
-            row = row[::-1]
-        return f" {ROW} ".join(rows)
+        return repeated(words, lambda row: row[::-1])
 
 
 class Marked(WordTask):
@@ -310,17 +306,8 @@ class Marked(WordTask):
         return " ".join([*words, "x", ROW, "x", *words[::-1]])
 
 
-TURNED: list[type[Any]] = [Mirror, Marked]
-STRIDED: list[type[Any]] = [PairSums, Thirds, Turns, Counted]
 WORD_RULES: list[type[Any]] = [
-    Running,
-    Backwards,
-    Ahead,
-    Behind,
-    Twice,
-    Cells,
-    Shorter,
-    Longer,
-    *STRIDED,
-    *TURNED,
+    *(Running, Backwards, Ahead, Behind, Twice, Cells, Shorter, Longer),
+    *(PairSums, Thirds, Turns, Counted),  # of several words a column
+    *(Mirror, Marked),  # from the last word of the row above on
 ]
