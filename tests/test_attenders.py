@@ -228,15 +228,6 @@ def test_dubois_attenders_as_the_specification_writes_them(name):
             reference = sum(w * r for w, r in zip(wanted.tolist(), places, strict=True))
 
 
-def test_the_location_attender_starts_as_a_memory_of_its_place():
-    """Its reference open and its bias off: the centre is about where the attention was before."""
-    torch.manual_seed(0)
-    made, source = ATTENDERS["location"](AttenderShape(D, HEAD)).double(), memory()
-    prepared, carry = made.prepare(source, 1), made.begin(source)
-    _, found = made.located(torch.randn(3, D, dtype=torch.double), prepared, carry, 0)
-    assert ((found["gate"] > 0.8) & (found["bias"] < 0.2)).all()
-
-
 @pytest.mark.parametrize(("name", "numbers"), [("one_step", 1), ("loc_s", 2), ("loc", 3)])
 def test_numbers_of_a_location_are_drawn_in_the_papers_bounds(name, numbers):
     """Xavier's of a tensor ``(1, d, numbers)``, and of ``(1, d, 1)`` for the width."""

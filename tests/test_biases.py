@@ -96,46 +96,6 @@ def test_dense_is_the_slow_definition(seed, site, past, steps, transparent):
     assert np.array_equal(np.broadcast_to(dense.numpy(), expected.shape), expected)
 
 
-@given(SEEDS, st.sampled_from(SITES))
-def test_gathered_is_the_same_bias_as_a_list_of_keys(seed, site):
-    """Scattered back, its open entries are the matrix, and no key is open twice in a row."""
-    rng = random.Random(seed)
-    frame = random_frame(rng, site, 3, 0, 7)
-    heads = random_heads(rng, site, 5)
-    gathered = Lines({site: heads}).gathered([frame])
-    index, bias = np.broadcast_arrays(gathered.index.numpy(), gathered.bias.numpy())
-    matrix = np.full((*index.shape[:3], frame.keys.size), MASKED, np.float32)
-    for s, h, i, k in np.ndindex(index.shape):
-        if bias[s, h, i, k] > MASKED:
-            cell = matrix[s, h, i]
-            assert cell[index[s, h, i, k]] == np.float32(MASKED), "a key is counted twice"
-            cell[index[s, h, i, k]] = bias[s, h, i, k]
-    expected = slow_dense(heads, frame)
-    assert np.array_equal(np.broadcast_to(matrix, expected.shape), expected)
-
-
-def test_a_source_by_hand():
-    """Row 0 of an addition writes the last digits, row 2 is past both operands."""
-    frame = view_of("cross", torch.arange(4), 9, torch.tensor([8]), torch.tensor([[0, 3, 7]]))
-    #            0 1 2 3 4 5 6 7 8
-    # source:    $ 1 2 + 0 0 3 & @
-    heads = (
-        (Line("anti", 1, 0, -0.5),),
-        (Line("anti", 2, -1, -0.5),),
-        (Line("vert", 2, 0, -0.5),),
-        (Line("diag", 2, 0, -0.5),),
-        (Line("anti", CORNER, 1, -0.5), Line("vert", CORNER, 6, 0.0)),
-    )
-    dense = Lines({"cross": heads}).dense([frame])[0]
-    opened = [[(row == -0.5).nonzero()[:, 0].tolist() for row in head] for head in dense]
-    assert opened[0] == [[2], [1], [0], [0]]
-    assert opened[1] == [[7], [6], [5], [4]]
-    assert opened[2] == [[7], [7], [7], [7]]
-    assert opened[3] == [[4], [5], [6], [7]]
-    assert opened[4] == [[], [5], [4], [3]]  # in row 0 both meet on key 6: the higher counts
-    assert dense[4, 0].tolist() == [MASKED] * 6 + [0.0] + [MASKED] * 2
-
-
 def test_layers_know_how_few_keys_their_rows_read():
     """And whether a row may read none, where a corner line has left the matrix."""
     line, corner = (Line("diag", 0, 0),), (Line("diag", CORNER, 0),)

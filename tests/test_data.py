@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import digit_data
+from conftest import WIDE, digit_data
 from hypothesis import given
 from hypothesis import strategies as st
 from others import reversals, tokenizer, write_pairs
@@ -43,19 +43,14 @@ def laid_out(task: str, source: str, layout: str, base: int | None = None) -> tu
     ("task", "base", "layout", "source", "read", "write"),
     [
         ("addition", 10, "free", "6+35", "$06+35&", "14&"),
-        ("addition", 10, "free", "99+1", "$99+01&", "001&"),
         ("addition", 10, "free", "0+0", "$0+0&", "0&"),
         ("addition", 10, "fixed:4", "6+35", "$0006+0035&", "1400&"),
         ("addition", 16, "free", "ff+1", "$ff+01&", "001&"),
-        ("successor", 10, "free", "199", "$199&", "002&"),
         ("successor", 10, "fixed:5", "199", "$00199&", "00200&"),
-        ("multiplication", 10, "free", "123*6", "$123*6&", "837&"),
         ("multiplication", 10, "free", "123*0", "$123*0&", "000&"),
         ("multiplication", 10, "fixed:5", "123*6", "$00123*6&", "83700&"),
-        ("addition", 10, "aligned", "6+35", "$+0365&", "14&"),
         ("multiplication", 10, "aligned", "123*6", "$*162636&", "837&"),
         ("successor", 10, "aligned", "199", "$199&", "002&"),
-        ("addition3", 10, "free", "6+35+7", "$06+35+07&", "84&"),
         ("addition3", 10, "aligned", "6+35+7", "$+030657&", "84&"),
         ("multiplication2", 10, "free", "123*6", "$123*06&", "8370&"),
         ("zigzag", 10, "free", "12345", "$12345&", "51423&"),
@@ -66,25 +61,17 @@ def test_layout_by_hand(task, base, layout, source, read, write):
     assert laid_out(task, source, layout, base) == (read, write)
 
 
-@pytest.mark.parametrize(
-    "layout", ["", "Free", "free:3", "fixed", "fixed:0", "fixed:-1", "fixed:²"]
-)
-def test_unknown_formats_are_refused(layout):
-    with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed:60"):
-        Format(layout)
-
-
-@pytest.mark.parametrize(
-    ("task", "source", "layout", "said"),
-    [
+def test_formats_that_are_none_or_do_not_fit_are_refused():
+    for layout in ("", "Free", "free:3", "fixed", "fixed:0", "fixed:-1", "fixed:²"):
+        with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed"):
+            Format(layout)
+    for task, source, layout, said in (
         ("multiplication2", "123*45", "aligned", r"multiplication2 has no columns, .* fixed:N"),
         ("zigzag", "123", "fixed:5", "zigzag reads digits by their place: use the format free"),
         ("addition", "1234+1", "fixed:3", "4 digits does not fit 3: use the format free, or fi"),
-    ],
-)
-def test_formats_that_do_not_fit_are_refused(task, source, layout, said):
-    with pytest.raises(ValueError, match=said):
-        laid_out(task, source, layout)
+    ):
+        with pytest.raises(ValueError, match=said):
+            laid_out(task, source, layout)
 
 
 def test_the_vocabulary_of_base_ten_is_the_papers():
@@ -105,7 +92,8 @@ def test_the_vocabulary_of_base_ten_is_the_papers():
     st.integers(0, 2**32),
 )
 def test_what_is_laid_out_reads_back_as_the_problem(name, base, layout, law, exact, length, seed):
-    rule = get_task(name, base=2 if name == "parity" else base)
+    most = 2 if name == "parity" else 12 if name in WIDE else 36
+    rule = get_task(name, base=min(base, most))
     vocabulary = Vocabulary(rule)
     problems = rule.sample(np.random.default_rng(seed), 5, length, law, exact)
     layout = "free" if name == "zigzag" else layout  # whose digits count by their place
@@ -346,14 +334,10 @@ def test_validation_is_of_the_training_lengths_or_longer():
     assert set(longer.problems.source.lengths) == set(range(10, 16))
 
 
-@pytest.mark.parametrize(("name", "length"), [("copy", 30), ("lookup", 9), ("scan", 30)])
-def test_tests_have_exactly_the_asked_length(name, length):
-    batch = tokens_of(name).test(length, 17)
-    wanted = length - 1 if name == "lookup" else length
-    assert len(batch) == 17 and (batch.problems.target.lengths == wanted).all()
-
-
-def test_a_length_that_no_test_has_is_refused():
+def test_tests_have_exactly_the_asked_length_and_others_are_refused():
+    for name, length, wanted in (("copy", 30, 30), ("lookup", 9, 8), ("scan", 30, 30)):
+        batch = tokens_of(name).test(length, 17)
+        assert len(batch) == 17 and (batch.problems.target.lengths == wanted).all()
     with pytest.raises(TaskError, match="no held-out SCAN command has 23 actions"):
         tokens_of("scan").test(23, 5)
     with pytest.raises(TaskError, match="length 2 is not possible for lookup: give 3 or more"):

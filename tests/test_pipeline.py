@@ -440,22 +440,6 @@ def test_rows_that_see_the_same_are_those_of_equal_logits(kind, seed, random_bia
         assert found[0] == expected[0] > 0
 
 
-def test_addition_needs_both_operands_and_what_was_written_last():
-    data = digit_data("addition", base=10, length=6)
-    model: Any = build_model("transformer", MODEL_OPTIONS["transformer"](scheme="none"), data, 0)
-    batch = data.training(0, 5000)
-
-    def left(*crossed: Line) -> int:
-        heads = (*((line,) for line in crossed), *((Line("vert", 2, 0),),) * 8)[:8]
-        own: Any = ((Line("diag", 0, 0),),) * 8
-        return undecided(LineBias({"self": (own,) * 3, "cross": (heads,) * 3}), model, batch)[0]
-
-    needed = [Line("anti", part, by) for part in (1, 2) for by in (0, -1)]
-    assert left(*needed) == 0
-    for without in range(4):
-        assert left(*needed[:without], *needed[without + 1 :]) > 0
-
-
 def test_a_calibration_warns_where_no_model_can_be_right(tiny, abc):
     words = ("--dirs", "vert", "--threshold", 0.3, "--no-retrain", "--samples", 64, "--quiet")
     said = abc("calibrate", VANILLA, *words)
@@ -484,20 +468,10 @@ def test_lines_count_from_the_asked_anchors(find, fit, anchors):
     assert {line.anchor for line in found.every()} == {anchors}
 
 
-def test_a_penalty_takes_the_place_of_minus_infinity(find):
-    hard, soft = find().bias, find(off_line_bias=-5.0).bias
-    assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
-    heads = soft.heads("cross", 0)
-    frame = view_of("cross", torch.arange(4), 6, torch.tensor([6]), torch.tensor([[0, 5]]))
-    layer = Lines({"cross": heads}, soft.off_line_bias)
-    assert not layer.restricted and not layer.single and not layer.may_mask_rows
-    plain = Lines({"cross": heads}).dense([frame])
-    matrix = layer.dense([frame])
-    assert torch.equal(matrix, torch.where(plain < -1e8, torch.tensor(-5.0), plain))
-
-
 @torch.no_grad()
-def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
+def test_a_head_behind_a_penalty_still_sees_the_other_keys(find, make_model):
+    soft, hard = find(off_line_bias=-5.0).bias, find().bias
+    assert soft.off_line_bias == -5 and soft.sites == hard.sites and hard.off_line_bias is None
     model = make_model(decoder_layers=1, scheme="none")
     source, outputs = torch.tensor([[12, 1, 2, 3, 13]]), torch.tensor([[4, 13]])
     line = ((Line("vert", 1, 0),),) * 2
@@ -508,12 +482,9 @@ def test_a_head_behind_a_penalty_still_sees_the_other_keys(make_model):
     assert torch.equal(seen[0][..., :-1], torch.zeros_like(seen[0][..., :-1]))
     torch.testing.assert_close(seen[1], seen[0])
     assert (seen[2][..., :-1] > 1e-3).all()
-
-
-@pytest.mark.parametrize("closed", [0.0, 3.0, -np.inf, np.nan])
-def test_a_penalty_that_closes_nothing_is_refused(closed):
-    with pytest.raises(UsageError, match="give a finite number below 0, or none"):
-        LineBias({}, closed)
+    for refused in (0.0, 3.0, -np.inf, np.nan):
+        with pytest.raises(UsageError, match="give a finite number below 0, or none"):
+            LineBias({}, refused)
 
 
 def test_soft_values_are_logarithms_of_weights_and_hard_ones_are_zero(find):

@@ -298,20 +298,6 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
         assert torch.equal(where.offsets()[:, 0], expected)
 
 
-@torch.no_grad()
-def test_what_is_as_far_apart_modulo_the_period_scores_alike(make_model):
-    """Rows a period apart, on keys that are all alike, give one logit vector for another."""
-    source = torch.tensor([[12, *[5] * 9, 13]])
-    read = torch.tensor([[3] * 9])
-    for name in ("sinusoidal", "rope", "rpe", "xl"):
-        model = make_model(scheme=name, cyclic=3, decoder_layers=1)
-        here = Line("diag", 0, 0)
-        model.set_lines(LineBias({"self": (((here,), (here,)),)}))
-        logits = model.run(model.encode(source), read).logits[0]
-        torch.testing.assert_close(logits[:3], logits[3:6], rtol=1e-4, atol=1e-5)
-        assert not torch.allclose(logits[0], logits[1], atol=1e-4)
-
-
 # A scheme for each site
 
 

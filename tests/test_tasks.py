@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import written
+from conftest import WIDE, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +19,6 @@ from tasks.hard import NUMBERS, chains, families
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LAWS = ("uniform", "balanced", "carry", "mixed")
 BASES = st.sampled_from([2, 3, 7, 10, 36])
-WIDE = ("addition3", "addition4", "multiplication2", "multiplication3")
-"""Tasks whose rules are too large in base 36 to be made in a moment."""
 
 
 @cache

@@ -36,22 +36,15 @@ X4, X7, X8, X9 = "4 4 4", "7 7 7 7 7", "8 8 8 8 8", "9 9 9 9 9"
 @pytest.mark.parametrize(
     ("name", "source", "answer"),
     [
-        ("reverse_copy", "4 7 9 8", "8 9 7 4"),
         ("recopy", "4 7 9 8", f"{X4} {X7} {X9} {X8}"),
-        ("reverse_recopy", "4 7 9 8", f"{X8} {X9} {X7} {X4}"),
-        ("inv_recopy", f"{X4} {X7} {X9} {X8}", "4 7 9 8"),
         ("inv_reverse_recopy", f"{X8} {X9} {X7} {X4}", "4 7 9 8"),
         ("dedupe", "0 0 0 5 5 5 5 5 <eos>", "0 5"),
         ("posretrieve", "9 0 1 2 4", "9 : n/a ; 0 : 9 ; 1 : 0 ; 2 : 1 ; 4 : 4 ;"),
-        ("posretrieve", "5 4 2", "5 : n/a ; 4 : n/a ; 2 : 2 ;"),
         ("lookup", "010 t3 t4 t2 t6 t1 .", "010 011 010 011 001 001"),
         ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", "010 011 010 011 001 001"),
         ("noisy_lookup_single", "001 t4 ! t1 .", "001 001"),
         ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", "000 011"),
-        ("intermediate_noise", "000 t5 t1 t2 .", "000 011"),
         ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", "010 011 010"),
-        ("lookup_one_shot", "010 t3 t4 .", "010 011 010"),
-        ("scan", "walk", "I_WALK"),
         ("scan", "turn left twice <eos>", "I_TURN_LEFT I_TURN_LEFT"),
         ("scan", "jump twice and walk", "I_JUMP I_JUMP I_WALK"),
         ("scan", "walk after look opposite right", "I_TURN_RIGHT I_TURN_RIGHT I_LOOK I_WALK"),
@@ -155,12 +148,8 @@ def test_copy_lengths_count_the_side_that_is_not_repeated(name):
         pairs = get_task(name).sample(np.random.default_rng(1), 300, length, exact=exact)
         lengths = np.minimum(pairs.source.lengths, pairs.target.lengths)
         assert {*lengths} == ({100} if exact else {5, 6, 7, 8, 9, 10})
-
-
-def test_runs_of_dedupe_are_one_three_or_five_long_before_they_merge():
-    pairs = get_task("dedupe").sample(np.random.default_rng(1), 2000, 1, exact=True)
-    assert Counter(pairs.source.lengths.tolist()).keys() == {1, 3, 5}
-    assert (pairs.target.lengths == 1).all()
+    runs = get_task("dedupe").sample(np.random.default_rng(1), 300, 1, exact=True)
+    assert {*runs.source.lengths} == {1, 3, 5} and {*runs.target.lengths} == {1}
 
 
 # The papers' sets
@@ -205,16 +194,17 @@ SIZES = {
 }
 
 
-def test_lookup_sets_do_not_overlap():
+def test_lookup_sets_do_not_overlap_and_models_are_not_tested_on_what_they_were_chosen_by():
     task = get_task("lookup")
-    parts = [
-        sources(task.split(name))
-        for name in ("train", "validation", "heldout_inputs", "heldout_compositions")
-    ]
+    names = ("train", "validation", "heldout_inputs", "heldout_compositions")
+    parts = [sources(task.split(name)) for name in names]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 9081 + 475 + 2492 + 400
     held = {source[1:] for source in parts[3]}
     assert len(held) == 50
     assert not held & {source[1:] for part in parts[:3] for source in part}
+    test, chosen = (sources(p) for p in (task.test_set(7, 5000, 0), task.longer_set(6)))
+    assert len(test) == 4500 and not test & chosen
+    assert len(task.longer_set(6)) == 975
 
 
 ROWS = {
@@ -244,13 +234,6 @@ def test_longer_sets_of_many_tables_hold_what_they_say(kind, late):
     tables = task.sets.longer(kind, 1)
     assert len(tables) == (32 if kind == "new" else 625) == len(np.unique(tables, axis=0))
     assert ((tables >= 20).sum(1) == late).all()
-
-
-def test_models_are_not_tested_on_what_they_were_chosen_by():
-    task = get_task("lookup")
-    test, chosen = (sources(p) for p in (task.test_set(7, 5000, 0), task.longer_set(6)))
-    assert len(test) == 4500 and not test & chosen
-    assert len(task.longer_set(6)) == 975
 
 
 def test_random_tables_are_bijections_and_follow_from_the_seed():
@@ -354,15 +337,12 @@ def test_cfq_says_what_is_wrong_with_the_files(tmp_path):
         ("copy", "1 12", "'12' is not a token of copy"),
         ("inv_recopy", "4 4", "4 stands 2 times in a row, and inv_recopy takes it 3 times"),
         ("lookup", "010 t3 t4", "has no '.' at its end"),
-        ("lookup", "010 t9 .", "'t9' is not a token of lookup: it takes a 3-bit string"),
         ("lookup", "t3 010 .", "is not a source of lookup"),
         ("reverse_lookup", "010 t3 .", "is not a source of reverse_lookup"),
-        ("noisy_lookup_single", "010 t3 .", "has no '!'"),
         ("noisy_lookup_single", "010 ! t3 ! t1 .", "noisy_lookup_multi takes those"),
         ("intermediate_noise", "010 t3 t1 .", "is not a source of intermediate_noise"),
         ("scan", "walk and run and look", "at most one of 'and' and 'after'"),
         ("scan", "turn", "outside the grammar"),
-        ("scan", "twice", "each part begins with"),
     ],
 )
 def test_bad_sources_are_refused_with_a_reason(name, source, message):

@@ -14,7 +14,7 @@ from conftest import additions, assert_greedy, digit_data
 from torch import Tensor
 
 from abc_calib.config import TransformerOptions
-from abc_calib.geometry import CORNER, Line, LineBias
+from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
 from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
@@ -195,19 +195,6 @@ def test_attention_over_few_keys_is_that_of_torch(keys, biased):
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
-
-
-@torch.no_grad()
-def test_a_row_without_a_key_reads_nothing(make_model):
-    """A corner line that has left the matrix leaves numbers, and no trace of the source."""
-    model = make_model(decoder_layers=1)
-    gone = ((Line("vert", CORNER, 50),),) * 2
-    model.set_lines(LineBias({"cross": (gone,)}))
-    outputs = torch.tensor([[12, 3, 4]])
-    one = logits_of(model, torch.tensor([[12, 1, 2, 13]]), outputs)
-    other = logits_of(model, torch.tensor([[12, 9, 8, 7, 13]]), outputs)
-    assert one.isfinite().all()
-    torch.testing.assert_close(one, other)
 
 
 # Training
