@@ -294,25 +294,24 @@ def read_as(task, words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_laid_out_reads_back(name):
+def test_what_is_sampled_and_laid_out_reads_back_and_follows_the_rule(name):
     source = tokens_of(name)
-    task, vocabulary = source.task, source.vocabulary
-    batch = source.lay_out(task.sample(np.random.default_rng(0), 11, 8))
-    for row in range(11):
-        ids = [vocabulary.symbols[i] for i in batch.source[row].tolist()]
-        words = task.write(batch.problems, row).split()
-        laid = read_as(task, words)
+    task, vocabulary, rng = source.task, source.vocabulary, np.random.default_rng(0)
+    drawn = [task.sample(rng, 9, length, exact=length > 8) for length in (8, 9)]
+    for row in range(18):
+        problems, row = drawn[row % 2], row // 2
+        batch, written = source.lay_out(problems.take(np.array([row]))), task.write(problems, row)
+        parsed = task.parse(written)
+        assert (parsed.source.row(0) == problems.source.row(row)).all()
+        assert (parsed.target.row(0) == problems.target.row(row)).all()
+        laid = read_as(task, written.split())
         if isinstance(task, Whole):  # as a person writes numbers
-            flat = batch.problems.source.row(row)
-            assert task.parse(words[0]).source.flat.tolist() == flat.tolist()
-            laid = task.text(flat).split()
-        whole = ["$", *laid, *"&" * (2 if task.closes_source else 1)]
-        assert ids == whole + ["@"] * (len(ids) - len(whole))
-        target = batch.target[row].tolist()
-        end = target.index(vocabulary.eos)
-        wrote = source.read([vocabulary.symbols[i] for i in target[:end]])
-        assert wrote == task.solve(" ".join(words))
-        assert set(target[end + 1 :]) <= {vocabulary.pad}
+            laid = task.text(problems.source.row(row)).split()
+        ids = [vocabulary.symbols[i] for i in batch.source[0].tolist()]
+        assert ids == ["$", *laid, *"&" * (2 if task.closes_source else 1)]
+        *target, end = batch.target[0].tolist()
+        assert end == vocabulary.eos
+        assert source.read([vocabulary.symbols[i] for i in target]) == task.solve(written)
 
 
 def test_a_pass_holds_every_training_problem_once():
@@ -322,6 +321,9 @@ def test_a_pass_holds_every_training_problem_once():
     for first in (0, steps):
         seen = [source.training(first + i, 1000) for i in range(steps)]
         assert [len(batch) for batch in seen] == [1000] * 9 + [81]
+        for batch in seen:  # each row begins with $ and is padded behind & to the longest
+            ends = (batch.source == source.vocabulary.eos).cumsum(1) > 0
+            assert ((batch.source == source.vocabulary.pad) <= ends).all()
         written = {
             source.task.write(batch.problems, row) for batch in seen for row in range(len(batch))
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -115,14 +114,11 @@ def test_a_value_is_the_number_that_a_model_adds():
         ("self", Line("diag", -2, 0), "segment -2 of a diag line of self-attention: give 0 or mo"),
         ("self", Line("diag", 1, 0, beta=1), "beta 1 and part_step 0 of a diag line .*: give 0"),
         ("cross", Line("vert", CORNER, 0, part_step=1), "part_step 1 of a vert .*: give 0"),
-        ("cross", Line("anti", 1, 0, stride=0), "stride 0 .*: give 1 or more keys a row"),
         ("self", Line("diag", 0, 0, stride=2), "stride 2 .*: give 1 or more keys a row in cross"),
         ("cross", Line("vert", 1, 0, stride=2), "stride 2 .*for a vertical, which has no slope"),
         ("encoder", Line("vert", 1, 1), "offset 1 .*: give 0, since it is the delimiter"),
         ("cross", Line("diag", 1, HALF), "offset 0.5 .*: give a whole number within"),
-        ("cross", Line("diag", 1, 10**6), "offset 1000000 .*: give a whole number within"),
         ("cross", Line("diag", 1, 0, float("nan")), "value nan .*: give a number within"),
-        ("cross", Line("diag", 1, 0, -math.inf), "value -inf .*: give a number within"),
         ("cross", Line("diag", 1, 0, WORD), "value '0' .*: give a number within"),
     ],
 )

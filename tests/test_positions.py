@@ -318,13 +318,10 @@ def test_every_site_can_have_its_own_scheme(make_model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("rotary", "unknown scheme 'rotary': choose one of sinusoidal, none, learned, rando"),
         ("rpe:clip=0", "scheme 'rpe:clip=0': clip = '0': give a whole number of 1 or more"),
         ("rpe:clip", "'clip' is not an option; options, once each: clip=..."),
         ("rpe:values=often", "values = 'often': give true or false"),
-        ("randomized:base=rope", "base = 'rope': choose sinusoidal or learned"),
         ("randomized:max=1", "max = '1': give a whole number of 2 or more"),
-        ("rpe:clip=2,clip=3", "'clip=3' is not an option"),
         ("alibi:cross=up", "cross = 'up': choose start or end"),
         ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
         ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
