@@ -302,8 +302,8 @@ def test_every_step_has_its_weights_and_variables_also_in_the_command(abc, runs,
     assert all(value > 0 for value in found.variables["width"])
     assert all(0 <= place <= 3 for place in found.looked)  # this backbone sees words alone
     assert not found.correct
-    given = ("inspect", runs["mix"].path, "--input", LOOKUP, "--out", tmp_path / "figures")
-    said = abc(*given, "--format", "png,svg")
+    given = ("inspect", runs["mix"].path, "--input", LOOKUP)
+    said = abc(*given, "--out", tmp_path / "figures", "--format", "png,svg")
     assert said.code == 0 and "places in words of the source" in said.out
     assert "this is wrong" in said.err
     for column in ("step", "writes", "gold", "centre", "width", "mix"):

@@ -17,6 +17,7 @@ from tasks.lookup import Lookup, published_tables
 
 COPYING = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, copying.Copying)]
 LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookup)]
+RNG = np.random.default_rng(0)
 DIGITS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
 
@@ -353,6 +354,3 @@ def test_options_lengths_laws_and_sets_that_are_none(call, message):
     for name in ("copy", "lookup", "scan"):
         with pytest.raises(TaskError, match=message):
             call(get_task(name))
-
-
-RNG = np.random.default_rng(0)
