@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shlex
+from unittest.mock import Mock
 
 import pytest
 from conftest import VANILLA, change_json
@@ -19,27 +20,22 @@ QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward"
 
 
 @pytest.fixture
-def unchanged(tmp_path):
-    """Checks at the end that every file is as it was when this was first called."""
-    seen: list[dict[str, bytes]] = []
+def refused(abc, tmp_path):
+    """``refused(code, "command", ...)``: the line of the error; at the end, nothing has changed."""
 
     def contents() -> dict[str, bytes]:
         files = (p for p in tmp_path.rglob("*") if p.is_file())
         return {str(p): p.read_bytes() for p in files}
 
-    yield lambda: seen.append(contents())
-    assert seen and contents() == seen[0]
-
-
-@pytest.fixture
-def refused(abc, unchanged):
-    """``refused(code, "command", ...)``: the line of the error, and that nothing changed."""
+    seen: list[dict[str, bytes]] = []
 
     def run(code: int, *words: object) -> str:
-        unchanged()
+        if not seen:
+            seen.append(contents())
         return abc(*words).error(code)
 
-    return run
+    yield run
+    assert seen and contents() == seen[0]
 
 
 # Options that cannot be
@@ -51,95 +47,66 @@ abc train parity --base 10 => parity is defined on bits: base 10 is not possible
 abc train successor --preset huge => unknown preset 'huge': choose one of small, quick, paper
 abc train successor --sampling odd => --sampling odd: choose uniform, balanced, carry, mixed
 abc train successor --format wide => --format wide: choose free, aligned, hints or
-abc train successor --format fixed:0 => --format fixed:0: choose free, aligned, h
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
-abc train successor --scheme spiral => unknown scheme 'spiral': choose one of sinusoidal
 abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a whole
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
-abc train multiplication --attention-window 2 --format fixed:7 => --attention-window 2: the operand
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
-abc train successor --cyclic 3 --scheme alibi:cross=end => --cyclic 3: it counts the source from it
 abc train successor --cross-scheme learned => --cross-scheme learned: it is added to embeddings, an
 abc train successor --encoder-layers 0 --encoder-scheme rope => --encoder-scheme rope: it acts in
-abc train successor --decoder-scheme spiral => unknown scheme 'spiral': choose one of
-abc train addition --model decoder --encoder-layers 1 => encoder
 abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
-abc train copy --attention-window 1 => --attention-window 1:
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that
 abc train successor --scheme rope --width 12 --heads 4 => width 12 with heads 4 makes 3 a head: ch
 abc train copy --model gru --optimizer muon => --optimizer muon: this model takes adam
 abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
-abc train --resume x => there is no run x: abc runs lists them
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
 abc calibrate --threshold 2 => --threshold 2: give a number above 0 and at most 1
 abc calibrate --sites self --dirs anti => there is no line in these directions at these
-abc calibrate --scheme spiral => unknown scheme 'spiral': choose one of sinusoidal
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
-abc calibrate nowhere => there is no run nowhere: abc runs lists them
-abc eval nowhere => there is no run nowhere: abc runs lists them
 abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
-abc predict ' ' => ' ' is not a source of successor: write digits 0-9, as in '123'
 abc predict 12a => 'a' is not a digit of base 10: successor takes digits 0-9, as in '123'
-abc predict 1+2 => '+' is not a digit of base 10: successor takes digits 0-9, as in '123'
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
 abc heatmap --format gif => figures cannot be written as 'gif': choose .pdf, .svg, .png
 abc heatmap --sites nose => unknown site 'nose': choose one of encoder, self, cross
 abc heatmap --sites encoder => has no encoder-attention: choose self, cross
-abc heatmap nowhere => there is no run nowhere: abc runs lists them
 abc demo walk => unknown task 'walk': choose one of successor, addition, subtraction, mul
 abc train successor --workers 2 => no such option: --workers
 abc certify --seeds 3 => no such option: --seeds
-abc certify --model decoder => no such option: --model
 abc prove successor --model gru => no lines can be put into this model
-abc runs --task sucessor => unknown task 'sucessor' (did you mean successor?)
 abc train --resume successor-vanilla-seed0-1 --seed 5 => --resume goes on as the run began: leave
-abc train --resume successor-vanilla-seed0-1 --preset paper => --resume goes on as the run began
-abc train --resume successor-vanilla-seed0-1 --out x => --resume goes on as the run began: leave out
 abc train --resume successor-vanilla-seed0-1 => there is nothing to resume
-abc train --resume successor-calibrated-seed0-1 => there is nothing to resume
 abc retrain successor-vanilla-seed0-1 => is not calibrated: abc calibrate
 abc retrain => is trained already: calibrate again for another one
 abc reproduce tabel1 => did you mean table1?
-abc reproduce table1 --seeds 0 => --seeds 0: give a whole number from 1
 abc reproduce table1 --budget -1 => above 0
-abc reproduce table1 --preset big => choose one of small, quick, paper
 abc reproduce table1 --results . => --results .: give --from-results with it
 abc reproduce table1 --from-results --budget 3 => leave out --budget
 abc reproduce table1 --row xpe => no row 'xpe' here
-abc certify --minutes 0 => --minutes 0
 abc certify --verify => abc certify --verify is a command of its own: abc verify RUN
 abc certify successor-calibrated-seed0-1 --repair => abc repair RUN
 abc certify --export=x => abc export certificate RUN --out FOLDER
 abc certify --task addition --seeds 3 => abc prove TASK
-abc certify --hf x --verify => abc verify RUN
-abc certify --hf x --base 3 => no such option: --base
 abc certify --out x => --out x: it names the run that --hf makes
 abc train lookup --tables 1 => --tables 1: give a whole number from 2 to 1,000
 abc train lookup --model gru --attender two_step => unknown attender 'two_step'
 abc train lookup --model gru --backbone big => unknown backbone 'big': choose one of ray_chowdhury
 abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers
 abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
-abc train lookup --model gru --epochs 0 => --epochs 0: give a whole number from 1
-abc train lookup --model gru --preset big => unknown preset 'big'
 abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
 abc train lookup --epochs 3 => epochs are for recurrent models
-abc heatmap --layer 7 => --layer 7: self-attention has layers 0 to 1
-abc heatmap --head 99 => --head 99
 abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
 abc heatmap --width wide => give column, page, neurips
-abc heatmap --input x => x
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?
 """
 """What is typed, and how the line of the error begins or what is in it."""
 
 
-@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_what_cannot_be_is_refused_and_makes_nothing(tiny, refused, line):
-    typed_in, _, message = line.partition(" => ")
-    said = refused(2, *shlex.split(typed_in)[1:])
-    assert message in said and (said.startswith(message) or not message.startswith("--"))
+def test_what_cannot_be_is_refused_and_makes_nothing(tiny, refused):
+    for line in REFUSED.strip().splitlines():
+        typed_in, _, message = line.partition(" => ")
+        said = refused(2, *shlex.split(typed_in)[1:])
+        assert message in said and (said.startswith(message) or not message.startswith("--")), line
 
 
 # Run folders that are missing or damaged
@@ -173,8 +140,7 @@ def test_a_run_that_is_gone_or_none_or_of_another_version_is_named(tiny, refused
 # A full disk
 
 
-def no_space(*_, **__):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+no_space = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc, monkeypatch):
@@ -211,31 +177,21 @@ def test_a_folder_that_cannot_be_made_is_named(tiny, refused, tmp_path, words):
 # Memory
 
 
-NEED = "10000 samples of 10000 digits need about 7.0 GiB, and 1.0 GiB are free; give less"
-
-
-@pytest.mark.parametrize(
-    ("free", "code", "line", "message"),
-    [
-        (20, 2, "eval --lengths 1000000 --samples 1",
-         "--lengths 1000000: a source of 1000002 tokens needs about 0.1 GiB, a"),
+def test_what_the_memory_does_not_hold_is_refused(tiny, refused, monkeypatch):
+    need = "10000 samples of 10000 digits need about 7.0 GiB, and 1.0 GiB are free; give less"
+    for free, code, line, message in (
+        (20, 2, "eval --lengths 1000000 --samples 1", "a source of 1000002 tokens needs about"),
         (20, 1, f"predict {'9' * 100_000}", "a source of 100002 tokens needs about"),
         # a vanilla model keeps a matrix of weights, where a calibrated one follows its lines
         (27, 1, f"predict {'9' * 3000} --show --run {VANILLA}", "a source of 3002 tokens needs"),
-        (30, 2, "eval --lengths 3,10000", f"--lengths 3,10000: {NEED}"),
-        (30, 2, "eval --lengths 10000 --samples 10000", f"--samples 10000: {NEED}"),
-        (30, 2, "eval --max-len 10000", f"--max-len 10000: {NEED}"),
-        (30, 2, "stress --samples 1000000",
-         "--samples 1000000: 1000000 samples of 50 digits need about 3.5 GiB"),
-        (30, 2, f"calibrate {VANILLA} --samples 1000000",
-         "--samples 1000000: 3000000 samples of 5 digits need"),
-    ],
-)  # fmt: skip
-def test_what_the_memory_does_not_hold_is_refused(
-    tiny, refused, monkeypatch, free, code, line, message
-):
-    monkeypatch.setattr(memory, "available_memory", lambda: 2**free)
-    assert message in refused(code, *line.split())
+        (30, 2, "eval --lengths 3,10000", f"--lengths 3,10000: {need}"),
+        (30, 2, "eval --lengths 10000 --samples 10000", f"--samples 10000: {need}"),
+        (30, 2, "eval --max-len 10000", f"--max-len 10000: {need}"),
+        (30, 2, "stress --samples 1000000", "1000000 samples of 50 digits need about 3.5 GiB"),
+        (30, 2, f"calibrate {VANILLA} --samples 1000000", "3000000 samples of 5 digits need"),
+    ):
+        monkeypatch.setattr(memory, "available_memory", lambda free=free: 2**free)
+        assert message in refused(code, *line.split())
 
 
 @pytest.mark.parametrize(
@@ -256,36 +212,20 @@ def test_where_memory_cannot_be_told_nothing_is_refused(tiny, abc, monkeypatch):
     assert abc("predict", "99").out == "100\n"
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried\nmuch")],
-)
-def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch, failure):
-    def fail(*_):
-        raise failure
-
-    monkeypatch.setattr(evaluation, "exact_matches", fail)
-    line = refused(1, "eval", "--lengths", 3, "--quiet")
-    assert line == "out of memory with --lengths 3: give less"
+def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch):
+    told = "DefaultCPUAllocator: can't allocate memory: you tried\nmuch"
+    for failure in (MemoryError(), RuntimeError(told)):
+        monkeypatch.setattr(evaluation, "exact_matches", Mock(side_effect=failure))
+        line = refused(1, "eval", "--lengths", 3, "--quiet")
+        assert line == "out of memory with --lengths 3: give less"
 
 
 # What is no bad input
 
 
-def test_ctrl_c_outside_training_stops_with_its_own_code(tiny, refused, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(stages, "evaluate", stop)
+def test_ctrl_c_stops_with_its_own_code_and_a_defect_has_its_traceback(tiny, refused, monkeypatch):
+    monkeypatch.setattr(stages, "evaluate", Mock(side_effect=KeyboardInterrupt))
     assert refused(130, "eval", "--quiet") == "stopped"
-
-
-def test_a_defect_is_not_taken_for_bad_input(tiny, abc, monkeypatch):
-    """Its traceback is wanted."""
-
-    def defect(*_, **__):
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(stages, "evaluate", defect)
+    monkeypatch.setattr(stages, "evaluate", Mock(side_effect=RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
-        abc("eval")
+        refused(1, "eval")
