@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from conftest import assert_same_weights, vouch
+from conftest import assert_same_weights, change_json, vouch
 
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
@@ -45,25 +45,21 @@ def sweep_file(tmp_path):
 
 def test_options_of_a_task_are_part_of_a_job(sweep_file):
     """Random tables by TOML: another training, other data, and columns of the results."""
-    jobs = read_sweep(
-        sweep_file(
-            """
-            [sweep]
-            tasks = ["lookup"]
-            lengths = [7]
-            task_options = {tables = 3}
-            [options]
-            model = "gru"
-            [[jobs]]
-            task = "lookup"
-            task_options = {tables = 3, seed = 1}
-            [[jobs]]
-            task = "copy"
-            task_options = {}
-            """
-        )
-    )
-    first, second, third = jobs
+    text = """
+        [sweep]
+        tasks = ["lookup"]
+        lengths = [7]
+        task_options = {tables = 3}
+        [options]
+        model = "gru"
+        [[jobs]]
+        task = "lookup"
+        task_options = {tables = 3, seed = 1}
+        [[jobs]]
+        task = "copy"
+        task_options = {}
+        """
+    jobs = first, second, third = read_sweep(sweep_file(text))
     assert [one.task_options for one in jobs] == [{"tables": 3}, {"tables": 3, "seed": 1}, {}]
     plain = Job(task="lookup", options={"model": "gru"})
     assert len({one.key for one in (*jobs, plain)}) == 4
@@ -71,74 +67,61 @@ def test_options_of_a_task_are_part_of_a_job(sweep_file):
     assert (first.data.task.outputs != second.data.task.outputs).any()
     about = describe(second, Path("nowhere"))
     assert (about["task_tables"], about["task_seed"], about["seed"]) == (3, 1, 0)
-    with pytest.raises(UsageError, match="copy has no option 'tables': it takes none"):
-        read_sweep(sweep_file("[sweep]\ntasks = ['copy']\ntask_options = {tables = 3}"))
 
 
 def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
     """It is stored under the length of its longest target, whatever lengths were asked for."""
-    options = {"model": "gru", "attender": "content", "width": 8, "embedding": 4, "d_head": 8}
-    tests = [Test(set="heldout_compositions", length=length, n=6) for length in (7, 11)]
-    made = Job(
-        task="lookup", task_options={"tables": 3}, options={**options, "value": 8, "steps": 1},
-        tests=(*tests, Test(length=7, n=5)),
-    )  # fmt: skip
+    kind = "heldout_compositions"
+    options = {"model": "gru", "width": 8, "embedding": 4, "d_head": 8, "value": 8, "steps": 1}
+    tests = [Test(set=kind, length=length, n=6) for length in (7, 11)]
+    made = Job(task="lookup", task_options={"tables": 3}, options=options, tests=tuple(tests))
+    made = made.with_tests((Test(length=7, n=5),))
     ensure(made, tmp_path)
     assert made.complete(tmp_path) and not made.missing_tests(tmp_path)
-    rows = results_table([made], tmp_path)
-    assert rows[["set", "length", "n"]].to_numpy().tolist() == [
-        ["heldout_compositions", 5, 6], ["random", 7, 5],
-    ]  # fmt: skip
-    more = made.with_tests((Test(set="heldout_compositions", length=7, n=9),))
-    assert [(test.set, test.n) for test in more.missing_tests(tmp_path)] == [
-        ("heldout_compositions", 9)
-    ]
+    rows = results_table([made], tmp_path)[["set", "length", "n"]].to_numpy().tolist()
+    assert rows == [[kind, 5, 6], ["random", 7, 5]]
+    more = made.with_tests((Test(set=kind, length=7, n=9),))
+    assert [(test.set, test.n) for test in more.missing_tests(tmp_path)] == [(kind, 9)]
 
 
 def test_a_file_is_a_product_and_further_jobs(sweep_file):
-    jobs = read_sweep(
-        sweep_file(
-            """
-            [sweep]
-            tasks = ["successor", "addition"]
-            schemes = ["none", "rpe:clip=3"]
-            seeds = 2
-            calibrate = true
-            lengths = [6, 50]
-            samples = 7
-            sets = ["random", "carry"]
-            [options]
-            width = 16
-            calibrate.steps = 9
-            [grid]
-            heads = [2, 4]
-            calibrate.threshold = [0.1, 0.2]
-            [[jobs]]
-            task = "parity"
-            calibrate = false
-            seed = 5
-            [[jobs]]
-            task = "parity"
-            calibrate.dirs = ["anti"]
-            width = 32
-            """
-        )
-    )
+    text = """
+        [sweep]
+        tasks = ["successor", "addition"]
+        schemes = ["none", "rpe:clip=3"]
+        seeds = 2
+        calibrate = true
+        lengths = [6, 50]
+        samples = 7
+        sets = ["random", "carry"]
+        [options]
+        width = 16
+        calibrate.steps = 9
+        [grid]
+        heads = [2, 4]
+        calibrate.threshold = [0.1, 0.2]
+        [[jobs]]
+        task = "parity"
+        calibrate = false
+        seed = 5
+        [[jobs]]
+        task = "parity"
+        calibrate.dirs = ["anti"]
+        width = 32
+        """
+    first, *_ = jobs = read_sweep(sweep_file(text))
     assert len(jobs) == 2 * 2 * 2 * 2 * 2 + 2
     seeds = [one.options.get("seed", 0) for one in jobs]
     assert seeds == sorted(seeds)
     assert len(with_parents(jobs)) == len(jobs) + 2 * 2 * 2 * 2 + 1  # a training for each pair
-    first, *_ = jobs
     assert first.config.model.heads == 2 and first.parent.config.model.scheme == "none"
     assert (first.config.train.steps, first.config.calibration.threshold) == (9, 0.1)
     assert [(t.set, t.length, t.n) for t in first.tests] == [
-        ("random", 6, 7), ("random", 50, 7), ("carry", 6, 7), ("carry", 50, 7),
-    ]  # fmt: skip
-    plain, other = (one for one in jobs if one.task == "parity")
-    if plain.calibrate:
-        plain, other = other, plain
-    assert plain.calibrate is None and plain.config.train.seed == 5
-    assert other.config.calibration.dirs == ("anti",) and other.config.model.width == 32
+        (kind, length, 7) for kind in ("random", "carry") for length in (6, 50)
+    ]
+    found = {bool(one.calibrate): one.config for one in jobs if one.task == "parity"}
+    assert found[False].train.seed == 5
+    assert found[True].calibration.dirs == ("anti",) and found[True].model.width == 32
 
 
 BAD = """
@@ -146,53 +129,38 @@ BAD = """
 [sweeps] | unknown key 'sweeps' in the file: choose among sweep, options, grid, jobs
 [sweep]; task = 'successor' | unknown key 'task' in [sweep]: choose among tasks,
 [sweep]; tasks = [] | tasks is empty, and so is the product
-TASK; seeds = 0 | seeds is empty
-TASK; [grid]; heads = [] | heads is empty
 TASK; [grid]; heads = 2 | heads = 2: give a list
 [grid]; heads = [2] | [grid] multiplies the tasks of [sweep]: give tasks
-[sweep]; tasks = ['sucessor'] | did you mean successor?
 TASK; schemes = ['rpe:clip=0'] | clip = '0'
-TASK; lengths = [0] | lengths = 0: give whole numbers
 TASK; sets = ['nerves'] | unknown test set 'nerves': choose
-TASK; preset = 'big' | unknown preset 'big': choose one of
 TASK; [options]; colour = 1 | unknown key 'colour' in [op
-TASK; [options]; heads = 3 | width 64
-TASK; [options]; format = 'fixed:20' | does not fit 20
-TASK; [options]; sampling = 'odd' | 'odd'
-TASK; [options]; law = 'mixed' | unknown key 'law' in [options]
 TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given in [options] and in heads: leave
 TASK; [options]; calibrate.steps = 9 | calibrate.steps is given, and nothing is calibrated
 TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown key 'depth' in [grid] calibrate:
-TASK; calibrate = true; [grid]; calibrate.threshold = [2] | threshold = 2.0: give a number above 0
-TASK; [options]; steps = -3 | [options] steps = -3: give a whole number
 TASK; [grid]; batch = [4, 'x'] | [grid] batch = 'x': give a whole number
-TASK; calibrate = true; [options]; calibrate.steps = -1 | [options] calibrate.steps = -1: give
 TASK; [[jobs]]; task = 'parity'; width = 0 | [[jobs]] 1: width = 0: give
-TASK; [[jobs]]; task = 'nothing' | [[jobs]] 1: task: unknown task 'nothing'
-TASK; schemes = ['nothing'] | [sweep] schemes: unknown scheme 'nothing'
 TASK; task_options = {x = 1} | [sweep] task_options.x: successor has no option 'x'
 TASK; [grid]; seed = [3] | [grid] seed: seeds of [sweep] say it; leave one out
 TASK; seeds = [1, 1] | two jobs have the key successor-
-TASK; [[jobs]]; task = 'successor' | two jobs have the key successor-
 TASK; seeds = 1000000 | jobs: give at most 10000
 TASK; seeds = 1000000000000000000000000000000 | give whole
 [sweep]; tasks = ['parity', 'copy']; seeds = 10000 | 20,000 jobs
 [[jobs]]; seed = 1 | task = None: name the task of each job
 jobs = 3 | jobs is not a list of tables: write [[jobs]]
-sweep = 3 | sweep = 3 is not a table: write [sweep]
 tasks = [ | is not TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
 
 
-@pytest.mark.parametrize("case", BAD.strip("\n").split("\n"))
-def test_bad_files_are_refused_before_anything_trains(sweep_file, runs_root, case):
-    text, _, message = case.partition("| ")
-    text = text.replace("TASK", "[sweep]; tasks = ['successor']").replace("; ", "\n")
-    path = sweep_file(text)
-    with pytest.raises(UsageError) as error:
-        read_sweep(path)
-    assert message in str(error.value) and str(path) in str(error.value)
+def test_bad_files_are_refused_before_anything_trains(sweep_file, runs_root):
+    for case in BAD.strip("\n").split("\n"):
+        text, _, message = case.partition("| ")
+        path = sweep_file(
+            text.replace("TASK", "[sweep]; tasks = ['successor']").replace("; ", "\n")
+        )
+        with pytest.raises(UsageError) as error:
+            read_sweep(path)
+        assert message in str(error.value) and str(path) in str(error.value), case
     assert not runs_root.exists()
 
 
@@ -218,9 +186,8 @@ def test_jobs_with_one_key_are_run_once_with_the_tests_of_both():
 def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
     ensure(job(), tmp_path)
     path = tmp_path / job().key / "run" / "config.json"
-    changed = json.loads(path.read_text())
-    changed["model"]["feedforward"] = 17
-    path.write_text(json.dumps(changed))
+    model = json.loads(path.read_text())["model"]
+    change_json(path, model={**model, "feedforward": 17})
     vouch(path.parent)
     with pytest.raises(AbcError, match="holds a run of another configuration"):
         job().complete(tmp_path)
@@ -234,15 +201,11 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
         if progress.step == 4:
             raise KeyboardInterrupt
 
-    def stopping(title, *more):
-        return nullcontext(stop)
-
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     ensure(job(), whole)
-    with monkeypatch.context() as patch:
-        patch.setattr(making, "training_bar", stopping)
-        with pytest.raises(Interrupted):
-            ensure(job(), parts)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(making, "training_bar", lambda *_: nullcontext(stop))
+        ensure(job(), parts)
     assert not job().complete(parts)
     ensure(job(), parts)
     assert job().complete(parts) and not job(lengths=(3, 12)).complete(parts)
@@ -280,14 +243,10 @@ def test_a_calibrated_job_reads_the_run_of_its_parent(tmp_path, tiny):
 
 def test_a_failure_stops_only_what_hangs_on_it(tmp_path):
     """In processes: a training, and a calibration that its model is not good enough for."""
-    seen = []
-    jobs = [job(calibrate={"steps": 2})]
-    outcomes = run_jobs(
-        jobs, tmp_path, workers=2, on_change=lambda _, outcome: seen.append(outcome)
-    )
-    assert [(o.job.config.stage, o.state) for o in outcomes] == [
-        ("vanilla", "done"), ("calibrated", "failed"),
-    ]  # fmt: skip
+    seen, jobs = [], [job(calibrate={"steps": 2})]
+    outcomes = run_jobs(jobs, tmp_path, workers=2, on_change=lambda _, one: seen.append(one))
+    found = [(o.job.config.stage, o.state) for o in outcomes]
+    assert found == [("vanilla", "done"), ("calibrated", "failed")]
     assert [o for o in seen if o] == outcomes
     assert "has not interpolated" in outcomes[1].reason and "log.txt" in outcomes[1].reason
     table = results_table(jobs, tmp_path, outcomes)
@@ -297,21 +256,31 @@ def test_a_failure_stops_only_what_hangs_on_it(tmp_path):
     again = pd.read_csv(tmp_path / "out" / "results.csv")
     assert again["accuracy"].notna().sum() == 2
 
-    kept = run_jobs([job()], tmp_path, workers=1)
-    assert [o.state for o in kept] == ["kept"]
+    # what is complete is kept, and a broken folder fails its own job alone
+    assert [o.state for o in run_jobs([job()], tmp_path, workers=1)] == ["kept"]
+    weights = tmp_path / job().key / "run" / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    ensure(job(seed=1), tmp_path)
+    both = [job(), job(seed=1)]
+    outcomes = run_jobs(both, tmp_path)
+    assert {o.job.key: o.state for o in outcomes} == {both[0].key: "failed", both[1].key: "kept"}
+    table = results_table(both, tmp_path, outcomes)
+    assert table["error"].notna().tolist() == [True, False, False]
 
 
-def test_an_interruption_ends_the_processes(tmp_path):
-    processes, others = [], set(psutil.Process().children())
+def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
+    """They see that the file of their sweep is gone, as they do on another machine."""
+    one, processes, others = job(steps=10**6, validate_every=20), [], {*psutil.Process().children()}
 
     def interrupt(progress, _):
-        processes.extend(set(psutil.Process().children()) - others)
-        if processes:
+        if any("held-out" in job.last_line for job in progress.running):
+            processes.extend({*psutil.Process().children()} - others)
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="0 of 1 jobs complete; the same command goes on"):
-        run_jobs([job(steps=100_000)], tmp_path, on_change=interrupt)
+        run_jobs([one], tmp_path, on_change=interrupt)
     assert processes and not any(process.is_running() for process in processes)
+    assert one.run(tmp_path).load_checkpoint() is not None
 
 
 def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothing(tmp_path):
@@ -354,18 +323,6 @@ def test_jobs_that_differ_in_their_seeds_are_checked_once(sweep_file, monkeypatc
     text = "[sweep]\ntasks = ['successor', 'parity']\nseeds = 15\ncalibrate = true"
     assert len(read_sweep(sweep_file(text))) == 30
     assert len(checked) == 2
-
-
-def test_a_broken_folder_fails_its_own_job_alone(tmp_path):
-    first, second = job(), job(seed=1)
-    for one in (first, second):
-        ensure(one, tmp_path)
-    weights = tmp_path / first.key / "run" / "model" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    outcomes = run_jobs([first, second], tmp_path)
-    assert {o.job.key: o.state for o in outcomes} == {first.key: "failed", second.key: "kept"}
-    table = results_table([first, second], tmp_path, outcomes)
-    assert table["error"].notna().tolist() == [True, False, False]
 
 
 def test_a_worker_that_is_killed_is_named_by_its_signal(tmp_path):
