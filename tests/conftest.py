@@ -31,6 +31,8 @@ from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
 from abc_calib.runs.records import Record, all_files, given_files, write_record
 from abc_calib.stages import making
+from abc_calib.sweeps.jobs import JobPayload
+from abc_calib.sweeps.workers import ensure
 from cli import console
 from cli.main import app
 from tasks import get_task
@@ -392,6 +394,12 @@ def vouch(run: Path) -> None:
             record = json.loads((run / name).read_text())
             content = {k: v for k, v in record.items() if k not in Record.model_fields}
             write_record(run / name, content, names(run))
+
+
+def attempt_here(payload: str, folder: Path, device: str, *_: Any) -> float:
+    """Runs a job of a sweep in this process, in place of ``abc_calib.sweeps.workers.attempt``."""
+    ensure(JobPayload.model_validate_json(payload).unpacked(), folder.parent, device)
+    return 0.0
 
 
 def assert_same_weights(one: Any, other: Any) -> None:

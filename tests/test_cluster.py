@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import psutil
 import pytest
+from conftest import attempt_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sweeps import QUICK, job
@@ -21,9 +21,8 @@ from abc_calib.errors import AbcError
 from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
-from abc_calib.sweeps import Job, Share, Test, run_jobs
-from abc_calib.sweeps.jobs import JobPayload
-from abc_calib.sweeps.workers import attempt, ensure, last_line, own_gpu
+from abc_calib.sweeps import Job, Share, Test, engine, ensure, run_jobs
+from abc_calib.sweeps.workers import own_gpu, wrong_here
 from abc_calib.version import ROOT, __version__
 
 
@@ -148,30 +147,36 @@ def test_a_worker_calibrates_and_has_the_plugins_of_the_sweep(scheduler, tmp_pat
     assert recorded.file == plugin.name
 
 
-LACKING = {
-    "cannot run this program .*install abc-calib": "import sys; sys.modules['abc_calib'] = None",
-    "has version 0.0.1 of this program, not .*install the same": (
-        "import abc_calib.version as version; version.__version__ = '0.0.1'"
-    ),
-    "does not see .*--jobs that every worker sees": (
-        "from pathlib import Path; import abc_calib.sweeps.workers; Path.is_file = lambda _: False"
-    ),
-}
-"""What is said of a worker, and how it came to be so."""
-
-
-@pytest.mark.parametrize("message", LACKING)
-def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, message):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("import sys; sys.modules['abc_calib'] = None", "cannot run this program .*install abc-ca"),
+        pytest.param(
+            "import abc_calib.sweeps.workers, pathlib; pathlib.Path.is_file = lambda _: False",
+            "does not see .*--jobs that every worker sees",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_workers_lack_is_said_before_anything_runs(scheduler, tmp_path, content, message):
     with pytest.raises(AbcError, match="has no workers: start some with `dask worker tcp://"):
         run_jobs([job()], tmp_path, scheduler=scheduler)
     preload = tmp_path / "preload.py"
-    preload.write_text(LACKING[message])
+    preload.write_text(content)
     with (
         workers(scheduler, 1, tmp_path / "away", "--preload", preload),
         pytest.raises(AbcError, match=message),
     ):
         run_jobs([job()], tmp_path, scheduler=scheduler)
     assert not list(tmp_path.glob(".sweep*")) and not list(tmp_path.glob("successor*"))
+
+
+def test_a_worker_checks_the_version_and_the_folder(tmp_path):
+    (tmp_path / "sign").touch()
+    assert wrong_here(tmp_path / "sign", __version__) == ""
+    said = wrong_here(tmp_path / "sign", "0.0.1")
+    assert said == f"has version {__version__} of this program, not 0.0.1: install the same"
+    assert "--jobs that every worker sees" in wrong_here(tmp_path / "none", __version__)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere:1"])
@@ -195,27 +200,26 @@ def test_every_job_is_in_one_share_with_its_first_training(of, made):
     assert max(map(len, firsts)) - min(map(len, firsts)) <= 1
 
 
-def test_shares_of_an_array_are_joined_by_the_same_command(abc, tmp_path):
+def test_shares_of_an_array_are_joined_by_the_same_command(abc, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "attempt", attempt_here)
     options = "\n".join(f"{name} = {value}" for name, value in QUICK.items())
     file = tmp_path / "sweep.toml"
     file.write_text(
         "[sweep]\ntasks = ['successor']\nseeds = 2\nlengths = [3]\nsamples = 20\n"
         f"[options]\n{options}"
     )
-    where = ("--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv")
-    said = abc("sweep", file, "--array", "1/2", *where)
-    assert said.code == 0 and "share 2/2: never ran" in said.err
-    assert len((tmp_path / "r.csv").read_text().splitlines()) == 2
-    said = abc("sweep", file, "--array", "2/2", *where)
-    assert said.code == 0 and "share" not in said.err
-    assert len((tmp_path / "r.csv").read_text().splitlines()) == 3
+    for share, left, rows in (("1/2", True, 1), ("2/2", False, 2)):
+        where = ("--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv")
+        said = abc("sweep", file, "--array", share, *where)
+        assert said.code == 0 and ("share 2/2: never ran" in said.err) is left
+        assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + rows
 
 
-@pytest.mark.parametrize("array", ["3/2", "0/2", "2", "1/0", "-1/2", "1/2/3", "a/b", "1/"])
-def test_what_is_no_share_is_refused(abc, tmp_path, array):
+def test_what_is_no_share_is_refused(abc, tmp_path):
     (tmp_path / "s.toml").write_text("[sweep]\ntasks = ['successor']")
-    said = abc("sweep", tmp_path / "s.toml", "--array", array)
-    assert said.code == 2 and f"--array {array}: " in said.err
+    for array in ("3/2", "0/2", "2", "1/0", "-1/2", "1/2/3", "a/b", "1/"):
+        said = abc("sweep", tmp_path / "s.toml", "--array", array)
+        assert said.code == 2 and f"--array {array}: " in said.err
 
 
 def test_an_unfinished_share_says_how_far_it_is(tmp_path):
@@ -232,17 +236,3 @@ def test_each_process_sees_a_gpu_of_its_own(monkeypatch):
     seen = [own_gpu("cuda", turn) for turn in range(3)]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in seen] == ["3", "5", "3"]
     assert own_gpu("cpu", 0) == own_gpu("auto", 1) == own_gpu("cuda:1", 1) == {}
-
-
-def test_a_job_stops_once_its_sweep_has_ended(tmp_path):
-    """As it is where the sweep runs on another machine: what it sees is a file that goes."""
-    one, sign = job(steps=10**6, validate_every=20), tmp_path / "sign"
-    sign.touch()
-    payload, folder = JobPayload.of(one).model_dump_json(), tmp_path / one.key
-    with ThreadPoolExecutor() as pool:
-        ended = pool.submit(attempt, payload, folder, "cpu", sign, __version__)
-        eventually(lambda: "held-out" in last_line(folder / "log.txt"))
-        sign.unlink()
-        with pytest.raises(AbcError, match="stopped"):
-            ended.result()
-    assert one.run(tmp_path).load_checkpoint() is not None
