@@ -17,7 +17,7 @@ from abc_calib.stages import making
 from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
-from abc_calib.sweeps.workers import ensure
+from abc_calib.sweeps.workers import ensure, last_line
 
 SMALL = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "length": 4}
 QUICK = {**SMALL, "steps": 6, "batch": 8, "validate_every": 2}
@@ -38,9 +38,6 @@ def sweep_file(tmp_path):
         return path
 
     return write
-
-
-# Files
 
 
 def test_options_of_a_task_are_part_of_a_job(sweep_file):
@@ -164,9 +161,6 @@ def test_bad_files_are_refused_before_anything_trains(sweep_file, runs_root):
     assert not runs_root.exists()
 
 
-# Keys
-
-
 def test_a_key_is_what_is_trained_and_not_what_is_tested():
     assert job().key == job(lengths=(50,)).key == job(decoder_layers=1, seed=0).key
     others = [job(seed=1), job(width=32), job("parity"), job(scheme="none"), job(calibrate={})]
@@ -191,9 +185,6 @@ def test_a_folder_with_another_configuration_is_not_taken(tmp_path):
     vouch(path.parent)
     with pytest.raises(AbcError, match="holds a run of another configuration"):
         job().complete(tmp_path)
-
-
-# Working
 
 
 def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path, monkeypatch):
@@ -281,6 +272,7 @@ def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
         run_jobs([one], tmp_path, on_change=interrupt)
     assert processes and not any(process.is_running() for process in processes)
     assert one.run(tmp_path).load_checkpoint() is not None
+    assert last_line(tmp_path / one.key / "log.txt") == "stopped"
 
 
 def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothing(tmp_path):
@@ -292,9 +284,6 @@ def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothi
     blocker.write_text("a file where the folder belongs")
     (outcome,) = run_jobs([job()], tmp_path)
     assert outcome.state == "failed" and outcome.reason.startswith("cannot start a job in ")
-
-
-# The command
 
 
 def test_the_command_lists_its_jobs_and_refuses_what_cannot_be(abc, sweep_file, tmp_path):
