@@ -38,9 +38,6 @@ def refused(abc, tmp_path):
     assert seen and contents() == seen[0]
 
 
-# Options that cannot be
-
-
 REFUSED = """
 abc train sucessor => unknown task 'sucessor' (did you mean successor?): choose one of succ
 abc train parity --base 10 => parity is defined on bits: base 10 is not possible, only 2
@@ -109,9 +106,6 @@ def test_what_cannot_be_is_refused_and_makes_nothing(tiny, refused):
         assert message in said and (said.startswith(message) or not message.startswith("--")), line
 
 
-# Run folders that are missing or damaged
-
-
 COMMANDS = [["calibrate"], ["retrain"], ["eval"], ["predict", "1"], ["heatmap"]]
 
 
@@ -135,9 +129,6 @@ def test_a_run_that_is_gone_or_none_or_of_another_version_is_named(tiny, refused
         line = f"there is no run {tiny.calibrated}: abc runs lists them"
         assert refused(2, *words) == line
         away.rename(tiny.calibrated)
-
-
-# A full disk
 
 
 no_space = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
@@ -172,9 +163,6 @@ def test_a_folder_that_cannot_be_made_is_named(tiny, refused, tmp_path, words):
     (tmp_path / "file").write_text("")
     line = refused(1, *words, "--out", tmp_path / "file" / "below")
     assert line.startswith(f"cannot make the folder {tmp_path / 'file' / 'below'} (")
-
-
-# Memory
 
 
 def test_what_the_memory_does_not_hold_is_refused(tiny, refused, monkeypatch):
@@ -218,9 +206,6 @@ def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch):
         monkeypatch.setattr(evaluation, "exact_matches", Mock(side_effect=failure))
         line = refused(1, "eval", "--lengths", 3, "--quiet")
         assert line == "out of memory with --lengths 3: give less"
-
-
-# What is no bad input
 
 
 def test_ctrl_c_stops_with_its_own_code_and_a_defect_has_its_traceback(tiny, refused, monkeypatch):

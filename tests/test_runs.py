@@ -30,9 +30,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
-# Atomic writing
-
-
 def writing(kind: str, text: str, failure: Any = None) -> Callable[[Path], None]:
     """A writer of a file, or of a folder with two files, which fails midway."""
 
@@ -86,9 +83,6 @@ def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch, kind, existing, 
     assert len(os.listdir(tmp_path)) == existing
 
 
-# Making and finding runs
-
-
 def test_a_new_run_is_named_after_what_it_is_and_is_the_latest(make_config, runs_root, tmp_path):
     config = make_config("addition", seed=3)
     names = [Run.create(config).path.name for _ in range(2)]
@@ -100,9 +94,6 @@ def test_a_new_run_is_named_after_what_it_is_and_is_the_latest(make_config, runs
     assert made.model_copy(update={"threads": None, "versions": {}}) == config
     outside = Run.create(config, tmp_path / "elsewhere" / "mine")
     assert Run.open().path.resolve() == outside.path.resolve()
-
-
-# Vouching
 
 
 def finished(config, path=None) -> Run:
@@ -170,9 +161,6 @@ def test_two_processes_do_not_train_one_run(make_config):
         stages.resume(run.path)
 
 
-# Rows of evaluations
-
-
 def row(length: int, n: int, correct: int = 1, seed: int = 0) -> dict:
     return {
         **{"length": length, "accuracy": 100 * correct / n, "n": n, "set": "random", "low": 0.0},
@@ -197,9 +185,6 @@ def test_evaluations_at_once_lose_nothing(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(measure, range(1, 4)))
     assert [one["length"] for one in rows.read_rows(path)] == list(range(1, 60))
-
-
-# After a kill
 
 
 def killed(path: Path, *, old: str = "", process: int = 2**22 + 1) -> Path:
