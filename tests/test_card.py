@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tokenizers import Tokenizer
@@ -14,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, pipeline
 import abc_calib as abc
 from abc_calib.config import TrainOptions
 from abc_calib.data import make_data
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError
 from abc_calib.nn.hub import faces
 from abc_calib.nn.tokenizer import tokenizer_files
 from tasks import TASKS, get_task
@@ -25,30 +26,24 @@ FILES = {"scan", "cfq", "pairs"}
 
 
 def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
-    said = abc("card", tiny.calibrated, "--out", tmp_path / "card")
+    folder = tmp_path / "card"
+    assert "there is no run" in abc("card", "nothing", "--out", folder).error(2)
+    said = abc("card", tiny.calibrated, "--out", folder)
     assert said.code == 0 and "hf upload" in said.err
-    text = (tmp_path / "card" / "README.md").read_text()
+    text = (folder / "README.md").read_text()
     assert "has no certificate" in text
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     wanted = re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
     seen: list[Any] = []
-    exec(code.replace("FOLDER", str(tmp_path / "card")), {"print": seen.append})
+    exec(code.replace("FOLDER", str(folder)), {"print": seen.append})
     assert seen == [wanted, [{"generated_text": wanted}]]
-    made: Any = pipeline
-    for folder in (tmp_path / "card", tiny.calibrated / "model"):
-        whole = made("abc-calib", model=str(folder))
-        assert whole([wanted[::-1]]) == [[{"generated_text": str(int(wanted[::-1]) + 1)[::-1]}]]
     source = int(re.findall(r'tokenizer\("(\d+)"', code)[0])
     assert int(wanted[::-1]) == source + 1
-    assert "is there already" in abc("card", tiny.calibrated, "--out", tmp_path / "card").error(2)
+    made: Any = pipeline
+    whole = made("abc-calib", model=str(tiny.calibrated / "model"))
+    assert whole([wanted[::-1]]) == [[{"generated_text": str(source + 2)[::-1]}]]
+    assert "is there already" in abc("card", tiny.calibrated, "--out", folder).error(2)
     assert "name it with --out" in abc("card").error(2)
-
-
-def test_a_certified_card_shows_the_certificate(tiny: Any, tmp_path: Any) -> None:
-    made = abc.certify(tiny.calibrated)
-    folder = abc.card(tiny.calibrated, tmp_path / "card")
-    assert "certified for every length" in (folder / "README.md").read_text()
-    assert json.loads((folder / "certificate.json").read_text())["windows"] == made.windows
 
 
 @pytest.mark.parametrize("name", sorted({*TASKS} - FILES))
@@ -66,36 +61,26 @@ def test_a_tokenizer_reads_what_the_model_reads(name: str) -> None:
         assert words.decode(ids) == known.text(row, separator)
 
 
-def test_a_name_on_the_hub_is_downloaded(
+def test_a_certified_card_on_the_hub_is_downloaded(
     tiny: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As asked, with what a download leaves behind; a name that is not there is one line."""
+    made = abc.certify(tiny.calibrated)
     folder = abc.card(tiny.calibrated, tmp_path / "card")
+    assert "certified for every length" in (folder / "README.md").read_text()
+    assert json.loads((folder / "certificate.json").read_text())["windows"] == made.windows
     (folder / ".gitattributes").touch()
-    asked: list[dict[str, Any]] = []
-
-    def download(name: str, **how: Any) -> Any:
-        asked.append(how)
-        return folder
-
+    download = Mock(return_value=folder)
     monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", download)
-    made = faces.AbcTransformer.from_pretrained("someone/successor", token="t", revision="v1")
-    assert made.network.lines is not None
-    assert [{**how, "allow_patterns": []} for how in asked] == [
-        {"allow_patterns": [], "token": "t", "revision": "v1"}
-    ]
+    model = faces.AbcTransformer.from_pretrained("someone/successor", token="t", revision="v1")
+    assert model.network.lines is not None
+    ((asked, how),) = download.call_args_list
+    assert asked == ("someone/successor",)
+    assert how.pop("allow_patterns") and how == {"token": "t", "revision": "v1"}
 
-    def nothing(name: str, **_: Any) -> None:
-        raise OSError("no such repository")
-
-    monkeypatch.setattr(faces.huggingface_hub, "snapshot_download", nothing)
+    download.side_effect = OSError("no such repository")
     with pytest.raises(AbcError, match="is not a folder, and not on the hub"):
         faces.AbcTransformer.from_pretrained("someone/nothing")
     shutil.rmtree(folder)
     with pytest.raises(AbcError, match="is not a saved model"):
         AutoModelForSeq2SeqLM.from_pretrained(str(folder), config=faces.AbcConfig())
-
-
-def test_a_model_of_transformers_has_its_own(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="there is no run"):
-        abc.card("nothing", tmp_path / "card")

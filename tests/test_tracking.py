@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -30,50 +29,34 @@ class Heard:
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
-
-    def start(self, name, folder, config):
-        self.calls.append(("start", name, folder, config))
-
-    def scalars(self, step, values):
-        self.calls.append(("scalars", step, values))
-
-    def table(self, name, rows):
-        self.calls.append(("table", name, rows))
-
-    def image(self, name, pixels):
-        self.calls.append(("image", name, pixels))
-
-    def close(self):
-        self.calls.append(("close",))
+        for name in ("start", "scalars", "table", "image", "close"):
+            setattr(self, name, lambda *given, name=name: self.calls.append((name, *given)))
 
     def rows(self) -> list[dict[str, Any]]:
         return [{"step": call[1], **call[2]} for call in self.calls if call[0] == "scalars"]
 
 
 def test_an_object_of_ones_own_gets_the_rows_of_the_history(runs_root):
-    heard = Heard()
+    """The run is the same without it; one that goes on sends its whole history again."""
+    heard, again = Heard(), Heard()
     run = abc_calib.train("successor", track=heard, out=runs_root / "one", **QUICK)
     assert heard.rows() == run.history() and len(run.history()) == 3
     assert [heard.calls[0], heard.calls[-1]] == [
         ("start", "one", run.path, run.config.model_dump(mode="json")),
         ("close",),
     ]
-    other = abc_calib.train("successor", out=runs_root / "other", **QUICK)
-    same = [json.loads((each.path / "config.json").read_text()) for each in (run, other)]
-    assert same[0] == same[1]
-    assert run.result is not None and other.result is not None
-    weights = "model/model.safetensors"
-    assert (run.path / weights).read_bytes() == (other.path / weights).read_bytes()
-
-
-def test_a_run_that_goes_on_sends_its_whole_history_again(runs_root):
-    heard, again = Heard(), Heard()
+    other = Heard()
     with pytest.raises(Interrupted):
-        abc_calib.train("successor", track=heard, on_step=interrupt_at(5), **QUICK)
-    assert [row["step"] for row in heard.rows()] == [2, 4] and heard.calls[-1] == ("close",)
-    run = abc_calib.resume(track=again)
-    assert again.rows() == run.history()
+        out = runs_root / "other"
+        abc_calib.train("successor", track=other, on_step=interrupt_at(5), out=out, **QUICK)
+    assert [row["step"] for row in other.rows()] == [2, 4] and other.calls[-1] == ("close",)
+    resumed = abc_calib.resume(track=again)
+    assert again.rows() == resumed.history()
     assert [row["step"] for row in again.rows()] == [2, 4, 6]
+
+    plain = abc_calib.train("successor", out=runs_root / "plain", **QUICK)
+    for name in ("config.json", "model/model.safetensors"):
+        assert (run.path / name).read_bytes() == (plain.path / name).read_bytes()
 
 
 def test_tensorboard_files_hold_history_lines_and_heatmaps(tiny, abc):
@@ -84,15 +67,13 @@ def test_tensorboard_files_hold_history_lines_and_heatmaps(tiny, abc):
     run = Run.open()
     found = events.EventAccumulator(str(run.path / "tensorboard"), size_guidance={"images": 0})
     found.Reload()
-    history = run.history()
     for name in ("loss", "validation_accuracy", "seconds"):
         scalars = [(event.step, event.value) for event in found.Scalars(name)]
-        assert scalars == [(row["step"], pytest.approx(row[name])) for row in history]
+        assert scalars == [(row["step"], pytest.approx(row[name])) for row in run.history()]
     (text,) = found.Tensors("lines/text_summary")
     table = text.tensor_proto.string_val[0].decode()
     assert table.count("\n") == 2 + len(pd.read_csv(run.path / "lines.csv"))
-    attention = stored(run.path / "bias.safetensors")
-    for site, layers in attention.items():
+    for site, layers in stored(run.path / "bias.safetensors").items():
         for number, layer in enumerate(layers):
             (event,) = found.Images(f"attention/{site}-layer{number}")
             image = np.asarray(Image.open(io.BytesIO(event.encoded_image_string)).convert("RGB"))

@@ -26,17 +26,15 @@ from cli.tables import Fitted
 WIDTH = 80
 COMMANDS = (
     ("runs",),
-    ("runs", "--sort", "held-out", "--task", "successor"),
     ("tasks",),
     ("eval", "--lengths", "5,9", "--samples", 5, "--stress", "carry", "-q"),
     ("stress", "--lengths", 3, "--samples", 3, "--search", 0, "-q"),
     ("predict", "199", "--show"),
-    ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
     ("inspect", "RECURRENT", "--input", "010 t3 t1 t2 t4 t5 .", "--out", "OUT"),
     ("diagnose", "RECURRENT"),
     ("certify",),
-    ("reproduce", "figure1", "--from-results"),
     ("reproduce", "attenders-table2", "--from-results"),
+    ("calibrate", "LONG-VANILLA", "--no-retrain", "--threshold", 0.3),
 )
 
 
@@ -48,8 +46,7 @@ def recurrent(tmp_path_factory) -> Path:
     return stages.train("lookup", out=folder, model="gru", attender="mix", **small).path
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(map(str, words))[:30])
-def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, words):
+def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch):
     deep = tiny.vanilla.parent / "a folder of an experiment" / "a run of a very long name indeed"
     deep.parent.mkdir()
     tiny.vanilla.rename(deep)
@@ -57,15 +54,16 @@ def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch, word
     monkeypatch.setattr(console.out, "_force_terminal", True)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     places = {"LONG-VANILLA": deep, "RECURRENT": recurrent, "OUT": tmp_path / "drawn"}
-    said = run_command(*(places.get(word, word) for word in words))
-    assert said.code == 0, said
-    lines = [line for line in said.out.splitlines() if not line.startswith("/")]  # paths are whole
-    assert max(map(cell_len, lines)) <= WIDTH
-    if words[0] == "runs":
-        assert said.out.splitlines()[0].split() == [
-            *("run", "task", "stage", "scheme", "preset", "seed", "held-out")
-        ]
-        assert "a folder of" in said.out
+    for words in COMMANDS:
+        said = run_command(*(places.get(word, word) for word in words))
+        assert said.code == 0, said
+        # paths are whole
+        lines = [line for line in said.out.splitlines() if not line.startswith("/")]
+        assert max(map(cell_len, lines), default=0) <= WIDTH, words
+        if words[0] == "runs":
+            columns = ["run", "task", "stage", "scheme", "preset", "seed", "held-out"]
+            assert lines[0].split() == columns
+            assert "a folder of" in said.out
 
 
 def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():
@@ -119,11 +117,14 @@ def test_runs_are_found_in_folders(tiny, runs_root):
 
 
 def test_tab_completes_tasks_schemes_attenders_and_runs(tiny):
-    assert completion.of("task")("sub") == ["subtraction"]
-    assert completion.of("scheme")("ro") == ["rope"]
-    assert completion.of("attender")("one_s") == ["one_step"]
-    assert completion.of("target")("figure") == ["figure1", *DRAWN]
-    assert completion.of("target")("cho") == [chomsky.NAME]
+    for name, begun, found in (
+        ("task", "sub", ["subtraction"]),
+        ("scheme", "ro", ["rope"]),
+        ("attender", "one_s", ["one_step"]),
+        ("target", "figure", ["figure1", *DRAWN]),
+        ("target", "cho", [chomsky.NAME]),
+    ):
+        assert completion.of(name)(begun) == found
     assert completion.of("seed") is None
     assert completion.run_names("succ")[0].startswith("successor-")
 
