@@ -15,21 +15,28 @@ import numpy as np
 import pytest
 import torch
 from browser import Browser
-from conftest import VANILLA, Trained, in_stream, run_command
+from conftest import CALIBRATED, VANILLA, Trained, in_stream, run_command
 
 from abc_calib.config import MODEL_OPTIONS
 from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
-from abc_calib.reporting.page import MOST_BYTES, names, rendered, text_of, together, write_page
+from abc_calib.reporting.page import (
+    MOST_BYTES,
+    collect,
+    names,
+    rendered,
+    text_of,
+    together,
+    write_page,
+)
 from abc_calib.reporting.page.collect import LEARNED, collected, embedded
 from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from tasks import TASKS, get_task
 
-WIDTHS = (1280, 390)
 needs_browser = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium: apt-get install chromium, or set CHROMIUM"
 )
@@ -43,11 +50,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def both(trained: Trained) -> list[dict[str, Any]]:
-    """The trained runs as the page has them, the calibrated one last."""
+    """The trained runs as the page has them, the calibrated one last, which alone has figures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(trained.root))
-        runs = [Run.open(trained.root / name) for name in (VANILLA, "successor-calibrated-seed0-1")]
-        return [collected(run) for run in runs]
+        calibrated = collected(Run.open(trained.root / CALIBRATED))
+        patch.setattr(collect, "heads_of", lambda run: None)
+        return [collected(Run.open(trained.root / VANILLA)), calibrated]
 
 
 @pytest.fixture
@@ -59,35 +67,34 @@ def page(both: list[dict[str, Any]], tmp_path: Path) -> Path:
     return path
 
 
-def ask_problem(chromium: Browser, run: int, problem: str) -> str:
-    """The verdict on a problem that is typed into the page of a run."""
-    typed = json.dumps(problem)
+def ask_problem(chromium: Browser, run: int, problem: str) -> tuple[str, str]:
+    """The verdict on a problem that is typed into the page of a run, and what is written there."""
     chromium.ask(
         f"""(() => {{
             const panel = document.getElementById('run-{run}');
             panel.querySelector('.verdict').textContent = '';
-            panel.querySelector('input[type=text]').value = {typed};
+            panel.querySelector('input[type=text]').value = {json.dumps(problem)};
             panel.querySelector('form').requestSubmit();
         }})()"""
     )
     said = f"document.querySelector('#run-{run} .verdict').textContent"
     chromium.until(f"{said} !== '' && !{said}.includes('so far')")
-    return chromium.ask(f"document.querySelector('#run-{run} .verdict').textContent")
-
-
-def written(chromium: Browser, run: int) -> str:
-    """What stands in the row of the output, as it is read."""
-    return chromium.ask(
-        f"[...document.querySelectorAll('#run-{run} .cell.written')]"
-        ".map((cell) => cell.textContent).join('')"
-    )
+    row = f"[...document.querySelectorAll('#run-{run} .cell.written')]"
+    return chromium.ask(said), chromium.ask(f"{row}.map((cell) => cell.textContent).join('')")
 
 
 @needs_browser
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_the_page_shows_itself_without_complaint_or_request(chromium, page, width, dark):
+    """Closed on the screen, and open on paper."""
     chromium.open(page, width, dark=dark)
+    closed = "document.querySelectorAll('details:not([open])').length"
+    assert chromium.ask("document.querySelectorAll('.more[open]').length") == 0
+    before = chromium.ask(closed)
+    chromium.ask("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.ask(closed) == 0
+    chromium.ask("dispatchEvent(new Event('afterprint'))")
+    assert chromium.ask(closed) == before > 2
     chromium.ask("document.querySelector('#run-1').open = true")
     chromium.until("document.querySelector('#run-1 .verdict').textContent.endsWith('✓')")
     assert chromium.complaints() == []
@@ -104,18 +111,6 @@ def test_the_page_shows_itself_without_complaint_or_request(chromium, page, widt
     assert chromium.ask(said) == ('"digits"' if width < 600 else "none")
 
 
-@needs_browser
-def test_internals_are_closed_on_the_screen_and_open_on_paper(chromium, page):
-    chromium.open(page)
-    closed = "document.querySelectorAll('details:not([open])').length"
-    assert chromium.ask("document.querySelectorAll('.more[open]').length") == 0
-    before = chromium.ask(closed)
-    chromium.ask("dispatchEvent(new Event('beforeprint'))")
-    assert chromium.ask(closed) == 0
-    chromium.ask("dispatchEvent(new Event('afterprint'))")
-    assert chromium.ask(closed) == before > 2
-
-
 def test_runs_are_compared_by_task(both):
     other = {**both[1], "task": "parity", "accuracy": []}
     panels = together([*both, other])
@@ -128,19 +123,9 @@ def test_runs_are_compared_by_task(both):
 
 def test_every_word_that_is_explained_stands_on_a_page(both):
     explained = set(re.findall(r'^"(.+?)": "', text_of("macros.html"), re.MULTILINE))
-    template = text_of("page.html")
-    said = set(re.findall(r'(?:word|fact)\("(.+?)"', template))
-    said |= {
-        "certified",
-        "refuted",
-        "unknown",
-        "not valid",
-        "vanilla",
-        "calibrated",
-        "Attender",
-        *(name for name, _ in both[1]["facts"]),
-    }
-    assert explained <= said
+    said = set(re.findall(r'(?:word|fact)\("(.+?)"', text_of("page.html")))
+    said |= {"certified", "refuted", "unknown", "not valid", "vanilla", "calibrated", "Attender"}
+    assert explained <= said | {name for name, _ in both[1]["facts"]}
 
 
 REFUSED = {
@@ -152,21 +137,19 @@ REFUSED = {
 
 
 @needs_browser
-@pytest.mark.parametrize("width", WIDTHS)
-def test_typed_problems_are_written_and_judged(chromium, page, width):
-    chromium.open(page, width)
+def test_typed_problems_are_written_and_judged(chromium, page):
+    chromium.open(page, 390)
     chromium.ask("document.querySelector('#run-1').open = true")
     for problem in ("199", "0", " 0099 ", "9" * 500, "1234567890" * 20):
-        said = ask_problem(chromium, 1, problem)
+        said, answer = ask_problem(chromium, 1, problem)
         number = problem.strip().lstrip("0") or "0"
         assert said == f"{number} → {int(problem) + 1} ✓"
-        answer = written(chromium, 1).removeprefix("&")
-        assert int(answer) == int(problem) + 1
+        assert int(answer.removeprefix("&")) == int(problem) + 1
     for refused, why in REFUSED.items():
-        said = ask_problem(chromium, 1, refused)
+        said, answer = ask_problem(chromium, 1, refused)
         assert said.startswith(why) and "write digits 0-9" in said
-        assert written(chromium, 1) == ""
-    assert "too long" in ask_problem(chromium, 1, "9" * 9000)
+        assert answer == ""
+    assert "too long" in ask_problem(chromium, 1, "9" * 9000)[0]
     ask_problem(chromium, 1, "199")
     chromium.ask("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     chromium.ask("document.querySelector('#run-1 .said button').click()")
@@ -209,45 +192,37 @@ def variant(run: dict[str, Any], data: Any, **more: Any) -> dict[str, Any]:
 @needs_browser
 def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     """Also while some of it is wrong: then the right row stands below."""
-    task = get_task("long_multiplication")
-    data = make_data(task, plan_training("long_multiplication").train)
+    data = make_data(get_task("long_multiplication"), plan_training("long_multiplication").train)
     written = ["8", "4", "0", "|", "0", "4", "0", "|", "&"]
     example = {"length": 2, "problem": "12*34", "source": [], "right": written, "seen": []}
     wrong = [*written[:5], "5", *written[6:]]
     examples = [{**example, "written": written}, {**example, "written": wrong}]
-    made = variant(both[0], data, examples=examples)
     path = tmp_path / "rows.html"
-    path.write_text(rendered([made]), "utf-8")
+    path.write_text(rendered([variant(both[0], data, examples=examples)]), "utf-8")
     chromium.open(path)
     rows = "[...document.querySelectorAll('.sheet .row')].map((row) => row.innerText.split(/\\s+/)"
     rows += ".join(''))"
-    chips = "document.querySelectorAll('.chip')"
-    chromium.ask(f"{chips}[0].click()")
-    assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1|040", "row2&", "=0408"]
     verdict = "document.querySelector('.verdict').textContent"
+    chromium.ask("document.querySelectorAll('.chip')[0].click()")
+    assert chromium.ask(rows) == ["a$12", "b*34&", "row0|048", "row1|040", "row2&", "=0408"]
     assert chromium.ask(verdict) == "12 × 34 = 408 ✓"
-    chromium.ask(f"{chips}[1].click()")
+    chromium.ask("document.querySelectorAll('.chip')[1].click()")
     assert chromium.ask(rows)[3:] == ["row1|050", "right|040", "row2&", "=0508"]
     said = chromium.ask(verdict)
     assert said.startswith("12 × 34 = 508 ✗ The right answer is 408.")
     assert "y5, 5 instead of 4" in said
-    image = "document.querySelector('canvas.image')"
-    cells = (
-        f"((i) => {{const {{width, height}} = i, cell = width / 5, at = i.getContext('2d')"
-        ".getImageData(0, 0, width, height).data; return [0, 1].map((row) => [0, 1, 2, 3, 4].map("
-        "(x) => {const p = 4 * (width * (row + 0.5) + x + 0.5) * cell; "
-        "return [...at.slice(p, p + 4)]"
-        f"}}))}})({image})"
+    first, second = chromium.ask(
+        """((i) => {
+            const {width, height} = i, cell = width / 5;
+            const at = i.getContext('2d').getImageData(0, 0, width, height).data;
+            const colour = (row, x) => 4 * (width * (row + 0.5) + x + 0.5) * cell;
+            return [0, 1].map((row) => [0, 1, 2, 3, 4].map((x) =>
+                [...at.slice(colour(row, x), colour(row, x) + 4)]));
+        })(document.querySelector('canvas.image'))"""
     )
-    first, second = chromium.ask(cells)
     assert first[2] == second[1] == second[3]  # zeros; the second row stands one further left
     assert second[2] == [212, 0, 0, 255]  # 5 is wrong
     assert len({tuple(cell) for cell in (*first[2:], second[2])}) == 4
-    chromium.ask(
-        f"((i) => {{const {{left, top, width}} = i.getBoundingClientRect(); i.dispatchEvent("
-        f"new MouseEvent('click', {{clientX: left + width / 2, clientY: top + 3}}))}})({image})"
-    )
-    assert chromium.ask("document.querySelector('.reads b').textContent") == "y2"
     assert chromium.complaints() == []
 
 
@@ -262,16 +237,12 @@ CASES: tuple[tuple[str, dict[str, Any], str, dict[str, Any] | None], ...] = (
     ("successor", {}, "free", {"single": True}),
     ("addition", {"encoder_layers": 1}, "free", {"empty": 0.4}),
     ("addition", {"encoder_layers": 2}, "fixed:9", {}),
-    ("addition", {}, "aligned", {"single": True}),
-    ("multiplication", {}, "aligned", {"empty": 0.2}),
-    ("multiplication", {"heads": 1}, "free", {}),
+    ("multiplication", {"heads": 1}, "aligned", {"empty": 0.2}),
     ("parity", {"encoder_layers": 1}, "free", {"empty": 1.0}),
-    ("subtraction", {}, "free", {"single": True}),
     ("addition3", {}, "free", {"empty": 0.3}),
     ("addition", {}, "free", None),
     ("addition", {"model": "decoder"}, "free", None),
     ("addition", {"model": "decoder"}, "free", {"empty": 0.4}),
-    ("successor", {"model": "decoder"}, "free", {"single": True}),
     ("long_multiplication", {}, "free", {"single": True}),
     ("long_multiplication", {"encoder_layers": 1}, "free", {"empty": 0.2}),
 )
@@ -298,7 +269,7 @@ def on_grid(lines: LineBias, seed: int) -> LineBias:
 
 
 @needs_browser
-def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias, tmp_path):
+def test_logits_are_those_of_python(chromium, both, random_bias, tmp_path):
     made = []
     for seed, (task, shape, form, how) in enumerate(CASES):
         config = plan_training(task, format=form, seed=seed)
@@ -308,24 +279,19 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
         kind = options.pop("model", "transformer")
         model: Any = build_model(kind, MODEL_OPTIONS[kind](**options), data, seed)
         if how is not None:
-            parts = len(data.layout_at(1).parts)
-            heads = model.options.heads
+            parts, heads = len(data.layout_at(1).parts), model.options.heads
             lines = random_bias(model.attention_layers, heads, seed, segments=parts, **how)
-            model.set_lines(in_stream(lines, seed) if model.stream else lines)
-            if task == "long_multiplication":
-                model.set_lines(on_grid(model.lines, seed))
-            if seed == 1:
-                model.set_lines(LineBias(model.lines.sites, -3.0))
+            lines = in_stream(lines, seed) if model.stream else lines
+            lines = on_grid(lines, seed) if task == "long_multiplication" else lines
+            model.set_lines(LineBias(lines.sites, -3.0) if seed == 1 else lines)
         made.append((data, model.double().eval(), variant(both[1], data, model=embedded(model))))
     path = tmp_path / "many.html"
     path.write_text(rendered([one for *_, one in made]), "utf-8")
     chromium.open(path)
-    assert chromium.complaints() == []
-    compared = 0
     for i, (data, model, _) in enumerate(made):
-        rng = np.random.default_rng(i)
-        problems = data.task.sample(rng, 20, 9, "balanced")
-        for row in range(len(problems)):
+        problems = data.task.sample(np.random.default_rng(i), 10, 9, "balanced")
+        assert len(problems) == 10
+        for row in range(10):
             text = data.task.write(problems, row)
             batch = data.lay_out(data.task.parse(text))
             found = chromium.ask(f"[abcPage.lay({i}, '{text}').ids, abcPage.logits({i}, '{text}')]")
@@ -333,8 +299,6 @@ def test_logits_are_those_of_python_on_200_problems(chromium, both, random_bias,
             with torch.no_grad():
                 expected = model(batch.source, batch.target)[0].numpy()
             np.testing.assert_allclose(found[1], expected, atol=1e-4, rtol=0)
-            compared += 1
-    assert compared == 20 * len(CASES) >= 200
     assert chromium.complaints() == []
 
 
@@ -343,10 +307,9 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
     named = [n for n, task in TASKS.items() if task.notation in ("digits", "rows")]
     datas = [make_data(get_task(n), plan_training(n).train) for n in named]
     known = [d for d in datas if d.task.rule()]
-    page = tmp_path / "tasks.html"
-    runs = [variant(both[0], data) for data in known]
     assert len(known) >= 6
-    page.write_text(rendered(runs), "utf-8")
+    page = tmp_path / "tasks.html"
+    page.write_text(rendered([variant(both[0], data) for data in known]), "utf-8")
     chromium.open(page)
     for i, data in enumerate(known):
         problems = data.task.sample(np.random.default_rng(3), 15, 12, "mixed")
@@ -357,16 +320,13 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
             assert chromium.ask(f"abcPage.right({i}, '{text}')") == symbols, text
 
 
-def test_the_first_line_says_what_the_model_is(both):
-    said = "A small Transformer that learned to add 1 to a number from examples of at most "
-    assert both[1]["intro"].startswith(said) and both[1]["intro"] in rendered(both[1:])
-    assert all(name in TASKS for name in LEARNED)
-
-
 def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
+    said = "A small Transformer that learned to add 1 to a number from examples of at most "
+    assert both[1]["intro"].startswith(said) and all(name in TASKS for name in LEARNED)
     spoiled = {**both[1], "name": "</script><script>alert(1)</script>", "doubt": "<b>&"}
     text = rendered([spoiled])
     assert len(text.encode()) <= MOST_BYTES
+    assert both[1]["intro"] in text
     assert "</script><script>alert" not in text
     assert "<b>&" not in text
     for word in ("http://", "https://", "//cdn", "@import"):
@@ -374,36 +334,27 @@ def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
 
 
 def test_models_are_left_out_of_a_page_that_would_be_too_large(both):
-    large = {
-        **both[1],
-        "heads": None,
-        "model": {**both[1]["model"], "padding": "x" * (MOST_BYTES // 2)},
-    }
-    runs = [dict(large), dict(large), dict(large)]
-    text = rendered(runs)
-    assert len(text.encode()) <= MOST_BYTES
+    padded = {**both[1]["model"], "padding": "x" * (MOST_BYTES // 2)}
+    runs = [{**both[1], "heads": None, "model": padded} for _ in range(3)]
+    assert len(rendered(runs).encode()) <= MOST_BYTES
     assert [run["model"] is None for run in runs] == [False, True, True]
     assert "too large" in runs[1]["why"]
 
 
-def test_a_page_is_of_one_to_twelve_runs(tiny, tmp_path):
-    run = Run.open(tiny.calibrated)
-    for runs in ([], [run] * 13):
-        with pytest.raises(UsageError, match="name 1 to 12"):
-            write_page(runs, tmp_path / "page.html")
-
-
-def test_the_command_writes_a_page_and_says_where(tiny, tmp_path):
+def test_the_command_writes_a_page_and_says_where(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "heads_of", lambda run: None)
     said = run_command("report", "-q")
     assert said.out == f"{tiny.calibrated / 'report.html'}\n"
     assert (tiny.calibrated / "report.html").read_text("utf-8").startswith("<!doctype html>")
     out = tmp_path / "new" / "one.html"
-    told = run_command("report", tiny.calibrated, "--out", out, "--json").json()
-    assert told == {"runs": [str(tiny.calibrated)], "file": str(out)}
-    assert "abc train successor" in out.read_text("utf-8")
-    run_command("report", "zoo:addition", "--out", out)
-    assert "that learned to add two numbers" in out.read_text("utf-8")
+    told = run_command("report", "zoo:addition", tiny.calibrated, "--out", out, "--json").json()
+    assert told["runs"][1:] == [str(tiny.calibrated)] and told["file"] == str(out)
+    text = out.read_text("utf-8")
+    assert "abc train successor" in text and "that learned to add two numbers" in text
     assert "there is no run nothing" in run_command("report", "nothing").error(2)
+    for runs in ([], [Run.open(tiny.calibrated)] * 13):
+        with pytest.raises(UsageError, match="name 1 to 12"):
+            write_page(runs, tmp_path / "page.html")
 
 
 def test_lines_in_words():
@@ -415,11 +366,7 @@ def test_lines_in_words():
         "1 digit further right each row",
         ("cross", Line("vert", 1, 0)): "rests on +, which closes the first operand",
         ("cross", Line("vert", 2, 1)): "always reads b0, digit 0 of the last operand",
-        ("cross", Line("vert", 0, 0)): "reads $, the start of the source",
-        ("self", Line("diag", 0, 0)): "reads its own row: what it wrote last",
         ("self", Line("diag", 0, -2)): "reads 2 rows back",
-        ("self", Line("vert", 0, 0)): "always reads the start",
-        ("encoder", Line("vert", 2, 0)): "follows vert +0 segment 2",
         ("cross", Line("diag", CORNER, 1)): "follows diag +1 corner",
     }
     for (site, line), words in said.items():
