@@ -15,6 +15,7 @@ import pytest
 from conftest import attempt_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_plugins import TASK
 from test_sweeps import QUICK, job
 
 from abc_calib.errors import AbcError
@@ -85,14 +86,7 @@ def workers(scheduler, count, folder, *words, **env):
 def plugin(tmp_path):
     """A file with the task ``again``, loaded here alone."""
     path = tmp_path / "my_task.py"
-    path.write_text(
-        "from tasks import WordTask\n"
-        "class Again(WordTask):\n"
-        "    'The same again.'\n"
-        "    name, symbols = 'again', tuple('abc')\n"
-        "    def solve(self, source):\n"
-        "        return ' '.join(self.words(source))\n"
-    )
+    path.write_text(TASK)
     load_plugin(path)
     yield path
     for one in files.loaded():
@@ -226,9 +220,6 @@ def test_an_unfinished_share_says_how_far_it_is(tmp_path):
     jobs = [job(seed=seed) for seed in range(4)]
     ensure(jobs[1], tmp_path)
     assert Share(1, 2).left_over(jobs, tmp_path) == ["share 2/2: 1 of 2 jobs complete"]
-
-
-# Parts
 
 
 def test_each_process_sees_a_gpu_of_its_own(monkeypatch):

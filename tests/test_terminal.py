@@ -74,7 +74,7 @@ def test_results_without_numbers_are_refused(tmp_path):
 def test_a_device_is_not_replaced(tiny, tmp_path):
     """Whatever a file is written to, it stays what it is, unless it is a file."""
     os.mkfifo(tmp_path / "cross.npz")
-    words = ("heatmap", tiny.calibrated, "--sites", "cross", "--format", "svg")
+    words = ("heatmap", tiny.calibrated, "--sites", "cross", "--layer", 0, "--head", 0)
     said = run_command(*words, "--out", tmp_path)
     assert said.code in (1, 2) and (tmp_path / "cross.npz").is_fifo()
 
