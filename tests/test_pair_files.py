@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,7 +174,7 @@ def split(pattern: str, behaviour: str) -> Any:
 
 SPACES = pre_tokenizers.WhitespaceSplit()
 SINGLE = pre_tokenizers.Digits(individual_digits=True)
-REPLACED = {"replaced": Regex("8{12}"), "replaced text": "8" * 120}
+REPLACED: dict[str, Any] = {"replaced": Regex("8{12}"), "replaced text": "8" * 120}
 WRITTEN = {"4~2": normalizers.Replace("~", ""), "４２": normalizers.NFKC()}
 DECODED = {
     "ctc": decoders.CTC(),
@@ -192,12 +193,12 @@ ONE_A_SYMBOL: dict[str, Callable[[], Any]] = {
 OTHERWISE: dict[str, Callable[[], Any]] = {
     "added": lambda: changed(tokens=["777777"]),
     "added special": lambda: changed(tokens=[AddedToken("0" * 70, special=True)]),
-    **{k: lambda v=v: changed(normalizer=normalizers.Replace(v, "")) for k, v in REPLACED.items()},
+    **{k: partial(changed, normalizer=normalizers.Replace(v, "")) for k, v in REPLACED.items()},
     **{
-        k: lambda k=k, v=v: changed(normalizer=v, tokens=[AddedToken(k, normalized=True)])
+        k: partial(changed, normalizer=v, tokens=[AddedToken(k, normalized=True)])
         for k, v in WRITTEN.items()
     },
-    **{f"decoded {k}": lambda v=v: changed(decoder=v) for k, v in DECODED.items()},
+    **{f"decoded {k}": partial(changed, decoder=v) for k, v in DECODED.items()},
     "long split": lambda: changed(pre_tokenizer=split("9{99}|.", "isolated")),
     "unspaced": lambda: words(SPACES),
     "byte pairs": lambda: byte_pairs(("1", "2")),

@@ -34,7 +34,9 @@ from tasks import TASKS, WordTask
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "own-task.md").read_text()
 GUIDE, IN_PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-TINY = {"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2, "batch": 4}
+TINY: dict[str, Any] = {
+    **{"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2, "batch": 4},
+}
 FLAGS = [w for k, v in TINY.items() for w in (f"--{k.replace('_', '-')}", v)]
 TASK = """
 from tasks import WordTask
