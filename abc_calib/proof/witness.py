@@ -17,8 +17,8 @@ SHORT = 40
 """Most digits, or columns and rows together, of what is called a short source."""
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
-SPOTS = 64
-"""Sizes of problems that are tried for a window."""
+SPOTS = 24, 64
+"""Sizes of problems that are tried for a window, and when many problems of words are drawn."""
 SHOWN = 64
 """Problems of one size that are kept of those that show a window."""
 DIRECTED = 2, 32
@@ -176,8 +176,8 @@ class Witnesses(Sources):
         self, node: int, code: int, widest: int, rng: np.random.Generator, near: bool, count: int
     ) -> Iterator[tuple[list[int], Any]]:
         """Of each size the problems that show the window, and where, among ``count`` drawn."""
-        tried = 0
-        for place, gaps in self._spots(node, widest, rng, near):
+        few, tried = count == DRAWN[0] or not self.rule.first.words, 0
+        for place, gaps in self._spots(node, widest, rng, near, SPOTS[not few]):
             values, right = place.split(np.array([code]))
             spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
             if spot.clashes:
@@ -185,8 +185,7 @@ class Witnesses(Sources):
             drawn: Iterator[tuple[Any, Any]]
             drawn = ((problems, None) for problems in spot.proposals(self.task, rng, count))
             if spot.row and self.rule.first.words:  # its row is made by others: it is looked for
-                few = count == DRAWN[0]
-                directed = tried < DIRECTED[not few] and spot.possible(rng)
+                directed = tried < DIRECTED[not few] and (few or spot.possible(rng))
                 tried += directed
                 pool = [self._pool(spot, rng)] if few else []
                 drawn = itertools.chain(pool, drawn if directed else ())
@@ -197,15 +196,16 @@ class Witnesses(Sources):
                     yield at[some].tolist(), problems.take(some)
 
     def _spots(
-        self, node: int, widest: int, rng: np.random.Generator, near: bool
+        self, node: int, widest: int, rng: np.random.Generator, near: bool, most: int
     ) -> Iterator[tuple[Place, tuple[int, ...]]]:
-        """Where a node may stand in problems that are not too wide."""
+        """Where a node may stand in problems that are not too wide: ``most`` sizes a place."""
         if (node, widest, near) not in self._narrow:
             every = [(one, self._gaps(one, widest, near)) for one in self.field.places[node]]
             self._narrow[node, widest, near] = every
         for place, narrow in self._narrow[node, widest, near]:
-            order = range(len(narrow)) if not self.rule.in_rows else rng.permutation(len(narrow))
-            yield from ((place, narrow[k]) for k in order)
+            some = narrow[:most]
+            order = range(len(some)) if not self.rule.in_rows else rng.permutation(len(some))
+            yield from ((place, some[k]) for k in order)
 
     def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
         """The gaps of the smallest problems in which the place is, one of those that read alike."""
@@ -225,7 +225,7 @@ class Witnesses(Sources):
                 continue
             if not Spot(self.rule, place, gaps, [0] * len(place.atoms), 0).clashes:
                 found[at] = gaps
-            if len(found) == SPOTS:
+            if len(found) == SPOTS[-1]:
                 break
         return [*found.values()]
 
