@@ -59,7 +59,7 @@ def margins(folder: Path, number: int = 1000) -> Rows:
             "model": f"{'decoder-only' if model.stream else 'encoder-decoder'}{layers}",
         }
         row |= {"task": data.task.name, "outputs": rows}
-        if (found := judged(seed)) is None:
+        if (found := judged(seed, sizes=800)) is None:
             yield row | {"source": "not followed, or too many windows"}
             continue
         proved = min((c.margin for c in found[3]), default=float("inf"))

@@ -45,7 +45,6 @@ from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.compared import compared
 from abc_calib.proof.decide import _number, decide, failing_sources
 from abc_calib.proof.export import export
-from abc_calib.proof.labels import atom_name, where
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
@@ -56,17 +55,17 @@ from abc_calib.stages import certify, predict
 from tasks.basic import Addition
 from tasks.digits import from_integers
 
+slow = pytest.mark.slow
 MOST = 4_000
 """Windows of a random model that are run."""
-ZOO = Path(__file__).parent.parent / "reports" / "zoo"
 ONE_HEAD = TransformerOptions(width=8, heads=1, feedforward=8, decoder_layers=1, scheme="none")
 
 
-def judged(seed: int) -> tuple[Any, Any, Any, list[Any]] | None:
+def judged(seed: int, sizes: int = 200) -> tuple[Any, Any, Any, list[Any]] | None:
     """A random model with its data, proof and checked windows; None where it has too many."""
     model, data = drawn(seed)
     with pytest.MonkeyPatch.context() as patch, suppress(Undecided, TooMany):
-        patch.setattr(windows, "MOST_SIZES", 800)
+        patch.setattr(windows, "MOST_SIZES", sizes)
         proof = prepare(model, data, part=4 * MOST, most=MOST)
         return model, data, proof, check(proof)
     return None
@@ -84,11 +83,11 @@ def smallest(model: Any, data: Any) -> float:
     return min(float(margins(model, data.lay_out(some)).min()) for some in sources(data))
 
 
-def fuzzed(seeds: range) -> tuple[int, int, int]:
+def fuzzed(seeds: range, sizes: int = 200) -> tuple[int, int, int]:
     """Models judged, those with a source below the proof, and those whose minimum is attained."""
     count = below = attained = 0
     for seed in seeds:
-        if (found := judged(seed)) is not None:
+        if (found := judged(seed, sizes)) is not None:
             model, data, _, checked = found
             proved = min((c.margin for c in checked), default=float("inf"))
             seen = smallest(double(model), data)
@@ -98,17 +97,12 @@ def fuzzed(seeds: range) -> tuple[int, int, int]:
     return count, below, attained
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_no_source_has_a_smaller_margin_than_the_proof(part):
-    count, below, attained = fuzzed(range(25 * part, 25 * (part + 1)))
-    assert count >= 10 and not below and attained > 0.5 * count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(20))
-def test_no_source_of_many_models_has_a_smaller_margin(part):
-    _, below, _ = fuzzed(range(1000 + 125 * part, 1000 + 125 * (part + 1)))
-    assert not below
+@pytest.mark.parametrize(
+    "first, number, sizes", [(0, 50, 200), pytest.param(1000, 2500, 800, marks=slow)]
+)
+def test_no_source_has_a_smaller_margin_than_the_proof(first, number, sizes):
+    count, below, attained = fuzzed(range(first, first + number), sizes)
+    assert count >= 0.4 * number and not below and attained > 0.5 * count
 
 
 def test_a_proof_that_looks_at_too_few_sizes_is_found_out(monkeypatch):
@@ -146,11 +140,12 @@ def program_margin(model: Any, data: Any, proof: Any) -> float:
     return least
 
 
-def agree(seeds: range, without: tuple[str, ...] = ()) -> int:
+@pytest.mark.parametrize("first, number", [(200, 10), pytest.param(300, 160, marks=slow)])
+def test_the_exported_program_finds_the_same_margins(first, number):
     count = 0
-    for seed in seeds:
+    for seed in range(first, first + number):
         found = judged(seed)
-        if found is None or found[1].task.name in without:
+        if found is None or (number < 100 and found[1].task.name == "sum"):
             continue
         model, data, proof, checked = found
         lines = [x for site in model.lines.sites.values() for h in site for k in h for x in k]
@@ -160,11 +155,7 @@ def agree(seeds: range, without: tuple[str, ...] = ()) -> int:
         count += 1
         least = min(c.margin for c in checked)
         assert program_margin(model, data, proof) == pytest.approx(least, rel=1e-6), seed
-    return count
-
-
-def test_the_exported_program_finds_the_same_margins():
-    assert agree(range(200, 210), without=("sum",)) > 1
+    assert count > 0.1 * number
 
 
 def test_the_exported_program_counts_tokens_that_are_alike():
@@ -181,17 +172,11 @@ def test_the_exported_program_counts_tokens_that_are_alike():
     assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
-def test_the_exported_program_finds_the_same_margins_of_all_tasks(part):
-    assert agree(range(300 + 20 * part, 320 + 20 * part)) > 4
-
-
-@pytest.mark.parametrize("seed", [seed for seed in range(0, 60, 4) if seed != 16])
+@pytest.mark.parametrize("seed", [0, 4, 8, 24, 32, 52, 56])
 def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     """With the margin there that the proof says; those that fail are found."""
-    if (found := judged(seed)) is None:
-        return
+    found = judged(seed)
+    assert found is not None
     model, data, proof, checked = found
     model, rng, seen = double(model), np.random.default_rng(0), 0
     witnesses = Witnesses(data.task, proof.field)
@@ -206,34 +191,21 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert seen or not sum(c.wrong for c in checked)
 
 
-@pytest.mark.parametrize("seed", [1, 8, 13])
-def test_windows_made_in_parts_are_the_same(seed):
-    """However few are held at once, and each of them once."""
+@pytest.mark.parametrize("seed", [5, 8, 9, 13])
+def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
+    """However few are held at once, each of them once, and with the margin of the whole."""
     found = judged(seed)
-    if found is None:
-        return
+    assert found is not None
     _, _, proof, checked = found
     for node, whole in proof.held.items():
-        try:
+        with suppress(TooMany):
             made = list(parts(proof.field, node, max(200, len(whole) // 3)))
-        except TooMany:
-            continue
-        codes = np.concatenate(made)
-        assert np.array_equal(np.sort(codes), whole)
+            assert np.array_equal(np.sort(np.concatenate(made)), whole)
+    monkeypatch.setattr(prove, "PART", max(200, max(map(len, proof.held.values())) // 3))
     streamed = check(replace(proof, held=dict.fromkeys(proof.held)))
-    assert [(c.windows, c.wrong) for c in streamed] == [(c.windows, c.wrong) for c in checked]
-
-
-def test_labels_are_read_from_the_query():
-    data: Any = digit_data("addition", base=10)
-    model = build_model("transformer", ONE_HEAD, data, 0)
-    cross = (Line("anti", 1, 0), Line("anti", 2, -1), Line("vert", 2, 1))
-    model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
-    field = prepare(model, data).field
-    names = {atom_name(p, a) for places in field.places.values() for p in places for a in p.atoms}
-    assert {"a[t]", "b[t-1]", "b[0]", "y[t-1]"} <= names
-    wheres = {where(p) for places in field.places.values() for p in places}
-    assert any("or more" in text for text in wheres)
+    assert [(c.windows, c.wrong, pytest.approx(c.margin, rel=1e-9)) for c in streamed] == [
+        (c.windows, c.wrong, c.margin) for c in checked
+    ]
 
 
 # A trained model
@@ -258,20 +230,12 @@ def test_a_certificate_agrees_with_brute_force(certified):
     every = from_integers(np.arange(10**4, 10**5), 10)
     batch = source.lay_out(source.task.problems(every))
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
-    page = (certified.path / "certificate.md").read_text()
-    assert (
-        "right for every source of every length" in page
-        and certificate.fingerprint["weights"] in page
-    )
-
-
-def test_verification_looks_again(certified):
     found = verify(certified, samples=20, sources=3).verified
-    assert (
-        found["wrong"] == 0
-        and found["smallest_margin"] >= Certificate.load(certified).margin - 0.01
-    )
-    assert "dense attention" in (certified.path / "certificate.md").read_text()
+    assert found["wrong"] == 0 and found["smallest_margin"] >= certificate.margin - 0.01
+    page = (certified.path / "certificate.md").read_text()
+    weights = certificate.fingerprint["weights"]
+    for text in ("right for every source of every length", "dense attention", weights):
+        assert text in page
 
 
 def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
@@ -294,19 +258,6 @@ FALSE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_parts_of_one_node_are_each_run_as_they_are(monkeypatch):
-    """Several parts of a node that are run together give the margins of the whole."""
-    run = Run.open(ZOO / "successor")
-    model: Any = run.load_model().frozen().exact()
-    whole = check(prepare(model, run.data))
-    for name, value in (("PART", 4000), ("HELD", 0)):
-        monkeypatch.setattr(prove, name, value)
-    parts_ = check(prepare(model, run.data, part=4000))
-    assert [(c.windows, c.wrong, c.margin) for c in whole] == [
-        (c.windows, c.wrong, pytest.approx(c.margin, rel=1e-9)) for c in parts_
-    ]
-
-
 def test_a_changed_certificate_is_found_out(certified, tmp_path):
     """Any field; also where the hash of the fields is made to fit."""
     run = Run.open(copied(certified, tmp_path))
@@ -327,17 +278,15 @@ def test_a_changed_certificate_is_found_out(certified, tmp_path):
         verify(run, samples=5, sources=2)
 
 
-@pytest.mark.parametrize("name", ["fingerprint", "margin", "sha256", "more", "outcome"])
-def test_a_damaged_certificate_is_no_certificate(certified, tmp_path, name):
+def test_a_damaged_certificate_is_no_certificate(certified, tmp_path):
     run = Run.open(copied(certified, tmp_path))
     path = run.path / "certificate.json"
     content = json.loads(path.read_text())
-    if name == "outcome":
-        path.write_text("[" * 100_000)
-    else:
-        path.write_text(json.dumps(content | {name: float("nan")}))
-    with pytest.raises(AbcError, match="certify again"):
-        Certificate.load(run)
+    names = "fingerprint", "margin", "sha256", "more"
+    for damaged in ("[" * 100_000, *(json.dumps(content | {n: float("nan")}) for n in names)):
+        path.write_text(damaged)
+        with pytest.raises(AbcError, match="certify again"):
+            Certificate.load(run)
 
 
 def test_what_cancels_in_one_order_only_is_not_certified(certified, tmp_path):
@@ -418,7 +367,8 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
         logits = model(batch.source, batch.target)
     behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
-    monkeypatch.setattr(repairing, "LEARNING_RATE", 100.0)
+    for name, value in (("LEARNING_RATE", 100.0), ("STEPS", 30)):
+        monkeypatch.setattr(repairing, name, value)
     made = repair(run, rounds=2, out=tmp_path / "repaired")
     assert_same_weights(run.load_model(), made.load_model())
     certificate = Certificate.load(made)
@@ -443,42 +393,37 @@ def biased(run: Run, folder, token: int, by: float) -> Run:
 # The checker that stands by itself
 
 
-def run_check(folder) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-I", "-S", "-c", SITE.format(folder / "check.py")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
-SITE = f"""
+ALONE_WITH_NUMPY = """
 import runpy, sys
-sys.path.append({str(Path(np.__file__).parents[1])!r})
+sys.path.append(sys.argv[2])
 for name in ("torch", "abc_calib", "transformers"):
     sys.modules[name] = None
-runpy.run_path("{{}}", run_name="__main__")
+runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
 def test_the_exported_checker_agrees(certified, tmp_path):
+    """In a process that can import nothing but numpy."""
     folder = export(certified, tmp_path / "export")
     assert len((folder / "check.py").read_text().splitlines()) <= 663
-    found = run_check(folder)
+    given = ["-c", ALONE_WITH_NUMPY, str(folder / "check.py"), str(Path(np.__file__).parents[1])]
+    found = subprocess.run([sys.executable, "-I", "-S", *given], capture_output=True, text=True)
     assert found.returncode == 0 and found.stdout.startswith("certified: right in each of")
     with pytest.raises(UsageError, match="name a new folder"):
         export(certified, folder)
 
 
-TAMPERED = ("model.safetensors", "rule.json", "lines.json", "config.json", "model_config.json",
-            "generation_config.json", "certificate.json")  # fmt: skip
-
-
 def test_the_exported_checker_finds_out_what_was_changed(certified, tmp_path):
     folder = export(certified, tmp_path / "export")
-    for name in TAMPERED:
-        content = (folder / name).read_bytes()
-        place = content.rindex(b"1") if name != "model.safetensors" else len(content) - 5
-        (folder / name).write_bytes(content[:place] + b"2" + content[place + 1 :])
-        found = run_check(folder)
-        assert found.returncode == 1 and "was changed" in found.stderr, name
-        (folder / name).write_bytes(content)
+    files = [path for path in folder.iterdir() if path.name != "check.py"]
+    assert len(files) == 7
+    for path in files:
+        content = path.read_bytes()
+        place = content.rindex(b"1") if path.suffix == ".json" else len(content) - 5
+        path.write_bytes(content[:place] + b"2" + content[place + 1 :])
+        with pytest.raises(SystemExit, match="was changed"):
+            checker.check(folder)
+        path.write_bytes(content)
 
 
 def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
@@ -486,37 +431,34 @@ def test_the_exported_checker_finds_out_what_was_forged(certified, tmp_path):
     run = biased(certified, tmp_path, 3, 100)
     forged = certify(run)
     assert forged.outcome == "refuted"
-    assert "says refuted" in run_check(export(run, tmp_path / "refuted")).stderr
+    with pytest.raises(SystemExit, match="says refuted"):
+        checker.check(export(run, tmp_path / "refuted"))
     forged.outcome, forged.margin, forged.rounding = "certified", 1.0, 1e-7
     forged.save(run)
-    found = run_check(export(run, tmp_path / "forged"))
-    assert found.returncode == 1 and "wrong at" in found.stderr
+    with pytest.raises(SystemExit, match="wrong at"):
+        checker.check(export(run, tmp_path / "forged"))
 
 
-@pytest.mark.parametrize("file", ["generation_config", "model_config"])
-@pytest.mark.parametrize("name", ["eos_token_id", "pad_token_id", "decoder_start_token_id"])
-def test_the_exported_checker_reads_all_that_a_loaded_model_follows(
-    certified, tmp_path, file, name
-):
+def test_the_exported_checker_reads_all_that_a_loaded_model_follows(certified, tmp_path):
     """Other tokens or lines than those that are checked, with hashes made to fit."""
     folder = export(certified, tmp_path / "export")
     files = [folder / f"{name}.json" for name in ("generation_config", "model_config")]
-    forged = [folder / f"{file}.json"] if file == "generation_config" else files
-    for path in forged:
-        change_json(path, **{name: 0})
-    refit(folder)
-    assert "not certified" in run_check(folder).stderr
-
-
-def test_the_exported_checker_compares_lines_with_the_model(certified, tmp_path):
-    folder = export(certified, tmp_path / "export")
-    config = json.loads((folder / "model_config.json").read_text())
-    refit(folder)
-    assert run_check(folder).returncode == 0
-    config["line_bias"]["cross"][0][0][0]["offset"] += 1
-    change_json(folder / "model_config.json", **config)
-    refit(folder)
-    assert "says otherwise" in run_check(folder).stderr
+    before = [path.read_text() for path in files]
+    lines = json.loads(before[1])["line_bias"]
+    lines["cross"][0][0][0]["offset"] += 1
+    tokens = ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+    changes = [({name: 0}, first) for name in tokens for first in (files[:1], files)]
+    for change, changed in ({}, []), ({"line_bias": lines}, files[1:]), *changes:
+        for path in changed:
+            change_json(path, **change)
+        refit(folder)
+        if changed:
+            with pytest.raises(SystemExit, match="not certified"):
+                checker.check(folder)
+        else:
+            assert checker.check(folder).startswith("certified")
+        for path, text in zip(files, before, strict=True):
+            path.write_text(text)
 
 
 def refit(folder: Path) -> None:
@@ -612,21 +554,11 @@ def test_layers_and_schemes_of_ones_own_are_not_followed():
             prepare(model, data)
 
 
-def random_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:
-    """Lines of one operand, ``most`` a head."""
-    rng = np.random.default_rng(seed)
-
-    def head(lines: list[Line]) -> tuple[Line, ...]:
-        return tuple(lines[k] for k in rng.permutation(len(lines))[:most])
-
-    own = [Line("diag", 0, -back) for back in range(3)]
-    crossed = [Line("anti", 1, offset) for offset in (-1, 0, 1)]
-    return LineBias(
-        {
-            "self": tuple(tuple(head(own) for _ in range(heads)) for _ in range(layers)),
-            "cross": tuple(tuple(head(crossed) for _ in range(heads)) for _ in range(layers)),
-        }
-    )
+def lines_of(most: int) -> LineBias:
+    """Of one operand, ``most`` for each of two heads."""
+    own = tuple(Line("diag", 0, -back) for back in range(most))
+    crossed = tuple(Line("anti", 1, offset) for offset in range(most))
+    return LineBias({"self": ((own, own),), "cross": ((crossed, crossed),)})
 
 
 def reason(model, source) -> str:
@@ -635,59 +567,42 @@ def reason(model, source) -> str:
     return str(error.value)
 
 
-def test_an_unbounded_field_is_named(model_for):
-    source = digit_data("addition", base=10)
-    model = model_for(source, scheme="none")
-    model.set_lines(random_lines(0, model.options.decoder_layers, model.options.heads))
-    lines = model.lines.sites
-    open_ = ((), *lines["cross"][0][1:])
-    model.set_lines(LineBias({**lines, "cross": (open_, *lines["cross"][1:])}))
-    assert "head 0 of layer 0 (cross-attention) is transparent" in reason(model, source)
-    corner = ((Line("diag", -1, 0),), *lines["self"][0][1:])
-    model.set_lines(LineBias({**lines, "self": (corner, *lines["self"][1:])}))
-    assert "corners of a matrix" in reason(model, source)
-    model.set_lines(LineBias({"cross": lines["cross"]}))
-    assert "not restricted to lines" in reason(model, source)
+ONE, THREE = lines_of(1), lines_of(3)
+OPEN = LineBias({**ONE.sites, "cross": (((), ONE.sites["cross"][0][1]),)})
+CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["self"][0][1]),)})
 
 
-def test_positions_and_paddings_that_grow_are_named(model_for):
-    source = digit_data("successor")
-    lines = random_lines(0, 1, 2)
-    for scheme in ("sinusoidal", "learned:size=64"):
-        model = model_for(source, scheme=scheme)
-        model.set_lines(lines)
-        assert "absolute and grow with length" in reason(model, source)
-    model = model_for(source, scheme="rope")
-    model.set_lines(random_lines(1, 1, 2, most=3))
-    assert "scores depend on positions" in reason(model, source)
-    model = model_for(source, scheme="none", encoder_layers=1)
+@pytest.mark.parametrize(
+    "shape, lines, words",
+    [
+        ({}, OPEN, "head 0 of layer 0 (cross-attention) is transparent"),
+        ({}, CORNER, "corners of a matrix"),
+        ({}, LineBias({"cross": ONE.sites["cross"]}), "not restricted to lines"),
+        ({}, LineBias(ONE.sites, -5.0), "only penalised (-5)"),
+        ({"scheme": "sinusoidal"}, ONE, "absolute and grow with length"),
+        ({"scheme": "learned:size=64"}, ONE, "absolute and grow with length"),
+        ({"scheme": "rope"}, THREE, "scores depend on positions"),
+        ({"scheme": "rpe:values=true"}, ONE, "values depend on distances"),
+        ({"scheme": "randomized", "cyclic": 3}, ONE, "drawn anew"),
+        ({"encoder_layers": 1}, ONE, "encoder-attention is not restricted to lines"),
+        ({"format": "fixed:9"}, ONE, "pads every operand to a fixed width"),
+    ],
+    ids=str,
+)
+def test_what_a_window_does_not_hold_is_named(model_for, shape, lines, words):
+    """Keys off the lines, penalised keys, positions that grow or are drawn, terms of values."""
+    shape = {"scheme": "none", "format": "free"} | shape
+    source = digit_data("successor", format=shape.pop("format"))
+    model = model_for(source, **shape)
     model.set_lines(lines)
-    assert "encoder-attention is not restricted to lines" in reason(model, source)
-    fixed = digit_data("successor", format="fixed:9")
-    model = model_for(fixed, scheme="none")
-    model.set_lines(lines)
-    assert "pads every operand to a fixed width" in reason(model, fixed)
-
-
-def test_what_the_windows_leave_out_is_never_certified(model_for):
-    """Penalised keys, value terms and drawn positions are seen by the model and not by a window."""
-    source, lines = digit_data("successor"), random_lines(0, 1, 2)
-    model = model_for(source, scheme="none")
-    model.set_lines(LineBias(lines.sites, -5.0))
-    assert "only penalised (-5)" in reason(model, source)
-    model = model_for(source, scheme="rpe:values=true")
-    model.set_lines(lines)
-    assert "values depend on distances" in reason(model, source)
-    assert model.kept_rows is None
-    model = model_for(source, scheme="randomized", cyclic=3)
-    model.set_lines(lines)
-    assert "drawn anew" in reason(model, source)
+    assert words in reason(model, source)
+    assert "values" not in words or model.kept_rows is None
 
 
 def test_what_is_no_number_is_wrong(model_for):
     source = digit_data("successor", base=3)
     model = model_for(source, scheme="none")
-    model.set_lines(random_lines(0, 1, 2))
+    model.set_lines(ONE)
     with torch.no_grad():
         model.head.bias[0] = torch.nan
     found = check(prepare(model, source))
@@ -730,14 +645,12 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     assert {(r.config.train.early_stop_at, r.config.train.cooldown) for r in runs} == {(0.95, 100)}
     first, last = (r.load_model().state_dict() for r in (runs[0], runs[3]))
     assert any(not torch.equal(first[name], last[name]) for name in first)
-    with pytest.raises(AbcError, match="has not interpolated"):
-        stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["successor-seed0-vanilla"]
     with pytest.raises(AbcError, match="has not interpolated"):  # a preset that is asked for
         how = {"preset": "quick", "steps": 20, "progress": False}
-        stages.certified("successor", folder=tmp_path / "c", **how)
-    asked = Run.open(tmp_path / "c" / "successor-seed0-vanilla").config.train
-    assert (asked.early_stop_at, asked.cooldown) == (0.999, cooldown)
+        stages.certified("successor", folder=tmp_path / "b", **how)
+    (asked,) = (tmp_path / "b").iterdir()
+    train = Run.open(asked).config.train
+    assert (train.early_stop_at, train.cooldown) == (0.999, cooldown)
 
 
 def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):
@@ -759,17 +672,15 @@ def test_windows_that_two_answers_fit_name_a_source_each(tiny, model_for):
         assert float(margins(exact, source.lay_out(source.task.parse(text))).min()) <= 0
 
 
-def test_lines_that_go_on_by_a_part_of_a_column_are_refused():
+def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):
+    monkeypatch.setattr(windows, "MOST_SIZES", 50)
     source = digit_data("addition3", base=3, format="aligned")
     model = build_model("transformer", ONE_HEAD, source, 0).eval()
     own = (((Line("diag", 0, 0),),),)
-    for stride in (1, 2, 4):
-        line = Line("anti", 2, 0, stride=stride)
+    drifting, far = Line("anti", 2, 0, stride=2), Line("anti", 2, -9000, stride=3)
+    for line, words in ((drifting, "drifts through digits"), (far, "reach so far")):
         model.set_lines(LineBias({"self": own, "cross": (((line,),),)}))
-        assert "drifts through digits" in reason(model, source)
-    far = Line("anti", 2, -9000, stride=3)
-    model.set_lines(LineBias({"self": own, "cross": (((far,),),)}))
-    assert "reach so far" in reason(model, source)
+        assert words in reason(model, source)
 
 
 @given(st.floats(-1e9, 1e9))
