@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +21,25 @@ from abc_calib.proof.compiled import compiled, same
 from abc_calib.runs import Run
 from tasks.rules import reduced
 
-STATES = {
-    "addition": 5,
-    "addition-decoder": 4,
-    "subtraction": 3,
-    "parity": 3,
-    "compare": 4,
-    "reverse-copy": 2,
-    "s3": 7,
-    "multiplication": 57,
-}
-"""Of models of the zoo: no carry, a carry, after a 0, the last 1; and where one begins."""
+ZOO = [
+    ("addition-base3", 5, ["12", "212"], "1001"),
+    ("addition-decoder", 4, ["12", "345"], "357"),
+    ("parity", 3, ["1011"], "1001"),  # of the last digit, of the last two, ...
+    ("compare", 4, ["12", "21"], "> <"),
+    ("reverse-copy", 2, ["1 2 3"], "3 2 1"),
+    ("s3", 7, ["213 231 312"], "213 321 213"),
+    ("multiplication", 57, ["999", "7"], "6993"),
+]
+"""Models, and their states: no carry, a carry, after a 0, the last 1; and where one begins."""
 
 
-@pytest.fixture(scope="module")
-def compiled_zoo(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A model of the zoo by its name, compiled once."""
-    return cache(lambda name: abc.compile(f"zoo:{name}", out=tmp_path_factory.mktemp("of") / name))
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_answers_are_right_and_states_are_few(name: str, compiled_zoo: Any) -> None:
-    made = compiled_zoo(name)
+@pytest.mark.parametrize("name, states, operands, written", ZOO, ids=str)
+def test_answers_are_right_and_states_are_few(
+    name: str, states: int, operands: list[str], written: str, tmp_path: Path
+) -> None:
+    made = abc.compile(f"zoo:{name}", out=tmp_path / "made")
     task = made.data.task
-    assert made.states == STATES[name]
+    assert made.states == states
     assert reduced(made.transducer).states == made.transducer.states
     rng = np.random.default_rng(0)
     for length in (1, 2, 3, 7, 40):
@@ -53,28 +47,12 @@ def test_answers_are_right_and_states_are_few(name: str, compiled_zoo: Any) -> N
         for row in range(20):
             problem = task.write(problems, row)
             assert made.answer(problem) == task.solve(problem), problem
-    assert [path.suffix for path in made.files] == [".csv", ".pdf", ".py", ".svg"]
-
-
-@pytest.mark.parametrize(
-    ("name", "operands", "written"),
-    [
-        ("addition", ["12", "345"], "357"),
-        ("multiplication", ["999", "7"], "6993"),
-        ("s3", ["213 231 312"], "213 321 213"),
-        ("compare", ["12", "21"], "> <"),
-        ("reverse-copy", ["1 2 3"], "3 2 1"),
-    ],
-)
-def test_the_file_runs_with_numpy_alone(
-    name: str, operands: list[str], written: str, compiled_zoo: Any
-) -> None:
-    program = next(path for path in compiled_zoo(name).files if path.suffix == ".py")
-    found = subprocess.run(
-        [sys.executable, "-I", program, *operands], capture_output=True, text=True, check=True
-    )
+    program = next(path for path in made.files if path.suffix == ".py")
+    command = [sys.executable, "-I", program, *operands]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == written
     assert "abc_calib" not in program.read_text()
+    assert [path.suffix for path in made.files] == [".csv", ".pdf", ".py", ".svg"]
 
 
 def test_every_short_source_is_written_as_by_the_rule() -> None:
@@ -89,13 +67,8 @@ def test_every_short_source_is_written_as_by_the_rule() -> None:
     inside = np.arange(values.shape[1]) < widths[:, None]
     assert (widths == wide).all()
     assert (values == right)[inside].all()
-
-
-def test_a_machine_that_differs_somewhere_is_seen() -> None:
-    run = Run.open("zoo:addition-base2")
-    rule = run.task.rule()
-    assert rule is not None
-    right = compiled(run.load_model(), run.data).transducer
+    # a machine that differs somewhere is seen
+    right = made.transducer
     assert same(rule.first, right)
     for state, letters in ((1, (0, 1)), (2, (1, 1)), (2, (2, 2))):
         written = right.written.copy()
@@ -112,7 +85,7 @@ def lined(**options: Any) -> Any:
     return model, data
 
 
-def test_what_is_no_machine_of_its_task_is_refused() -> None:
+def test_what_is_no_machine_of_its_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AbcError, match="it is wrong in"):
         compiled(*lined())
     model, data = lined()
@@ -121,8 +94,5 @@ def test_what_is_no_machine_of_its_task_is_refused() -> None:
         compiled(model, data)
     with pytest.raises(AbcError, match="several rows"):
         abc.compile("zoo:division")
-
-
-def test_a_folder_that_is_there_stays(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is there already"):
         abc.compile("zoo:parity", out=tmp_path)
