@@ -92,19 +92,28 @@ def reading_lines() -> abc.LineBias:
     return abc.fit_lines(found, threshold=0.5)
 
 
+def of_x_transformers(fused: bool) -> nn.Module:
+    x = pytest.importorskip("x_transformers")
+    layers = x.Decoder(dim=16, depth=3, heads=2, rotary_pos_emb=True, attn_flash=fused)
+    return x.TransformerWrapper(num_tokens=SIZE, max_seq_len=64, attn_layers=layers)
+
+
 MODULES: dict[str, Any] = {
     **{how: (lambda how=how: Plain(how)) for how in ("fused", "flat", "softmax")},
     "stacked": Stacked,
+    "x-transformers": lambda: of_x_transformers(fused=False),
+    "x-transformers, fused": lambda: of_x_transformers(fused=True),
 }
 
 
-@pytest.mark.parametrize("how", ["fused", "flat", "softmax"])
-def test_its_attention_is_what_it_computes(how):
-    module = Plain(how)
-    model, batch = abc.AnyModule(module), reversing(5)
-    (read,) = abc.capture(model, batch, delimiters=[CLOSE])
+@pytest.mark.parametrize("kind", ["fused", "flat", "softmax", "x-transformers"])
+def test_its_attention_is_what_it_computes(kind):
+    module, batch = MODULES[kind]().eval(), reversing(5)
+    (read,) = abc.capture(abc.AnyModule(module), batch, delimiters=[CLOSE])
+    plain = isinstance(module, Plain)
+    every = module.noted if plain else module(batch["input_ids"], return_attn=True)[1]
     written = batch["labels"].roll(-1, 1).ge(0)
-    for layer, noted in enumerate(module.noted):
+    for layer, noted in enumerate(every):
         both = read.weights["self"][layer] + read.weights["cross"][layer]
         assert torch.allclose(both, noted * written[:, None, :, None], atol=1e-6)
 
@@ -232,29 +241,6 @@ def test_what_cannot_be_read_or_followed_is_refused():
     wrong: Any = "plain"
     with pytest.raises(UsageError, match="give Module"):
         abc.AnyModule(wrong)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_model_of_x_transformers(fused):
-    x = pytest.importorskip("x_transformers")
-    layers = x.Decoder(dim=16, depth=3, heads=2, rotary_pos_emb=True, attn_flash=fused)
-    net = x.TransformerWrapper(num_tokens=SIZE, max_seq_len=64, attn_layers=layers).eval()
-    model, batch = abc.AnyModule(net), reversing(5)
-    (read,) = abc.capture(model, batch, delimiters=[CLOSE])
-    if not fused:
-        _, maps = net(batch["input_ids"], return_attn=True)
-        written = batch["labels"].roll(-1, 1).ge(0)[:, None, :, None]
-        for layer, noted in enumerate(maps):
-            both = read.weights["self"][layer] + read.weights["cross"][layer]
-            assert torch.allclose(both, noted * written, atol=1e-6)
-    abc.inject(model, reading_lines())
-    (read,) = abc.capture(model, reversing(9), delimiters=[CLOSE])
-    for weights in read.weights["cross"]:
-        for t in range(9):
-            assert torch.equal(weights[:, :, 9 + t].argmax(-1), torch.full((5, 2), 8 - t))
-    outputs = net(batch["input_ids"])
-    outputs.sum().backward()
-    assert outputs.isfinite().all()
 
 
 def test_the_guide_runs():
