@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import random
 import sys
@@ -16,38 +17,31 @@ import torch.nn.functional as F
 from conftest import digit_data, in_stream, random_heads
 from torch.nn.attention.flex_attention import flex_attention
 
-import abc_calib as abc
-from abc_calib.config import DecoderOptions, TrainOptions, TransformerOptions
-from abc_calib.data import make_data
+import abc_calib as lib
+from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.exports import onnx as exported
 from abc_calib.exports.lines import Target, written
-from abc_calib.geometry import Line, LineBias, Site
+from abc_calib.geometry import DIRECTIONS, Line, LineBias, Site
 from abc_calib.geometry.coords import View
 from abc_calib.nn.attend import MASKED, weighed
 from abc_calib.nn.build import build_model
-from tasks import get_task
 
 SHAPE = {"width": 12, "heads": 3, "feedforward": 16, "scheme": "none"}
 
 
 def rows_line(rng: random.Random, site: str) -> Line:
     """A line that goes on from row to row of an output."""
-    if site == "self":
-        return Line(rng.choice(["diag", "vert", "anti"]), rng.randint(0, 2), rng.randint(-3, 3))
-    steps = {"beta": rng.randint(-1, 2), "part_step": rng.randint(0, 1)}
-    return Line(
-        rng.choice(["diag", "vert", "anti"]), rng.randint(0, 2), rng.randint(-3, 3), **steps
-    )
+    beta, step = (0, 0) if site == "self" else (rng.randint(-1, 2), rng.randint(0, 1))
+    direction, segment, offset = rng.choice(DIRECTIONS), rng.randint(0, 2), rng.randint(-3, 3)
+    return Line(direction, segment, offset, beta=beta, part_step=step)
 
 
-def case(name: str, seed: int = 0, layers: int = 2) -> tuple[Any, Any]:
-    """Data, and a model with random lines: for one row, for several rows, as one stream."""
+def case(name: str, seed: int = 0, layers: int = 2, data: Any = None) -> tuple[Any, Any]:
+    """A model with random lines and its data: for one row, for several rows, as one stream."""
     rng = random.Random(seed)
-    stream, rows = name == "stream", name == "rows"
-    data: Any = digit_data()
-    if rows:
-        data = make_data(get_task("long_multiplication"), TrainOptions(length=4))
+    stream, rows, parts = name == "stream", name == "rows", 1 if data else 2
+    data = data or digit_data("long_multiplication" if rows else "addition", length=4)
     shape: dict[str, Any] = {**SHAPE, "decoder_layers": layers}
     options: Any = (
         DecoderOptions(**shape) if stream else TransformerOptions(**shape, encoder_layers=1)
@@ -55,7 +49,8 @@ def case(name: str, seed: int = 0, layers: int = 2) -> tuple[Any, Any]:
     model: Any = build_model("decoder" if stream else "transformer", options, data, 0).eval()
     counts: dict[Site, int] = {"encoder": 1, "self": layers, "cross": layers}
     sites = {
-        site: tuple(random_heads(rng, site, 3, 0.3) for _ in range(n)) for site, n in counts.items()
+        site: tuple(random_heads(rng, site, 3, 0.3, segments=parts) for _ in range(n))
+        for site, n in counts.items()
     }
     if rows:
         for site in ("self", "cross"):
@@ -164,9 +159,6 @@ def test_torch_attends_as_our_attention_does(name):
 
 # The model itself
 
-KINDS = (("masked", 1), pytest.param("stream", 2, marks=pytest.mark.slow))
-
-
 needed = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in exported.PACKAGES),
     reason="the extra onnx is not installed",
@@ -174,17 +166,21 @@ needed = pytest.mark.skipif(
 
 
 @needed
-@pytest.mark.parametrize("name, layers", KINDS)
-def test_a_traced_model_is_the_same_at_any_length(name, layers, tmp_path):
-    """By onnxruntime, by torch.export and by torch.compile."""
-    import onnxruntime
-
-    model, data = case(name, layers=layers)
-    program = exported.traced(model, data.test(4, 2))
+@pytest.mark.parametrize("name", ["masked", pytest.param("stream", marks=pytest.mark.slow)])
+def test_a_traced_model_is_the_same_at_any_length(name, tiny, abc):
+    """By onnxruntime, torch.export and torch.compile; with random lines in place of the run's."""
+    data = lib.Run.open(tiny.calibrated).data
+    model, _ = case(name, layers=1 if name == "masked" else 2, data=data)
+    traced, programs = exported.traced, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lib.Run, "load_model", lambda _: model)
+        patch.setattr(exported, "traced", lambda *x: programs.append(traced(*x)) or programs[0])
+        said = abc("export", "onnx", tiny.calibrated, "--json").json()
+    assert said["files"] == [str(tiny.calibrated / "exports" / "model.onnx")]
+    program = programs[0]
     operations = {str(node.target) for node in program.exported_program.graph.nodes}
     assert not any("item" in one or "_local_scalar" in one for one in operations)
-    program.save(str(tmp_path / "model.onnx"))
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    session = importlib.import_module("onnxruntime").InferenceSession(said["files"][0])
     for length, n in ((2, 1), (9, 3), (70, 2)):
         assert exported.difference(session, model, data.test(length, n)) < 1e-4
     compiled = torch.compile(model, fullgraph=True, backend="eager")
@@ -197,43 +193,37 @@ def test_a_traced_model_is_the_same_at_any_length(name, layers, tmp_path):
                 torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
-@needed
-def test_commands_write_files_that_say_what_they_are(tiny, abc, tmp_path):
-    said = abc("export", "onnx", tiny.calibrated, "--json").json()
-    assert said["files"] == [str(tiny.calibrated / "exports" / "model.onnx")]
+def test_lines_are_written_as_a_file_that_runs(tiny, abc, tmp_path):
     out = tmp_path / "lines.py"
     abc("export", "lines", tiny.calibrated, "--to", "numpy", "--out", out)
     made = ModuleType("made")
     exec(out.read_text(), made.__dict__)
     assert made.bias("cross", 0, np.array([[1, 2]]), np.array([[1]])).shape == (1, 8, 1, 2)
-    assert "is there already" in abc("export", "lines", "--to", "flex", "--out", out).error(2)
-    assert "name what for: --to" in abc("export", "lines").error(2)
-    assert "--to" in abc("export", "certificate", "--to", "flex", "--out", "x").error(2)
-    for form in (["lines", "--to", "jax"], ["onnx"]):
-        assert "has no lines: abc calibrate" in abc(
-            "export", form[0], tiny.vanilla, *form[1:]
-        ).error(2)
+    for form, words in (
+        (["lines", "--to", "flex", "--out", out], "is there already"),
+        (["lines"], "name what for: --to"),
+        (["certificate", "--to", "flex", "--out", "x"], "--to"),
+        (["lines", tiny.vanilla, "--to", "jax"], "has no lines: abc calibrate"),
+        (["onnx", tiny.vanilla], "has no lines: abc calibrate"),
+    ):
+        assert words in abc("export", *form).error(2)
 
 
 def test_what_cannot_be_exported_is_said(monkeypatch, tiny):
     with pytest.raises(UsageError, match="to = 'tensorflow': give 'flex' or 'mask' or"):
-        abc.export_lines(tiny.calibrated, to="tensorflow")
-    monkeypatch.setattr(exported, "PACKAGES", ("no_such_package",))
-    with pytest.raises(UsageError, match=r"no_such_package.*pip install .abc-calib\[onnx\]"):
-        abc.export_onnx(tiny.calibrated)
-
-
-@needed
-@pytest.mark.slow
-def test_a_scheme_that_cannot_be_traced_is_named(monkeypatch, tiny):
-    run = abc.Run.open(tiny.calibrated)
+        lib.export_lines(tiny.calibrated, to="tensorflow")
+    run = lib.Run.open(tiny.calibrated)
     options = TransformerOptions(**{**SHAPE, "decoder_layers": 1, "scheme": "xl"})
     model = build_model("transformer", options, run.data, 0)
-    monkeypatch.setattr(run, "load_model", lambda: model)
-    with pytest.raises(AbcError, match=r"cannot export a model with the scheme xl \("):
-        abc.export_onnx(run)
-    monkeypatch.undo()
-    monkeypatch.setattr(exported, "traced", lambda *_: 1 / 0)  # an operation that torch lacks
-    with pytest.raises(AbcError, match=r"scheme none \(ZeroDivisionError\): try another torch"):
-        abc.export_onnx(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(exported, "PACKAGES", ())
+        patch.setattr(exported, "traced", lambda *_: 1 / 0)  # an operation that torch lacks
+        with pytest.raises(AbcError, match=r"scheme none \(ZeroDivisionError\): try another torch"):
+            lib.export_onnx(run)
+        patch.setattr(run, "load_model", lambda: model)
+        with pytest.raises(AbcError, match=r"with the scheme xl \(.*: calibrate one with scheme n"):
+            lib.export_onnx(run)
     assert not (run.path / "exports").exists()
+    monkeypatch.setattr(exported, "PACKAGES", ("no_such_package",))
+    with pytest.raises(UsageError, match=r"no_such_package.*pip install .abc-calib\[onnx\]"):
+        lib.export_onnx(tiny.calibrated)
