@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from abc_calib import memory
 from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
-from abc_calib.evaluation.exact import evaluate, exact_matches, greedy_matches
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.transformer import rows, tabled, windows
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.nn.transformer.numbering import Numbering
-from abc_calib.runs import Run
+
+slow = pytest.mark.slow
 
 
 @torch.inference_mode()
@@ -59,46 +60,17 @@ def compare(model: Any, frozen: Any, batch: Batch) -> None:
     assert torch.equal(frozen.decode(batch.source, steps).ids, decoded)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_any_lines_any_rule(seed):
+@pytest.mark.parametrize(
+    "seeds, most, few", [(range(20), 20, 5), pytest.param(range(30, 230), 400, 99, marks=slow)]
+)
+def test_any_lines_any_rule(seeds, most, few):
     """Random lines of every kind on random weights: encoders, streams, rows, words, cycles."""
-    model, data = drawn(seed)
-    frozen = model.frozen()
-    for _, problems in zip(range(5), sources(data, 40), strict=False):
-        compare(model, frozen, data.lay_out(problems))
-    assert frozen.windows.open and model.windows is None
-
-
-@pytest.mark.slow
-def test_100_000_problems():
-    count = 0
-    for seed in range(30, 230):
+    for seed in seeds:
         model, data = drawn(seed)
         frozen = model.frozen()
-        for problems in sources(data, 400):
-            batch = data.lay_out(problems)
-            compare(model, frozen, batch)
-            count += len(batch)
-    assert count > 100_000
-
-
-def test_a_calibrated_model_is_judged_alike(tiny):
-    run = Run.open(tiny.calibrated)
-    model, data = run.load_model(), run.data
-    frozen: Any = model.frozen()
-    for kind in ("random", "hard", "carry"):
-        for length in (1, 40):
-            batch = data.test(length, 50, kind, 1)
-            wrong = batch.target.clone()
-            wrong[::3, length // 2] = (wrong[::3, length // 2] + 1) % 2
-            batch = Batch(batch.source, wrong, batch.problems)
-            right = exact_matches(frozen, batch)
-            assert torch.equal(right, exact_matches(model, batch)) and 0 < right.sum() < 50
-            assert torch.equal(right, greedy_matches(frozen, batch))
-    lengths = [3, 60]
-    rows = [evaluate(one, data, lengths, 40) for one in (model, frozen)]
-    assert [x.correct for x in rows[0]] == [x.correct for x in rows[1]]
-    assert frozen.windows.layers[-1].numbering.count < 3000  # each once, whatever the length
+        for problems in islice(sources(data, most), few):
+            compare(model, frozen, data.lay_out(problems))
+        assert model.windows is None and (frozen.windows.open or most > 100)
 
 
 def narrow(seed: int, more: int = 0) -> Transformer:
@@ -124,7 +96,7 @@ def test_a_table_that_does_not_fit_or_pay_is_given_up(monkeypatch, limit):
     small = {"MOST_BYTES": 2**19, "NUMBER": 8, "TRIED": 64}[limit]
     monkeypatch.setattr(rows if limit == "NUMBER" else windows, limit, small)
     monkeypatch.setattr(windows, "ROWS_AT_ONCE", 128)
-    batch = data.test(30, 40)
+    batch = data.test(20, 30)
     frozen: Any = model.frozen()
     compare(model, frozen, batch)
     assert not frozen.windows.open
@@ -149,10 +121,12 @@ def test_a_table_belongs_to_weights_and_lines():
 
 
 def test_fields_that_do_not_fit_a_number_are_numbered_in_parts(monkeypatch):
+    wide = narrow(4, 11)  # pairs of its lines would be taken for each other
+    assert wide.frozen() is wide
     monkeypatch.setattr(rows, "NUMBER", 24)
     model = narrow(3)
     frozen: Any = model.frozen()
-    compare(model, frozen, digit_data().test(20, 30))
+    compare(model, frozen, digit_data().test(10, 30))
     assert frozen.windows.layers[-1].partial
 
 
@@ -171,19 +145,11 @@ def test_numbers_are_those_of_a_dict(parts, seed):
         assert numbering.count == len(known)
 
 
-def test_pairs_of_lines_that_do_not_fit_a_number_are_computed_as_before():
-    """They would be taken for each other; each head has 12 lines or more here."""
-    model = narrow(4, 11)
-    assert model.frozen() is model
-    compare(model, model.exact(), digit_data().test(20, 30))
-
-
-@pytest.mark.parametrize(("seed", "likelier"), [(2, 1.5), (4, 0.5), (5, 1.0)])
-def test_outputs_of_a_batch_end_each_for_itself(seed, likelier):
-    model = narrow(seed)
+def test_outputs_of_a_batch_end_each_for_itself():
+    model = narrow(2)
     with torch.no_grad():
-        model.head.bias[model.eos] += likelier
-    batch = digit_data().test(7, 20, seed=seed)
+        model.head.bias[model.eos] += 1.5
+    batch = digit_data().test(7, 20, seed=2)
     _, written = plain(model, batch, 60)
     compare(model, model.frozen(), Batch(batch.source, written, batch.problems))
     assert len(written.eq(model.eos).int().argmax(1).unique()) > 5
@@ -203,7 +169,7 @@ def test_dense_never_looks_up(tiny, monkeypatch):
 
     once = judged()
     monkeypatch.setattr(tabled, "Windows", refuse)
-    assert judged(dense=True) == once
+    assert judged(dense=True) == once and sum(once[-1]) > 0
 
 
 def test_what_the_table_gives_up_is_put_through_in_parts_or_refused(monkeypatch):
