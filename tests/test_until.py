@@ -106,7 +106,7 @@ def test_nothing_is_certain_of_a_model_that_sees_all(trained):
     assert certain(vanilla.load_model(), vanilla.data, 0) is None
 
 
-@pytest.mark.parametrize("stop", [2, 3, 5])
+@pytest.mark.parametrize("stop", [3, 5])
 def test_an_interrupted_retraining_ends_with_the_same_weights(
     make_config, tmp_path, monkeypatch, stop
 ):
@@ -143,18 +143,14 @@ def test_a_retraining_ends_once_it_is_certain(trained, tmp_path):
 
 @pytest.mark.parametrize(
     ("how", "goes_on"),
-    [
-        ({"stop_early": True}, True),
-        pytest.param({"stop_early": False}, False, marks=pytest.mark.slow),
-        ({"stop_early": True, "scheme": "learned"}, False),
-    ],
-    ids=["ended by its certificate", "to its end", "with positions"],
+    [({"stop_early": True}, True), ({"stop_early": True, "scheme": "learned"}, False)],
+    ids=["ended by its certificate", "with positions"],
 )
 def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     trained, tmp_path, monkeypatch, how, goes_on
 ):
     """Where its certificate ends it: the others are as long as the paper's."""
-    trials, began, rates, ends = [], [], [], []
+    trials, began = [], []
 
     def passed(bias, vanilla, data, *_):
         model = build_model("transformer", retrained_shape(vanilla.options), data, 7)
@@ -162,9 +158,8 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         return Trial(1.0, trials[-1])
 
     def begin(trainer, on_step):
-        rates.append((trainer.options.learning_rate, trainer.options.warmup))
-        ends.append(trainer.options.stop_early)
-        began.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
+        weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+        began.append((weights, trainer.options))
         return train(trainer, on_step)
 
     train = Trainer.train
@@ -174,17 +169,18 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         trained.root / VANILLA, out=tmp_path / "made", steps=2, retrain=False, **how
     )
     run = stages.retrain(run)
-    assert goes_on == (
-        {*began[0]} == {*trials[-1]}
-        and all(torch.equal(value, trials[-1][name]) for name, value in began[0].items())
-    )
     assert Run.open(run.path).result is not None
+    ((weights, options),) = began
+    assert goes_on == (
+        {*weights} == {*trials[-1]}
+        and all(torch.equal(value, trials[-1][name]) for name, value in weights.items())
+    )
     own = run.config.train
     going_on = making.GOING_ON * own.learning_rate, making.WARM_UP
     assert own.warmup > making.WARM_UP
-    assert rates == [going_on if goes_on else (own.learning_rate, own.warmup)]
-    stages.train("successor", steps=2, out=tmp_path / "first")
-    assert ends == [goes_on, True]  # without windows a retraining takes all of its steps
+    rates = options.learning_rate, options.warmup
+    assert rates == (going_on if goes_on else (own.learning_rate, own.warmup))
+    assert options.stop_early == goes_on  # without windows a retraining takes all of its steps
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")
         with pytest.raises(AbcError, match=r"trial.safetensors"):
