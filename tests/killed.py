@@ -1,4 +1,4 @@
-"""Kills: a signal at a random moment of a real process, then the same command again.
+"""Kills: a signal at a random moment of a process, a fork of this one, then the command again.
 
 ``KINDS`` has a class for each command. What is compared at the end: the weights with those of a run
 that nobody stopped, the rows of evaluations, and which processes are left.
@@ -11,13 +11,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import VANILLA
+from hostile import Case
+from warm import invoke
 
 WEIGHTS = "model/model.safetensors"
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
@@ -44,20 +44,27 @@ class Killed:
         return self.weights and not (self.rows_lost or self.orphans or self.left_over)
 
 
-def begin(root: Path, *words: object) -> subprocess.Popen[str]:
-    """``abc WORDS`` as a process, its remarks in a file."""
-    with (root.parent / f"{root.name}.log").open("w") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *map(str, words)],
-            env={**os.environ, "ABC_RUNS": str(root), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            text=True,
-        )
+def begin(root: Path, *words: object) -> int:
+    """``abc WORDS`` in a fork, its remarks in a file; gives the number of the process."""
+    case = Case("", "", tuple(map(str, words)), env={"ABC_RUNS": str(root)})
+    child = os.fork()
+    if child == 0:
+        invoke(case, root.parent, os.devnull, f"{root}.log")
+    return child
+
+
+def ended(child: int) -> int:
+    """The exit code of a fork, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def done(root: Path, *words: object) -> None:
+    """Run a command to its end."""
+    assert ended(begin(root, *words)) == 0, said(root)
 
 
 def said(root: Path) -> str:
-    return (root.parent / f"{root.name}.log").read_text()
+    return Path(f"{root}.log").read_text()
 
 
 class Training:
@@ -70,8 +77,7 @@ class Training:
         folder.mkdir(parents=True, exist_ok=True)
         self.whole = self.prepared(folder / "whole")
         started = time.perf_counter()
-        process = begin(self.whole, *self.words(self.whole))
-        assert process.wait() == 0, said(self.whole)
+        done(self.whole, *self.words(self.whole))
         self.seconds = time.perf_counter() - started
 
     def prepared(self, root: Path) -> Path:
@@ -101,24 +107,21 @@ class Training:
         root = self.prepared(self.folder / f"trial{number}")
         name = SIGNALS[number % len(SIGNALS)]
         process = begin(root, *self.words(root))
-        after = rng.uniform(0.2, 1.0) * self.seconds  # the start takes its time too
+        after = rng.uniform(0.05, 1.0) * self.seconds
         time.sleep(after)
-        process.send_signal(getattr(signal, name))
-        code = process.wait()
-        ended = signal.Signals(-code).name if code < 0 else f"exit {code}"
+        os.kill(process, getattr(signal, name))
+        code = ended(process)
+        end = signal.Signals(-code).name if code < 0 else f"exit {code}"
         left = orphans(root)
         told, lost = self.lost(root)
         for _ in range(3):
             if self.over(root):
                 break
-            done = begin(root, *self.again(root))
-            assert done.wait() == 0, said(root)
+            done(root, *self.again(root))
         equal = self.models(root) == self.models(self.whole)
         hidden = len([p for p in root.rglob(".*") if p.is_dir()])
         shutil.rmtree(root)
-        return Killed(
-            self.name, name, round(after, 3), ended, equal, told, lost, left, hidden
-        )  # fmt: skip
+        return Killed(self.name, name, round(after, 3), end, equal, told, lost, left, hidden)
 
 
 def orphans(root: Path, patience: float = 30.0) -> int:
@@ -153,8 +156,7 @@ class Retraining(Training):
         made = self.folder / "lines"
         if not made.exists():
             lines = ("calibrate", root / VANILLA, "--out", made, "--threshold", 0.3, *QUICK)
-            process = begin(root, *lines, "--no-retrain")
-            assert process.wait() == 0, said(root)
+            done(root, *lines, "--no-retrain")
         shutil.copytree(made, root / "run")
         return root
 

@@ -70,7 +70,7 @@ def _run(case: Case, folder: Path, seconds: float = SECONDS) -> Ended:
             Path(name).touch()
         child = os.fork()
         if child == 0:
-            _invoke(case, folder, *names)
+            invoke(case, folder, *names)
         code = _waited(child, seconds)
         texts = (Path(name).read_bytes().decode(case.encoding, "replace") for name in names)
         out, err = (text[:20_000] for text in texts)
@@ -90,7 +90,7 @@ def _waited(child: int, seconds: float) -> int | None:
     return os.waitstatus_to_exitcode(status) if ready else None
 
 
-def _invoke(case: Case, folder: Path, out: str, err: str) -> None:
+def invoke(case: Case, folder: Path, out: str, err: str) -> None:
     """The child: the command with its terminal, and never back."""
     code = 1
     try:
