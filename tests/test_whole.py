@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -52,12 +53,25 @@ def folder_of(path, model, words, bias, pairs, neutral=True):
     return folder, write_pairs(path / "pairs.jsonl", pairs)
 
 
-def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, **how):
+def adopted(path, family="llama", neutral=True, pairs=SUCCESSORS, signs="=", **how):
     torch.manual_seed(0)
     far = {"max_position_embeddings": 2048} if family == "llama" else {}
     model = tiny(family, **far).eval()
     folder, data = folder_of(path, model, tokenizer(), lines_for(model, **how), pairs, neutral)
-    return stages.adopt(folder, data, "=", lined=True, out=path / "run")
+    return stages.adopt(folder, data, signs, lined=True, out=path / "run")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A run of random weights. Not to be changed."""
+    return adopted(tmp_path_factory.mktemp("llama")).path
+
+
+def opened(path):
+    """Its model, its data, and what its windows are."""
+    run = abc.Run.open(path)
+    model, data = run.load_model(), run.data
+    return model, data, prepare(model, data)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +100,8 @@ def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     assert least == pytest.approx(min(one.margin for one in checked), abs=1e-4)
 
 
-def test_a_token_that_no_window_shows_is_found(tmp_path):
-    run = adopted(tmp_path, "llama")
-    data = run.data
-    proof = prepare(run.load_model(), data)
+def test_a_token_that_no_window_shows_is_found(llama):
+    _, data, proof = opened(llama)
     data.coder.tokenizer.add_tokens(["777777"])
     with pytest.raises(Unbounded, match="does not read '777777' symbol by symbol"):
         proof.evaluator.look_further()
@@ -97,7 +109,7 @@ def test_a_token_that_no_window_shows_is_found(tmp_path):
 
 def test_another_tokenizer_ends_a_certificate(tmp_path):
     """It stands in a folder that is not the run's own."""
-    run = adopted(tmp_path, "llama")
+    run = adopted(tmp_path)
     before, words = fingerprint(run), tokenizer()
     words.add_tokens(["777777"])
     words.save_pretrained(tmp_path / "model")
@@ -108,33 +120,33 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
 ENDS = json.loads(tokenizer(eos=True).backend_tokenizer.to_str())["post_processor"]
 
 
-@pytest.mark.parametrize(
-    "file, change, told",
-    [
-        ("generation_config.json", {"no_repeat_ngram_size": 2}, "sets no_repeat_ngram_size"),
-        ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
-        ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
-        ("config.json", {"lines": 3}, "has lines that nothing can read"),
-        ("adapter_config.json", {}, "holds an adapter or quantised weights"),
-        ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
-        ("tokenizer_config.json", {"bos_token": "9"}, "decodes the target"),
-        ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),
-    ],
+REFUSED = (
+    ("generation_config.json", {"no_repeat_ngram_size": 2}, "sets no_repeat_ngram_size"),
+    ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
+    ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
+    ("config.json", {"lines": 3}, "has lines that nothing can read"),
+    ("adapter_config.json", {}, "holds an adapter or quantised weights"),
+    ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
+    ("tokenizer_config.json", {"bos_token": "9"}, "decodes the target"),
+    ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),
 )
-def test_a_folder_that_decodes_otherwise_is_refused(file, change, told, tmp_path):
+
+
+def test_a_folder_that_decodes_otherwise_is_refused(tmp_path):
     """What it does when it is loaded, and not what this program would make of it."""
     torch.manual_seed(0)
     model = tiny("llama").eval()
-    folder, data = folder_of(tmp_path, model, tokenizer(), lines_for(model), SUCCESSORS)
-    path = folder / file
-    held = json.loads(path.read_text()) if path.exists() else {}
-    held.get("abc_calib", held).update(change)
-    path.write_text(json.dumps(held))
-    with pytest.raises(UsageError, match=told):
-        stages.adopt(folder, data, "=", lined=True, out=tmp_path / "run")
-    if file in ("config.json", "adapter_config.json"):
+    whole, data = folder_of(tmp_path, model, tokenizer(), lines_for(model), SUCCESSORS)
+    for number, (file, change, told) in enumerate(REFUSED):
+        folder = shutil.copytree(whole, tmp_path / str(number))
+        held = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+        held.get("abc_calib", held).update(change)
+        (folder / file).write_text(json.dumps(held))
         with pytest.raises(UsageError, match=told):
-            abc.load(folder)
+            stages.adopt(folder, data, "=", lined=True, out=tmp_path / "run")
+        if file in ("config.json", "adapter_config.json"):
+            with pytest.raises(UsageError, match=told):
+                abc.load(folder)
 
 
 @pytest.fixture(scope="module")
@@ -206,22 +218,14 @@ def test_a_retraining_is_shown_what_it_has_wrong(successor, tmp_path):
     assert len(batch) == 16 and set(batch.problems.source) & set(ending.hard)
 
 
-def test_windows_without_a_number_are_wrong(tmp_path):
+def test_windows_without_a_number_are_wrong(llama):
     """A sevens' embedding that overflows float32: no margin, and so no certificate."""
-    run = adopted(tmp_path)
-    model = run.load_model()
+    model, data, _ = opened(llama)
     with torch.no_grad():
         model.network.get_input_embeddings().weight[4 + 7] = torch.inf
-    checked = check(prepare(model, run.data))
+    checked = check(prepare(model, data))
     assert min(one.margin for one in checked) == -torch.inf
     assert sum(one.wrong for one in checked) > 10
-    assert decide(run, model).certificate.outcome == "refuted"
-
-
-def reason(run):
-    with pytest.raises(Undecided) as error:
-        prepare(run.load_model(), run.data)
-    return str(error.value)
 
 
 def test_what_cannot_be_certified_says_why(tmp_path):
@@ -229,28 +233,19 @@ def test_what_cannot_be_certified_says_why(tmp_path):
         "its own": {"neutral": False},
         "a head has none": {"last": ()},
         "begin with their first digit": {"pairs": [(s, t[::-1]) for s, t in SUCCESSORS]},
+        "pad them": {"pairs": sums(), "signs": "+,="},
     }
-    for number, (said, how) in enumerate(ways.items()):
-        run = adopted(tmp_path / str(number), **how)
-        assert said in reason(run), said
-        certificate = stages.certify(run)
-        assert certificate.outcome == "refuted" and certificate.counterexamples
+    for said, how in ways.items():
+        run = adopted(tmp_path / said, **how)
+        with pytest.raises(Undecided, match=said):
+            prepare(run.load_model(), run.data)
+    certificate = stages.certify(run)
+    assert certificate.outcome == "refuted" and certificate.counterexamples
 
 
-def test_numbers_of_several_widths_are_not_certified(tmp_path):
-    torch.manual_seed(0)
-    model = tiny("llama").eval()
-    lines = lines_for(model)
-    folder, data = folder_of(tmp_path, model, tokenizer(), lines, sums())
-    run = stages.adopt(folder, data, "+,=", lined=True, out=tmp_path / "run")
-    assert "pad them" in reason(run)
-
-
-def test_a_model_that_sees_more_than_its_lines_is_not_certified(tmp_path):
+def test_a_model_that_sees_more_than_its_lines_is_not_certified(llama):
     """What surrounds a window is drawn anew, and so found out."""
-    run = adopted(tmp_path)
-    model, data = run.load_model(), run.data
-    proof = prepare(model, data)
+    model, _, proof = opened(llama)
     wider = lines_for(model.network, last=(Line("diag", 0, -1),))
     model.set_lines(wider)
     with pytest.raises(Exception, match="sees more than its lines say"):
