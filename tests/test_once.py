@@ -169,7 +169,7 @@ def test_dense_never_looks_up(tiny, monkeypatch):
 
     once = judged()
     monkeypatch.setattr(tabled, "Windows", refuse)
-    assert judged(dense=True) == once and sum(once[-1]) > 0
+    assert judged(dense=True) == once
 
 
 def test_what_the_table_gives_up_is_put_through_in_parts_or_refused(monkeypatch):
