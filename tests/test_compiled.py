@@ -48,7 +48,7 @@ def test_answers_are_right_and_states_are_few(
             problem = task.write(problems, row)
             assert made.answer(problem) == task.solve(problem), problem
     program = next(path for path in made.files if path.suffix == ".py")
-    command = [sys.executable, "-I", program, *operands]
+    command = [sys.executable, "-I", str(program), *operands]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == written
     assert "abc_calib" not in program.read_text()
@@ -70,9 +70,9 @@ def test_every_short_source_is_written_as_by_the_rule() -> None:
     # a machine that differs somewhere is seen
     right = made.transducer
     assert same(rule.first, right)
-    for state, letters in ((1, (0, 1)), (2, (1, 1)), (2, (2, 2))):
+    for state, read in ((1, (0, 1)), (2, (1, 1)), (2, (2, 2))):
         written = right.written.copy()
-        written[state, *letters] ^= 1
+        written[state, *read] ^= 1
         assert not same(rule.first, replace(right, written=written))
 
 

@@ -120,7 +120,7 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
 ENDS = json.loads(tokenizer(eos=True).backend_tokenizer.to_str())["post_processor"]
 
 
-REFUSED = (
+REFUSED: tuple[tuple[str, dict, str], ...] = (
     ("generation_config.json", {"no_repeat_ngram_size": 2}, "sets no_repeat_ngram_size"),
     ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
     ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
