@@ -46,7 +46,7 @@ settings.register_profile(
 settings.load_profile("abc")
 
 
-LONGEST = ("verify", "cluster", "foreign_runs", "rows", "page", "until", "damage", "kills")
+LONGEST = ("verify", "foreign_runs", "exports", "rows", "whole", "until", "readme", "damage")
 """Files that take longest, begun first."""
 
 
