@@ -361,13 +361,24 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
 
 
 def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path, monkeypatch):
-    """The weights from before it are kept, with their certificate, and the next one is slower."""
+    """The weights from before it are kept, with their certificate, and the next one is slower.
+
+    The second round is one of whose failing windows no source is found.
+    """
+    found: list[Any] = []
+
+    def judged(*given: Any) -> Any:
+        found.append(decide(*given))
+        if len(found) == 3:
+            found[2].certificate.outcome = "unknown"
+        return found[-1]
+
     model, batch = certified.load_model(), certified.data.test(9, 2000, "hard")
     with torch.no_grad():
         logits = model(batch.source, batch.target)
     behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
-    for name, value in (("LEARNING_RATE", 100.0), ("STEPS", 30)):
+    for name, value in (("LEARNING_RATE", 100.0), ("STEPS", 30), ("decide", judged)):
         monkeypatch.setattr(repairing, name, value)
     made = repair(run, rounds=2, out=tmp_path / "repaired")
     assert_same_weights(run.load_model(), made.load_model())

@@ -82,7 +82,7 @@ def repair(
         _save(made, model, ended)
         found = decide(made, model, minutes)
         on_round(found.certificate)
-        worse = found.certificate.outcome == "refuted" and found.certificate.wrong >= wrong
+        worse = found.certificate.outcome != "certified" and found.certificate.wrong >= wrong
         if worse:
             model.load_state_dict(before)
             rate *= SLOWER
