@@ -271,6 +271,15 @@ def test_far_beyond_the_end_only_the_released_code_wraps_around(legacy):
     assert legacy or weights[0, 0].argmax() == 6
 
 
+def test_the_location_attender_starts_as_a_memory_of_its_place():
+    """Its reference open and its bias off: the centre is about where the attention was before."""
+    torch.manual_seed(0)
+    made, source = ATTENDERS["location"](AttenderShape(D, HEAD)).double(), memory()
+    prepared, carry = made.prepare(source, 1), made.begin(source)
+    _, found = made.located(torch.randn(3, D, dtype=torch.double), prepared, carry, 0)
+    assert ((found["gate"] > 0.8) & (found["bias"] < 0.2)).all()
+
+
 # GRUs
 
 

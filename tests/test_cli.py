@@ -109,6 +109,17 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
     assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
 
 
+def test_quiet_says_nothing(tiny, abc):
+    for words in (
+        QUICK,
+        ("eval", CALIBRATED, "--lengths", 3, "--samples", 3, "--json"),
+        ("calibrate", VANILLA, "--threshold", 0.3, "--no-retrain"),
+    ):
+        said = abc(*words, "--quiet")
+        assert (said.code, said.err) == (0, "")
+        assert "--json" in words or said.out == ""
+
+
 def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     options = {
         **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},

@@ -25,6 +25,7 @@ from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.decoding import token_by_token
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.nn.transformer.numbering import Numbering
+from abc_calib.runs import Run
 
 slow = pytest.mark.slow
 
@@ -61,16 +62,29 @@ def compare(model: Any, frozen: Any, batch: Batch) -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds, most, few", [(range(20), 20, 5), pytest.param(range(30, 230), 400, 99, marks=slow)]
+    ("seeds", "most", "few", "least"),
+    [(range(20), 20, 5, 1000), pytest.param(range(30, 230), 400, None, 100_000, marks=slow)],
 )
-def test_any_lines_any_rule(seeds, most, few):
+def test_any_lines_any_rule(seeds, most, few, least):
     """Random lines of every kind on random weights: encoders, streams, rows, words, cycles."""
+    count = 0
     for seed in seeds:
         model, data = drawn(seed)
         frozen = model.frozen()
         for problems in islice(sources(data, most), few):
-            compare(model, frozen, data.lay_out(problems))
+            batch = data.lay_out(problems)
+            compare(model, frozen, batch)
+            count += len(batch)
         assert model.windows is None and (frozen.windows.open or most > 100)
+    assert count > least
+
+
+def test_each_row_is_numbered_once_whatever_the_length(tiny):
+    run = Run.open(tiny.calibrated)
+    model, batch = run.load_model(), run.data.test(60, 300)
+    frozen: Any = model.frozen()
+    compare(model, frozen, batch)
+    assert batch.target.numel() > 5 * frozen.windows.layers[-1].numbering.count
 
 
 def narrow(seed: int, more: int = 0) -> Transformer:

@@ -129,6 +129,14 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
 
 
+def test_each_fit_has_its_own_defaults(find):
+    for fit, own in (
+        ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "sink"}),
+        ("mean", {"layer": "last", "anchors": "corner", "values": "soft", "empty": "transparent"}),
+    ):
+        assert find(fit=fit).bias == find(fit=fit, **own).bias
+
+
 def test_samples_of_full_length_have_one_shape_and_are_right(vanilla, model):
     batch = full_length(vanilla.data, 300, model)
     assert set(batch.problems.operands[0].lengths) == {5}

@@ -165,6 +165,18 @@ def test_the_layers_are_those_of_the_import_contract():
     assert pictured == [layer.replace("abc_calib.", "") for layer in layers]
 
 
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_geometry_and_config_are_light():
+    """What their sections say: no torch, but where tokens of a batch stand."""
+    for name in ("geometry", "config"):
+        for file in (ROOT / "abc_calib" / name).glob("*.py"):
+            torch = re.search(r"^\s*(import|from) torch", file.read_text(), re.MULTILINE)
+            assert not torch or file.name == "coords.py", file
+
+
 def test_the_code_map_names_every_folder_and_file_and_what_a_folder_never_does():
     """Every file of a folder is named unless all are one kind, listed in its registry."""
     text = (DOCS / "architecture.md").read_text()

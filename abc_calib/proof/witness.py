@@ -18,12 +18,12 @@ SHORT = 40
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
 SPOTS = 24, 64
-"""Sizes of problems that are tried for a window, and when many problems of words are drawn."""
+"""Sizes that are tried for a window; the latter where many problems of words are drawn."""
 SHOWN = 64
 """Problems of one size that are kept of those that show a window."""
 DIRECTED = 2, 32
-"""Sizes for which sources on words with the known words of a window are drawn: a few of each, where
-others are drawn, too, and then many."""
+"""In how many sizes words are drawn around those of a window, where few are drawn of a size, and
+where many are."""
 
 
 class Sources:
@@ -208,7 +208,7 @@ class Witnesses(Sources):
             yield from ((place, some[k]) for k in order)
 
     def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
-        """The gaps of the smallest problems in which the place is, one of those that read alike."""
+        """The gaps of the smallest problems that have the place, no two of which read the same."""
         size, period, ranges = place.size, self.field.shape.period, []
         rows = self._rows(widest)
         for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
