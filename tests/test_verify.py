@@ -378,7 +378,8 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
         logits = model(batch.source, batch.target)
     behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
-    for name, value in (("LEARNING_RATE", 100.0), ("STEPS", 30), ("decide", judged)):
+    changed = ("GENTLE", 3e4), ("STEPS", 30), ("TURNS", 1), ("decide", judged)
+    for name, value in changed:
         monkeypatch.setattr(repairing, name, value)
     made = repair(run, rounds=2, out=tmp_path / "repaired")
     assert_same_weights(run.load_model(), made.load_model())

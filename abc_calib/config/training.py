@@ -141,7 +141,7 @@ ROWS = (
     TransformerOptions(scheme="coupled"),
     TrainOptions(steps=4000, sampling="mixed", validate_every=250),
     TrainOptions(
-        steps=10_000,
+        steps=7000,
         batch=64,
         learning_rate=3e-3,
         optimizer="muon",

@@ -16,6 +16,7 @@ import numpy as np
 from abc_calib.config import TrainOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
+from abc_calib.evaluation.failures import smallest_margins
 from abc_calib.files import write_atomically
 from abc_calib.nn.base import Model
 from abc_calib.proof.blackbox import only_ours
@@ -28,9 +29,13 @@ from abc_calib.runs import Run
 from abc_calib.runs.records import Record
 from abc_calib.training.step import fit_steps
 
-STEPS = 300
-LEARNING_RATE, SLOWER = 1e-3, 0.2
-"""The rate of the first round, and by how much it falls after one that made the model worse."""
+STEPS, TURNS = 200, 8
+"""Steps until it is looked whether the failing windows are right, and how often at most."""
+GENTLE, FASTER, SLOWER = 1e-3, 1.5, 0.2
+"""The first rate of a round, of that of the training, and by how much it grows from turn to turn, so
+that what is right already changes little; and falls after a round that made the model worse."""
+RIGHT = 1.0
+"""Margin above which the failing windows are right, in logits."""
 EACH = 4
 """Sources made of each failing window."""
 MOST = 10_000
@@ -71,21 +76,21 @@ def repair(
     made = _copy(opened, out)
     ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
     history: list[dict[str, float]] = []
-    rate = LEARNING_RATE
+    gentle = GENTLE
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
         longest = max(int(n.max()) for _, n in data.task.letters(examples))
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
         told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
-        history.append({**told, "rate": rate})
-        train_on(model, data, examples, number, rate)
+        rates = train_on(model, data, examples, number, opened.config.train, gentle)
+        history.append({**told, "steps": STEPS * len(rates), "rate": rates[-1]})
         _save(made, model, ended)
         found = decide(made, model, minutes)
         on_round(found.certificate)
         worse = found.certificate.outcome != "certified" and found.certificate.wrong >= wrong
         if worse:
             model.load_state_dict(before)
-            rate *= SLOWER
+            gentle *= SLOWER
             _save(made, model, ended)
         else:
             decision = found
@@ -141,14 +146,26 @@ def _allowed(
     return [one for one in map(data.task.parse, texts) if data.may_train(one)]
 
 
-def train_on(model: Model, data: Data, examples: Any, number: int, rate: float) -> None:
-    """``STEPS`` steps at a learning rate on the usual batches with failing windows added."""
-    options = TrainOptions(steps=STEPS, learning_rate=rate, warmup=20)
+def train_on(
+    model: Model, data: Data, examples: Any, number: int, usual: TrainOptions, gentle: float
+) -> list[float]:
+    """Train on the usual batches with failing windows added, until these are right.
+
+    Gives the rate of each turn: ``gentle``, of the training's own, and then higher ones.
+    """
+    laid, rates = data.lay_out(examples), []
     rng = np.random.default_rng([number, 8])
+    for turn in range(TURNS):
+        rates.append(gentle * FASTER**turn * usual.learning_rate)
+        changed = {"steps": STEPS, "learning_rate": rates[-1], "warmup": 20, "schedule": "cosine"}
+        options = usual.model_copy(update=changed)
 
-    def batch(step: int) -> Batch:
-        usual: Any = data.training(number * STEPS + step, options.batch).problems
-        added = rng.integers(0, len(examples), int(SHARE * options.batch))
-        return data.lay_out(usual.joined(examples.take(added)))
+        def batch(step: int, before: int = (number * TURNS + turn) * STEPS) -> Batch:
+            drawn: Any = data.training(before + step, usual.batch).problems
+            added = rng.integers(0, len(examples), int(SHARE * usual.batch))
+            return data.lay_out(drawn.joined(examples.take(added)))
 
-    fit_steps(model, options, batch)
+        fit_steps(model, options, batch)
+        if smallest_margins(model.exact(), laid).min() > RIGHT:
+            break
+    return rates

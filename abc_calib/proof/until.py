@@ -29,15 +29,15 @@ ALL = 10**8
 """Of more windows samples alone are looked at, if they are not held."""
 PART, ROW_PART = 2**21, 2**23
 """Windows of one node that are held; the latter where outputs have rows."""
-DRAWN, LATER = 10_000, 10**9
+DRAWN, LATER = 30_000, 10**9
 """Training problems among which hard ones of rows are looked for before windows are; from steps on
 that no training has."""
 SOURCES, ROW_SOURCES = 200, 40
 """Sources made of the windows that are below the floor, those of least margin first; the latter
 where outputs have rows, since one takes up to a second there."""
-MOST = 400
-"""Of them all that are kept, the latest."""
-SHARE = 0.25
+MOST, ROW_MOST = 400, 4000
+"""Of them all that are kept, the latest; the latter where outputs have rows."""
+SHARE, ROW_SHARE = 0.25, 0.5
 """Of them in a batch, at most."""
 MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
@@ -62,6 +62,7 @@ class MarginStopping:
         task: Any = proof.data.task
         self.in_rows = proof.rule.in_rows
         self.sources = ROW_SOURCES if self.in_rows else self.scale * SOURCES
+        self.most = ROW_MOST if self.in_rows else self.scale * MOST
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
@@ -95,6 +96,7 @@ class MarginStopping:
         data: Any = self.proof.data
         rng = np.random.default_rng([self.seed, 10, step])
         share = SHARE if self.scale == 1 else LARGE_SHARE
+        share = ROW_SHARE if self.in_rows else share
         few = min(int(share * len(usual)), len(self.hard))
         parsed = [self.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
@@ -102,7 +104,7 @@ class MarginStopping:
 
     def _keep(self, found: list[str]) -> None:
         """The latest hard problems, and those before as far as there is room."""
-        self.hard = list(dict.fromkeys([*found, *self.hard]))[: self.scale * MOST]
+        self.hard = list(dict.fromkeys([*found, *self.hard]))[: self.most]
 
     def _fails_often(self, model: Model, step: int) -> bool:
         """Are several of the problems that training draws below the floor? They are the hard ones.
@@ -111,8 +113,8 @@ class MarginStopping:
         """
         data: Any = self.proof.data
         batch = data.training(LATER + step, DRAWN)
-        least = smallest_margins(model, batch)
-        below = least.argsort()[: min(int((least <= FLOOR).sum()), self.scale * SOURCES)]
+        least = smallest_margins(model.frozen(), batch)
+        below = least.argsort()[: min(int((least <= FLOOR).sum()), self.most // 2)]
         if len(below) < FEW:
             return False
         self._keep([data.task.write(batch.problems, row) for row in below.tolist()])
