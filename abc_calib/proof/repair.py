@@ -32,7 +32,7 @@ from abc_calib.training.step import fit_steps
 STEPS, TURNS = 200, 8
 """Steps until it is looked whether the failing windows are right, and how often at most."""
 GENTLE, FASTER, SLOWER = 1e-3, 1.5, 0.2
-"""The first rate of a round, of that of the training: so small that what is right stays so. How much
+"""The first rate of a round, of the training's: so small that what is right stays so. How much
 it grows from turn to turn, and how much it falls after a round that made the model worse."""
 RIGHT = 1.0
 """Margin above which the failing windows are right, in logits."""
