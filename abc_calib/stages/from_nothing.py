@@ -72,7 +72,7 @@ def certified(
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
-    resumed or skipped. ``options`` are those of ``train``. A model that is refuted is repaired
+    resumed or skipped. ``options`` are those of ``train``. A model with failing windows is repaired
     once; a certified one is verified by dense attention, and kept with its certificate. The preset
     is ``quick`` by default; then a first training ends at 95 % of held-out problems, where
     problems are not of several rows. One that does not get there goes on from its weights, with the
@@ -95,7 +95,7 @@ def certified(
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
-    if certificate.outcome == "refuted" and certificate.windows:
+    if certificate.wrong or (certificate.outcome == "refuted" and certificate.windows):
         repaired = stem.with_name(f"{stem.name}-repaired")
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
