@@ -31,9 +31,9 @@ from abc_calib.training.step import fit_steps
 
 STEPS, TURNS = 200, 8
 """Steps until it is looked whether the failing windows are right, and how often at most."""
-GENTLE, FASTER, SLOWER = 1e-3, 1.5, 0.2
-"""The first rate of a round, of the training's: so small that what is right stays so. How much
-it grows from turn to turn, and how much it falls after a round that made the model worse."""
+START, FASTER, SLOWER = 1e-3, 1.5, 0.2
+"""The first learning rate of a round, as a share of the training's: so small that what is right
+stays right. By what it is multiplied for each next turn, and after a round that did not help."""
 RIGHT = 1.0
 """Margin above which the failing windows are right, in logits."""
 EACH = 4
@@ -76,13 +76,13 @@ def repair(
     made = _copy(opened, out)
     ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
     history: list[dict[str, float]] = []
-    gentle = GENTLE
+    start = START
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
         longest = max(int(n.max()) for _, n in data.task.letters(examples))
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
         told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
-        rates = train_on(model, data, examples, number, opened.config.train, gentle)
+        rates = train_on(model, data, examples, number, opened.config.train, start)
         history.append({**told, "steps": STEPS * len(rates), "rate": rates[-1]})
         _save(made, model, ended)
         found = decide(made, model, minutes)
@@ -90,7 +90,7 @@ def repair(
         worse = found.certificate.outcome != "certified" and found.certificate.wrong >= wrong
         if worse:
             model.load_state_dict(before)
-            gentle *= SLOWER
+            start *= SLOWER
             _save(made, model, ended)
         else:
             decision = found
@@ -147,16 +147,16 @@ def _allowed(
 
 
 def train_on(
-    model: Model, data: Data, examples: Any, number: int, usual: TrainOptions, gentle: float
+    model: Model, data: Data, examples: Any, number: int, usual: TrainOptions, start: float
 ) -> list[float]:
     """Train on the usual batches with failing windows added, until these are right.
 
-    Gives the rate of each turn: ``gentle``, of the training's own, and then higher ones.
+    ``start``: the first learning rate, as a share of the usual one. Gives that of each turn.
     """
     laid, rates = data.lay_out(examples), []
     rng = np.random.default_rng([number, 8])
     for turn in range(TURNS):
-        rates.append(gentle * FASTER**turn * usual.learning_rate)
+        rates.append(start * FASTER**turn * usual.learning_rate)
         changed = {"steps": STEPS, "learning_rate": rates[-1], "warmup": 20, "schedule": "cosine"}
         options = usual.model_copy(update=changed)
 

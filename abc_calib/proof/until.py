@@ -63,6 +63,8 @@ class MarginStopping:
         self.in_rows = proof.rule.in_rows
         self.sources = ROW_SOURCES if self.in_rows else self.scale * SOURCES
         self.most = ROW_MOST if self.in_rows else self.scale * MOST
+        share = SHARE if self.scale == 1 else LARGE_SHARE
+        self.share = ROW_SHARE if self.in_rows else share
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
@@ -95,9 +97,7 @@ class MarginStopping:
             return usual
         data: Any = self.proof.data
         rng = np.random.default_rng([self.seed, 10, step])
-        share = SHARE if self.scale == 1 else LARGE_SHARE
-        share = ROW_SHARE if self.in_rows else share
-        few = min(int(share * len(usual)), len(self.hard))
+        few = min(int(self.share * len(usual)), len(self.hard))
         parsed = [self.parse(self.hard[i]) for i in rng.integers(0, len(self.hard), few)]
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))

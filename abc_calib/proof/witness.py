@@ -22,8 +22,8 @@ SPOTS = 24, 64
 SHOWN = 64
 """Problems of one size that are kept of those that show a window."""
 DIRECTED = 2, 32
-"""In how many sizes words are drawn around those of a window, where few are drawn of a size, and
-where many are."""
+"""In how many sizes sources with the known words of a window are drawn; the latter where many
+problems of words are."""
 
 
 class Sources:
