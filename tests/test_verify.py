@@ -378,9 +378,14 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
         logits = model(batch.source, batch.target)
     behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
-    changed = ("START", 3e4), ("STEPS", 30), ("TURNS", 1), ("decide", judged)
-    for name, value in changed:
-        monkeypatch.setattr(repairing, name, value)
+
+    def spoiled(model: Any, *given: Any) -> list[float]:
+        with torch.no_grad():
+            model.head.bias[5] += 50
+        return [given[-1]]
+
+    monkeypatch.setattr(repairing, "train_on", spoiled)
+    monkeypatch.setattr(repairing, "decide", judged)
     made = repair(run, rounds=2, out=tmp_path / "repaired")
     assert_same_weights(run.load_model(), made.load_model())
     certificate = Certificate.load(made)

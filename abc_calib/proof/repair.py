@@ -31,9 +31,11 @@ from abc_calib.training.step import fit_steps
 
 STEPS, TURNS = 200, 8
 """Steps until it is looked whether the failing windows are right, and how often at most."""
-START, FASTER, SLOWER = 1e-3, 1.5, 0.2
-"""The first learning rate of a round, as a share of the training's: so small that what is right
-stays right. By what it is multiplied for each next turn, and after a round that did not help."""
+FEW, START, MANY_START = 1e-3, 1e-3, 0.25
+"""The share of windows up to which few are wrong. The first learning rate of a round, as a share of
+the training's: so small that what is right stays right, or, where more are wrong, not."""
+FASTER, SLOWER = 1.5, 0.2
+"""By what the rate is multiplied for each next turn, and after a round that did not help."""
 RIGHT = 1.0
 """Margin above which the failing windows are right, in logits."""
 EACH = 4
@@ -76,12 +78,14 @@ def repair(
     made = _copy(opened, out)
     ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
     history: list[dict[str, float]] = []
-    start = START
+    slower = 1.0
     for number in range(1, rounds + 1):
         examples = training_examples(decision, np.random.default_rng([number, 7]))
         longest = max(int(n.max()) for _, n in data.task.letters(examples))
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
         told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
+        few = wrong <= FEW * decision.certificate.windows
+        start = slower * (START if few else MANY_START)
         rates = train_on(model, data, examples, number, opened.config.train, start)
         history.append({**told, "steps": STEPS * len(rates), "rate": rates[-1]})
         _save(made, model, ended)
@@ -90,7 +94,7 @@ def repair(
         worse = found.certificate.outcome != "certified" and found.certificate.wrong >= wrong
         if worse:
             model.load_state_dict(before)
-            start *= SLOWER
+            slower *= SLOWER
             _save(made, model, ended)
         else:
             decision = found
@@ -156,7 +160,7 @@ def train_on(
     laid, rates = data.lay_out(examples), []
     rng = np.random.default_rng([number, 8])
     for turn in range(TURNS):
-        rates.append(start * FASTER**turn * usual.learning_rate)
+        rates.append(min(start * FASTER**turn, 1.0) * usual.learning_rate)
         changed = {"steps": STEPS, "learning_rate": rates[-1], "warmup": 20, "schedule": "cosine"}
         options = usual.model_copy(update=changed)
 
