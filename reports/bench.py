@@ -177,17 +177,20 @@ def measured(bench: Bench, rounds: int) -> pd.DataFrame:
     """A row for each piece of work: its median, and the ratio to the first of its kind."""
     rows = []
     for what, works in bench.items():
+        gflop: dict[str, float] = {}
         times: dict[str, list[float]] = {who: [] for who in works}
-        for number in range(rounds + 1):  # the first warms up
+        for who, work in works.items():  # counted once, which also warms up
+            with FlopCounterMode(display=False) as counter:
+                work()
+            gflop[who] = counter.get_total_flops() / 1e9
+        for number in range(rounds):
             for who in sorted(works, reverse=bool(number % 2)):
                 times[who].append(spent(works[who]))
-        first = times[next(iter(works))][1:]
-        for who, (_, *taken) in times.items():
-            with FlopCounterMode(display=False) as counter:
-                works[who]()
+        first = times[next(iter(works))]
+        for who, taken in times.items():
             ratios = sorted(mine / other for mine, other in zip(taken, first, strict=True))
             row = {"what": what, "who": who, "ms": median(taken), "rounds": rounds}
-            row |= {"gflop": counter.get_total_flops() / 1e9}
+            row |= {"gflop": gflop[who]}
             rows.append(row | {"ratio": median(ratios), "least": ratios[0], "most": ratios[-1]})
             print(rows[-1], flush=True)
     return pd.DataFrame(rows)
@@ -226,8 +229,11 @@ def main() -> None:
     parser.add_argument("bench", choices=BENCHES)
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--only", default="", help="work whose name begins with these words")
     given = parser.parse_args()
-    made = measured(BENCHES[given.bench](*given.arguments), given.rounds)
+    asked = BENCHES[given.bench](*given.arguments)
+    asked = {what: works for what, works in asked.items() if what.startswith(given.only)}
+    made = measured(asked, given.rounds)
     made = made.assign(bench=given.bench, peak=peak())
     if TABLE.exists():
         before = pd.read_csv(TABLE)

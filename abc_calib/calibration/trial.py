@@ -28,16 +28,18 @@ from abc_calib.geometry import ALONE, Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
-STEPS = 1000
-"""Most of a trial."""
+STEPS, LARGE_STEPS = 1000, 4000
+"""Most of a trial; the latter where more than ``FEW`` windows are to be learned."""
 LONG = RETRAIN.model_copy(update={"learning_rate": 8e-3})
+COOLED = "muon, cooled"
 TRIALS: dict[str, TrainOptions] = {
-    "muon, cooled": QUICKLY,
+    COOLED: QUICKLY,
     "muon": LONG.model_copy(update={"optimizer": "muon"}),
     "adam": LONG,
 }
 """How a trial trains. Twice the retraining's rate shows sooner what can be learned. A cooldown
-is the quickest way for tables of some hundred entries, and too short for those of thousands."""
+is the quickest way for tables of some hundred entries, and too short for those of thousands: more
+than ``FEW`` windows are not tried so."""
 FIRST, EVERY = 150, 50
 """A trial is judged after this number of steps, and again after each further such number."""
 GAIN = 0.01
@@ -127,7 +129,7 @@ def choose(
             if (way, before) == (how, bias):
                 return trial
         known = kept.trial(bias, how) if kept else None
-        trial = known or carries_over(bias, model, data, how)
+        trial = known or carries_over(bias, model, data, how, FEW < windows < math.inf)
         if kept and not known:
             kept.keep(bias, how, trial)
         tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
@@ -141,6 +143,8 @@ def choose(
     by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
     for how, number in product(ways(model, optimizer), by_size):
         threshold, best = sets[number]
+        if how == COOLED and FEW < sizes[number] < math.inf:
+            continue
         fewest = lighter(best, sizes[number], size, strength(best), data, lambda *_: True)
         if fewest[1] < sizes[number] and tries(threshold, *fewest, how).passed:
             return chosen(fewest[0])
@@ -178,7 +182,7 @@ def _possible(
 
 def ways(model: Model, optimizer: str) -> list[str]:
     """How sets of lines are tried for a retraining with an optimiser, in this order."""
-    order = ("muon, cooled", "muon", "adam") if optimizer == "muon" else ("adam", "muon")
+    order = (COOLED, "muon", "adam") if optimizer == "muon" else ("adam", "muon")
     return [how for how in order if TRIALS[how].optimizer in model.optimizers]
 
 
@@ -231,13 +235,15 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     return replace(less, sites={**less.sites, "self": tuple(own)})
 
 
-def carries_over(bias: LineBias, vanilla: Model, data: Data, how: str = "adam") -> Trial:
+def carries_over(
+    bias: LineBias, vanilla: Model, data: Data, how: str = "adam", large: bool = False
+) -> Trial:
     """How a model trained on the shorter training lengths alone does on the longer ones."""
     short, lengths = data.left_out()
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
         return Trial(1.0)
-    options = TRIALS[how].model_copy(update={"steps": STEPS})
+    options = TRIALS[how].model_copy(update={"steps": LARGE_STEPS if large else STEPS})
     found: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
