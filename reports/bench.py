@@ -209,14 +209,14 @@ def report(table: pd.DataFrame) -> str:
         "# What things cost\n\nMade by `python reports/bench.py`: one thread of a shared machine, "
         "milliseconds of the processor, medians of rounds by turns. *Ratio*: to the first row of "
         "its kind in the same round, the median, least and most. *Products*: what all products of "
-        "matrices would take at this core's best rate.\n"
+        "matrices would take at this core's best rate (–: not counted in other processes).\n"
     ]
     for name, some in table.groupby("bench", sort=False):
         rows = []
         each: Any = some.itertuples()
         for r in each:
             ratio = f"{r.ratio:.2f} ({r.least:.2f} to {r.most:.2f})"
-            products = f"{1000 * r.gflop / r.peak:,.2f}"
+            products = f"{1000 * r.gflop / r.peak:,.2f}" if r.gflop else "–"
             rows.append([Markup(r.what), r.who, f"{r.ms:,.1f}", products, ratio, r.rounds])
         columns = ["what", "who", "ms", "products, ms", "ratio", "rounds"]
         parts.append(f"## {str(name).capitalize()}\n\n{as_markdown(columns, rows, 'llrrrr')}")
