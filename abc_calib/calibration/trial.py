@@ -28,8 +28,8 @@ from abc_calib.geometry import ALONE, Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
-STEPS, LARGE_STEPS = 1000, 4000
-"""Most of a trial; the latter where more than ``FEW`` windows are to be learned."""
+STEPS = 1000
+"""Most of a trial."""
 LONG = RETRAIN.model_copy(update={"learning_rate": 8e-3})
 COOLED = "muon, cooled"
 TRIALS: dict[str, TrainOptions] = {
@@ -42,6 +42,8 @@ is the quickest way for tables of some hundred entries, and too short for those 
 than ``FEW`` windows are not tried so."""
 FIRST, EVERY = 150, 50
 """A trial is judged after this number of steps, and again after each further such number."""
+LARGE = 4
+"""Where more than ``FEW`` windows are to be learned, a trial takes so many times as long."""
 GAIN = 0.01
 """A trial ends where three judgements in a row are no better by so much."""
 JUDGED = 500
@@ -243,7 +245,8 @@ def carries_over(
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
         return Trial(1.0)
-    options = TRIALS[how].model_copy(update={"steps": LARGE_STEPS if large else STEPS})
+    pace = LARGE if large else 1
+    options = TRIALS[how].model_copy(update={"steps": pace * STEPS})
     found: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
@@ -252,7 +255,7 @@ def carries_over(
         model.set_lines(bias)
 
         def judge(step: int) -> tuple[float, bool]:
-            if step != options.steps and (step < FIRST or step % EVERY):
+            if step != options.steps and (step < pace * FIRST or step % (pace * EVERY)):
                 return 0.0, False
             right = [exact_matches(model, test).float().mean() for test in tests]
             found.append(float(torch.stack(right).mean()))
