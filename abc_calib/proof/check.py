@@ -404,34 +404,51 @@ class Walk:
             code += base**k * np.array(values)
         if self.past:
             state, code = state[self.past], code[self.past]
-        for over, keeping, here, many in self.plan:
-            ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
-            kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
-            for axis, k in keeping:
-                value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
-                fits, kept = fits & (value < base), kept + base**k * value
-            if here:
-                token = np.where(by.out < base, by.out, -1)
-                for closed, closer in self.ending.items():
-                    token[by.out == closed] = -1 if closer is None else closer
-                fits, kept = fits & (token >= 0), kept + right * token
+        steps = [self.step(*one, right) for one in self.plan]
+        last = np.array([ends(by, one) for one in range(by.states)])
+        on = [last]  # from which states the columns that are left can be gone through
+        for _, fits, many in reversed(steps):
+            on.append((fits & on[-1][by.next]).any(1))
+            while many and (more := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
+                on[-1] |= more
+        on.reverse()
+        while steps and not steps[-1][0].any():  # nothing is kept any more
+            steps.pop()
+        for (kept, fits, many), here, then in zip(steps, on, on[1:], strict=False):
+            fits &= (then | here if many else then)[by.next]
             code, state = self.through(code, state, kept, fits)
             before = 0
             while many and len(code) > before:
                 before, more = len(code), self.through(code, state, kept, fits)
                 both = np.append((code, state), more, 1)
                 code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
-        for _ in range(by.states):  # nothing but the end follows
-            state = np.where(state < 0, -1, by.next[state, -1])
-        code = distinct(code[(state >= 0) & by.done[state]])
+        code = distinct(code[on[len(steps)][state]])
         for k, values in self.free:
             code = (code[:, None] + base**k * np.array(values)).ravel()
         return distinct(code)
 
+    def step(self, over: Any, keeping: Any, here: bool, many: bool, right: int) -> Any:
+        """What is kept of a column, by state and letters, which of them there can be, and ``many``.
+
+        ``right``: the number of the token that is written in the column in question.
+        """
+        by, base = self.by, self.by.base
+        ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
+        kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
+        for axis, k in keeping:
+            value = by.out if axis < 0 else np.broadcast_to(by.letters[axis], by.out.shape)
+            fits, kept = fits & (value < base), kept + base**k * value
+        if here:
+            token = np.where(by.out < base, by.out, -1)
+            for closed, closer in self.ending.items():
+                token[by.out == closed] = -1 if closer is None else closer
+            fits, kept = fits & (token >= 0), kept + right * token
+        return kept * fits, fits, many
+
     def through(self, code: np.ndarray, state: np.ndarray, kept: Any, fits: Any) -> Any:
         """One column more."""
         states, parts = self.by.states, [np.zeros(0, np.int64)]
-        if not (kept * fits).any() and len(codes := distinct(code)) * states < 2**26:
+        if not kept.any() and len(codes := distinct(code)) * states < 2**26:
             there, step = np.zeros((len(codes), states), "f4"), np.zeros((states, states), "f4")
             there[np.searchsorted(codes, code), state] = 1
             step[fits.nonzero()[0], self.by.next[fits]] = 1
