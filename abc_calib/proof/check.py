@@ -48,10 +48,6 @@ def digest(x: Any) -> str:
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """The different numbers, none below 0, in order, faster than ``np.unique``."""
-    if (top := numbers.max(initial=0)) < 256 * len(numbers) + CHUNK:
-        there = np.zeros(top + 1, bool)
-        there[numbers] = True
-        return np.flatnonzero(there)
     return (numbers := np.sort(numbers))[np.diff(numbers, prepend=-1) > 0]
 
 
@@ -399,39 +395,32 @@ class Walk:
         """What can stand at the ``count`` tokens, and the right one: as digits of numbers."""
         by, base, right = self.by, self.by.base, self.by.base**count
         require(right * vocabulary * by.states < 2**62, "too many tokens count in one place")
-        state, code = np.array(by.start), np.zeros(len(by.start), np.int64)
-        for k, values in self.fixed:
-            code += base**k * np.array(values)
-        if self.past:
-            state, code = state[self.past], code[self.past]
-        steps = [self.step(*one, right) for one in self.plan]
-        last = np.array([ends(by, one) for one in range(by.states)])
-        on = [last]  # from which states the columns that are left can be gone through
+        code = sum((base**k * np.array(values) for k, values in self.fixed), np.int64(0))
+        pairs = code * by.states + np.array(by.start)  # what is kept so far, and a state
+        pairs = pairs[self.past] if self.past else pairs
+        steps = [self.step(right, *one) for one in self.plan]
+        # from which states the columns that are left can be gone through
+        on = [np.array([ends(by, one) for one in range(by.states)])]
         for _, fits, many in reversed(steps):
             on.append((fits & on[-1][by.next]).any(1))
             while many and (more := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
                 on[-1] |= more
-        on.reverse()
         while steps and not steps[-1][0].any():  # nothing is kept any more
             steps.pop()
-        for (kept, fits, many), here, then in zip(steps, on, on[1:], strict=False):
+        for (kept, fits, many), here, then in zip(steps, on[::-1], on[-2::-1], strict=False):
             fits &= (then | here if many else then)[by.next]
-            code, state = self.through(code, state, kept, fits)
-            before = 0
-            while many and len(code) > before:
-                before, more = len(code), self.through(code, state, kept, fits)
-                both = np.append((code, state), more, 1)
-                code, state = np.divmod(distinct(both[0] * by.states + both[1]), by.states)
-        code = distinct(code[on[len(steps)][state]])
+            pairs, before = self.through(pairs, kept, fits), 0
+            while many and len(pairs) > before:
+                more = self.through(pairs, kept, fits)
+                before, pairs = len(pairs), distinct(np.append(pairs, more))
+        code, state = np.divmod(pairs, by.states)
+        code = distinct(code[on[-1 - len(steps)][state]])
         for k, values in self.free:
             code = (code[:, None] + base**k * np.array(values)).ravel()
         return distinct(code)
 
-    def step(self, over: Any, keeping: Any, here: bool, many: bool, right: int) -> Any:
-        """What is kept of a column, by state and letters, which of them there can be, and ``many``.
-
-        ``right``: the number of the token that is written in the column in question.
-        """
+    def step(self, right: int, over: Any, keeping: Any, here: bool, many: bool) -> Any:
+        """What is kept of a column by state and letters, which of these fit it, and ``many``."""
         by, base = self.by, self.by.base
         ended = ((by.letters == base) == np.array(over)[:, None]).all(0)
         kept, fits = np.zeros_like(by.out), (by.next >= 0) & ended
@@ -445,19 +434,13 @@ class Walk:
             fits, kept = fits & (token >= 0), kept + right * token
         return kept * fits, fits, many
 
-    def through(self, code: np.ndarray, state: np.ndarray, kept: Any, fits: Any) -> Any:
+    def through(self, pairs: np.ndarray, kept: Any, fits: Any) -> np.ndarray:
         """One column more."""
-        states, parts = self.by.states, [np.zeros(0, np.int64)]
-        if not kept.any() and len(codes := distinct(code)) * states < 2**26:
-            there, step = np.zeros((len(codes), states), "f4"), np.zeros((states, states), "f4")
-            there[np.searchsorted(codes, code), state] = 1
-            step[fits.nonzero()[0], self.by.next[fits]] = 1
-            at, state = np.nonzero(there @ step)
-            return codes[at], state
-        for one in distinct(state):
+        parts, states = [np.zeros(0, np.int64)], self.by.states
+        for one in distinct(pairs % states):
             steps = distinct(kept[one][fits[one]] * states + self.by.next[one][fits[one]])
-            parts.append((code[state == one, None] * states + steps).ravel())
-        return np.divmod(distinct(np.concatenate(parts)), states)
+            parts.append((pairs[pairs % states == one, None] - one + steps).ravel())
+        return distinct(np.concatenate(parts))
 
 
 class Model:
