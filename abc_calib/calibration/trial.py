@@ -42,7 +42,7 @@ is the quickest way for tables of some hundred entries, and too short for those 
 than ``FEW`` windows are not tried so."""
 FIRST, EVERY = 150, 50
 """A trial is judged after this number of steps, and again after each further such number."""
-LARGE = 4
+LARGE = 6
 """Where more than ``FEW`` windows are to be learned, a trial takes so many times as long."""
 GAIN = 0.01
 """A trial ends where three judgements in a row are no better by so much."""
