@@ -27,7 +27,7 @@ class LongMultiplication(RowTask):
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
-        self.train_length = 4
+        self.train_length = 4 if self.base == 2 else 6  # in which hardly a window is missing
 
     def train_rows(self, length: int) -> int:
         return length

@@ -17,6 +17,8 @@ SHORT = 40
 """Most digits, or columns and rows together, of what is called a short source."""
 DRAWN = 2**11, 2**15
 """Problems with the digits of a window that are drawn, to find some with its rows; then more."""
+AT_FIRST = 2**7
+"""Before that, of numbers in rows: most windows are in so few."""
 SPOTS = 24, 64
 """Sizes that are tried for a window; the latter where many problems of words are drawn."""
 SHOWN = 64
@@ -141,10 +143,13 @@ class Witnesses(Sources):
         size = spot.width, spot.rows
         if size not in self._pools:
             problems = self.task.posed(spot.walked(rng, {}, DRAWN[0]))
-            tapes = self.task.letters(problems)
-            said = (tapes, self.rule.rows(tapes)) if len(problems) else None
-            self._pools[size] = problems, said
+            self._pools[size] = problems, self._said(problems) if len(problems) else None
         return self._pools[size]
+
+    def _said(self, problems: Any) -> tuple[list[Tape], Any]:
+        """The letters of problems, and the rows of their outputs."""
+        tapes = self.task.letters(problems)
+        return tapes, self.rule.rows(tapes)
 
     def sources(
         self,
@@ -163,8 +168,9 @@ class Witnesses(Sources):
         words, many are drawn only if one is ``patient``: they take seconds.
         """
         found: list[tuple[int, Any]] = []
-        many = self.rule.in_rows and (patient or not self.rule.first.words)
-        counts = DRAWN if many else DRAWN[:1]
+        counts = DRAWN if self.rule.in_rows and patient else DRAWN[:1]
+        if self.rule.in_rows and not self.rule.first.words:
+            counts = AT_FIRST, *DRAWN
         for count in counts:  # few problems of every size first
             for at, problems in self._found(node, code, widest, rng, near, count):
                 found += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
@@ -191,7 +197,7 @@ class Witnesses(Sources):
                 drawn = itertools.chain(pool, drawn if directed else ())
             for problems, said in drawn:
                 if len(problems):  # of words, maybe none of them is a source
-                    at, shown = spot.shown(self.task, problems, said)
+                    at, shown = spot.shown(*(said or self._said(problems)))
                     some = np.flatnonzero(shown)[:SHOWN]
                     yield at[some].tolist(), problems.take(some)
 
@@ -313,7 +319,9 @@ class Spot:
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self._front - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
-                yield task.posed(self._random(rng, count))
+                tapes = self._random(rng, count)
+                _, there = self.shown(tapes, self.rule.rows(tapes))
+                yield task.posed([(values[there], lengths[there]) for values, lengths in tapes])
             return
         tapes = self.place.steps.by.tapes
         for _ in range(4):
@@ -441,15 +449,12 @@ class Spot:
 
     # Read back
 
-    def shown(self, task: Any, problems: Any, said: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def shown(self, tapes: list[Tape], rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Where in each output the query stands, and which problems have the window there.
 
-        ``said``: letters and rows of the problems, if they are known.
+        ``tapes``: their letters, ``rows``: of their outputs.
         """
-        if said is None:
-            tapes = task.letters(problems)
-            said = tapes, self.rule.rows(tapes)
-        (tapes, rows), kept = said, np.ones(len(problems), bool)
+        kept = np.ones(len(tapes[0][1]), bool)
         for tape in self.rule.first.tapes[: 1 if self.rule.stride == 1 else None]:
             wide = self.width - self.rule.lacks(tape, self.place.size.short)
             kept &= tapes[self.row if self.rule.listed else tape][1] == wide
@@ -460,7 +465,7 @@ class Spot:
             kept &= (values[:, column] == value) & (column < lengths)
         if len(rows) <= self.row:
             return kept, kept & False
-        at = np.full(len(problems), self.column)
+        at = np.full(len(kept), self.column)
         for _, widths in rows[: self.row]:
             at += widths + 1
             kept &= widths >= 0
