@@ -168,7 +168,7 @@ class Witnesses(Sources):
         words, many are drawn only if one is ``patient``: they take seconds.
         """
         found: list[tuple[int, Any]] = []
-        counts = DRAWN if self.rule.in_rows and patient else DRAWN[:1]
+        counts: tuple[int, ...] = DRAWN if self.rule.in_rows and patient else DRAWN[:1]
         if self.rule.in_rows and not self.rule.first.words:
             counts = AT_FIRST, *DRAWN
         for count in counts:  # few problems of every size first
@@ -319,9 +319,7 @@ class Spot:
         if self.row and not self.rule.listed:
             ends = [(0, self.width - 1), (1, self._front - 1)]
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
-                tapes = self._random(rng, count)
-                _, there = self.shown(tapes, self.rule.rows(tapes))
-                yield task.posed([(values[there], lengths[there]) for values, lengths in tapes])
+                yield task.posed(self._random(rng, count))
             return
         tapes = self.place.steps.by.tapes
         for _ in range(4):
@@ -431,7 +429,7 @@ class Spot:
         return [tapes[operand] for operand in sorted(tapes)]
 
     def _random(self, rng: np.random.Generator, count: int) -> list[Tape]:
-        """Many problems, at random but for the digits that are known."""
+        """Those of many problems, random but for the digits that are known, that have the window."""
         base, found = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
             wide = self._front if operand == self.rule.of_row else self.width
@@ -445,7 +443,8 @@ class Spot:
                 if of == operand:
                     drawn[:, column] = value
             found.append((drawn, np.full(count, wide)))
-        return found
+        _, there = self.shown(found, self.rule.rows(found))
+        return [(values[there], lengths[there]) for values, lengths in found]
 
     # Read back
 
