@@ -1,46 +1,102 @@
-"""From nothing to a certificate: seed after seed of each task and base, one row each.
+"""From nothing to a certificate: seed after seed, one row each.
 
-    python reports/certified.py FOLDER [--model decoder] [--task parity] [--seeds 0-9]
+    python reports/certified.py arithmetic FOLDER [--only decoder parity] [--seeds 0-9]
+    python reports/certified.py rules FOLDER [--only "tape, Rule 110"] [--seeds 0-2]
+    python reports/certified.py pages
 
-One process of one thread; processes of different tasks or seeds may run at the same time. Adds
-rows to from_nothing.csv, skips those that it has, and writes from_nothing.md; what was interrupted
-goes on from FOLDER. Seconds are processor time, ``wall`` is the clock's.
+``arithmetic`` adds to from_nothing.csv, for each task and base, ``rules`` to rules.csv, for each
+family of rules. Rows that are there are not made again, and what was interrupted goes on from
+FOLDER. ``--only``: rows with all of these words. Processes of different rows may run at the same
+time. Then come the pages: from_nothing.md, rules.md and machines.md, whose text is in
+``*_page.txt``. Each row is made in a process of one thread. Seconds are processor time, ``wall`` is
+the clock's.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 
-from abc_calib import stages
+import abc_calib as abc
 from abc_calib.errors import AbcError
+from abc_calib.evaluation import exact_matches
 from abc_calib.text import as_markdown
+from tasks.tag import UNIVERSAL
 
 HERE = Path(__file__).parent
-TABLE, PAGE = HERE / "from_nothing.csv", HERE / "from_nothing.md"
 KEY = ["model", "task", "base", "seed"]
 PARTS = ["train", "calibrate", "retrain", "certify"]
-FIELDS = [*KEY, "outcome", "windows", "margin", "right", "train_steps", "retrain_steps"]
-FIELDS += [*PARTS, "wall", "reason"]
 LENGTHS, SAMPLES, MINUTES = [50, 1000], 1000, {True: 90.0, False: 15.0}
 """``MINUTES``: of a certificate, above base 10 and else; more digits are more windows."""
+NUMBERS = ("division", "mod", "gcd", "square_root", "power", "compare", "sort")
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        machine: ("automaton", {"machine": machine})
+        for machine in ("mod:7", "even_pairs", "cycle:5", "arithmetic_mod:5", "s3", "a5", "s5")
+    },
+    **{name: (name, {}) for name in ("copy", "reverse_copy", "lookup", "duplicate", "odds_first")},
+    "tape, Rule 110": ("tape", {"rule": "110"}),
+    "tape, busy beaver of 4 states": ("tape", {"rule": "1RB1LB_1LA0LC_1RZ1LD_1RD0RA"}),
+    "tape, UTM(4,6)": ("tape", {"rule": UNIVERSAL}),
+    **{name: (name, {}) for name in NUMBERS},
+    **{f"{name}, base 10": (name, {"base": 10}) for name in ("division", "mod")},
+    "copy, decoder-only": ("copy", {"model": "decoder"}),
+    "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
+    "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),
+}
+FAR: dict[str, tuple[int, int, int]] = {
+    **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
+    "tape, Rule 110": (100, 1000, 1000),
+    "tape, busy beaver of 4 states": (30, 1000, 300),
+    "tape, UTM(4,6)": (30, 1000, 1000),
+    **dict.fromkeys(("division", "mod", "sort"), (100, 1000, 1000)),
+    **dict.fromkeys(("division, base 10", "mod, base 10", "gcd"), (100, 1000, 300)),
+    "square_root": (100, 1000, 500),
+    "power": (1000, 1000, 100_000),
+}
+"""Of outputs in rows: the length of so many sources, random and hard ones by halves, and of one."""
+ONE_ROW = 1000, 1000, 1_000_000
+STEP = 50
+"""Sources at once."""
+FIELDS = {
+    "arithmetic": [
+        *(*KEY, "outcome", "windows", "margin", "right", "train_steps", "retrain_steps"),
+        *(*PARTS, "wall", "reason"),
+    ],
+    "rules": [
+        *("family", "seed", "outcome", "windows", "margin", "trained", "right", "longest"),
+        *("check", "seconds"),
+    ],
+}
+"""Of a row: first the place that it is of."""
+FILES = {"arithmetic": HERE / "from_nothing.csv", "rules": HERE / "rules.csv"}
+SEEDS = {"arithmetic": "0-19", "rules": "0-2"}
+Place = dict[str, Any]
 
 
-def plan(model: str) -> Iterator[tuple[str, int, int]]:
-    """Task, base and seed: 20 seeds of each task, 5 in each other base; of decoders 3."""
+def plan(kind: str) -> Iterator[Place]:
+    """Arithmetic: 20 seeds of each task, 5 in each other base; of decoders 3. Rules: 20 of each."""
     tasks = {"addition": 10, "parity": 2, "successor": 10, "multiplication": 10}
-    for seed in range(3 if model == "decoder" else 20):
-        yield from ((task, base, seed) for task, base in tasks.items())
-    if model != "decoder":
-        for seed in range(5):
-            for base in (2, 3, 16, 36):
-                yield from ((t, base, seed) for t in ("addition", "successor", "multiplication"))
+    for seed in range(20):
+        if kind == "rules":
+            yield from ({"family": family, "seed": seed} for family in FAMILIES)
+            continue
+        rows = [("transformer", *one) for one in tasks.items()]
+        if seed < 5:
+            bases, tens = (2, 3, 16, 36), [task for task, base in tasks.items() if base == 10]
+            rows += [("transformer", task, base) for base in bases for task in tens]
+        rows += [("decoder", *one) for one in tasks.items()] if seed < 3 else []
+        yield from (dict(zip(KEY, (*row, seed), strict=True)) for row in rows)
 
 
 class Clock:
@@ -68,25 +124,57 @@ class Clock:
         return {name: round(value, 1) for name, value in row.items()}
 
 
-def judged(model: str, task: str, base: int, seed: int, folder: Path) -> dict[str, Any]:
-    """A row; ``right``: the least per cent of random problems at the lengths."""
-    clock = Clock()
-    row: dict[str, Any] = {"model": model, "task": task, "base": base, "seed": seed}
-    row |= {"outcome": "failed"}
+def of_arithmetic(folder: Path, model: str, task: str, base: int, seed: int) -> dict[str, Any]:
+    """``right``: the least per cent of random problems at the lengths."""
+    clock, row = Clock(), dict[str, Any](outcome="failed")
     try:
         how: dict[str, Any] = {"base": None if task == "parity" else base, "model": model}
         how |= {"minutes": MINUTES[base > 10], "progress": False, "on_step": clock.note}
-        run, made = stages.certified(task, seed, folder=folder, **how)
+        run, made = abc.certified(task, seed, folder=folder, **how)
         row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
         row["reason"] = "" if made.outcome == "certified" else made.reason
         if made.repair:
             row["reason"] = f"repaired in {len(made.repair)} rounds. {row['reason']}".strip()
         row |= clock.parts()
-        table = stages.evaluate(run, LENGTHS, samples=SAMPLES, sets=("random",), progress=False)
+        table = abc.evaluate(run, LENGTHS, samples=SAMPLES, sets=("random",), progress=False)
         row["right"] = table.accuracy.min()
     except AbcError as error:
         row["reason"] = str(error)
     return clock.parts() | row
+
+
+def of_rules(folder: Path, family: str, seed: int) -> dict[str, Any]:
+    """``right``, ``longest``: is the model right at sizes that it was not trained on?"""
+    task, options = FAMILIES[family]
+    run, made = abc.certified(task, seed, folder=folder, progress=False, **options)
+    row: dict[str, Any] = {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
+    row |= {"trained": f"{run.config.train.length} {run.task.unit}", "check": ""}
+    row["seconds"] = round(time.process_time())
+    data, model = run.data, run.load_model()
+    wide, count, longest = FAR.get(family, ONE_ROW)
+    parts = (
+        data.test(wide, min(STEP, count // 2 - start), kind, seed=1 + start)
+        for kind in ("random", "hard")
+        for start in range(0, count // 2, STEP)
+    )
+    right = sum(int(exact_matches(model, part).sum()) for part in parts)
+    fine = bool(exact_matches(model, data.test(longest, 1, seed=2)).all())
+    row |= {"right": f"{right} of {count} at {wide}"}
+    row |= {"longest": f"{longest:,}: {'right' if fine else 'wrong'}"}
+    if made.outcome == "certified":
+        with tempfile.TemporaryDirectory() as made_in:
+            check = abc.export(run, Path(made_in) / "made") / "check.py"
+            told = subprocess.run([sys.executable, check], capture_output=True, text=True)
+        row["check"] = (told.stdout or told.stderr).split(":")[0]
+    return row
+
+
+def add(kind: str, folder: Path, place: Place) -> None:
+    """Make a row in this process, and write it."""
+    torch.set_num_threads(1)
+    made = of_rules(folder, **place) if kind == "rules" else of_arithmetic(folder, **place)
+    row, file = pd.DataFrame([place | made], columns=FIELDS[kind]), FILES[kind]
+    row.to_csv(file, mode="a", header=not file.exists(), index=False)
 
 
 def overview(table: pd.DataFrame) -> str:
@@ -114,33 +202,49 @@ def every(table: pd.DataFrame) -> str:
     return as_markdown(columns, shown[columns].astype(str).values.tolist(), "llrrl" + "r" * 7 + "l")
 
 
-def report(table: pd.DataFrame) -> str:
-    """The page, whose text stands between the tables, in from_nothing_page.txt."""
+def pages() -> dict[str, str]:
+    """Every page, whose text stands around the tables in ``*_page.txt``."""
+    table = pd.read_csv(FILES["arithmetic"])
     lost = table[table.outcome != "certified"]
-    text = (HERE / "from_nothing_page.txt").read_text()
-    return text.format(
-        overview=overview(table), lost=every(lost) if len(lost) else "None.\n", every=every(table)
+    tables = {"lost": every(lost) if len(lost) else "None.\n", "every": every(table)}
+    of_page = {"from_nothing": tables | {"overview": overview(table)}}
+    rules = pd.read_csv(FILES["rules"], dtype=str, keep_default_na=False)
+    numbers = pd.DataFrame(
+        {"family": rules.family.map([*FAMILIES].index), "seed": rules.seed.map(int)}
     )
+    rules = rules.loc[numbers.sort_values(["family", "seed"]).index]
+    rules["windows"] = [f"{int(windows):,}" for windows in rules.windows]
+    numeric = rules.family.str.split(",").str[0].isin(("tape", *NUMBERS))
+    for name, some in (("rules", rules[~numeric]), ("machines", rules[numeric])):
+        made = as_markdown(FIELDS["rules"], some.values.tolist(), "lrlrrlrrlr").rstrip()
+        of_page[name] = {"table": made}
+    return {
+        name: (HERE / f"{name}_page.txt").read_text().format(**made)
+        for name, made in of_page.items()
+    }
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--task", help="rows of this task alone")
-    parser.add_argument("--model", default="transformer", choices=["transformer", "decoder"])
-    parser.add_argument("--seeds", default="0-19", help="the first and the last seed")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=(*FILES, "pages"))
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/certified"))
+    parser.add_argument("--only", nargs="*", default=[], help="rows with all of these words")
+    parser.add_argument("--seeds", help="the first and the last seed")
     given = parser.parse_args()
-    first, last = map(int, given.seeds.split("-"))
-    for task, base, seed in plan(given.model):
-        known = pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame(columns=KEY)
-        done = (known[KEY] == [given.model, task, base, seed]).all(axis=1).any()
-        if done or given.task not in (None, task) or not first <= seed <= last:
-            continue
-        row = judged(given.model, task, base, seed, given.folder)
-        made = pd.DataFrame([row], columns=FIELDS)
-        made.to_csv(TABLE, mode="a", header=not TABLE.exists(), index=False)
-        PAGE.write_text(report(pd.read_csv(TABLE)))
+    if (kind := given.what) in FILES:
+        first, last = map(int, (given.seeds or SEEDS[kind]).split("-"))
+        for place in plan(kind):
+            words, file = [*map(str, place.values())], FILES[kind]
+            known = (
+                pd.read_csv(file, dtype=str) if file.exists() else pd.DataFrame(columns=[*place])
+            )
+            done = (known[[*place]] == words).all(axis=1).any()
+            if not done and {*given.only} <= {*words} and first <= place["seed"] <= last:
+                work = get_context("spawn").Process(target=add, args=(kind, given.folder, place))
+                work.start()
+                work.join()
+    for name, text in pages().items():
+        (HERE / f"{name}.md").write_text(text)
 
 
 if __name__ == "__main__":
