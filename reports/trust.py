@@ -129,14 +129,13 @@ def counted(name: str, by: str, what: str) -> str:
 def page() -> str:
     """The page: its text, with the tables that are made here in place of their names."""
     text = (HERE / "page.txt").read_text()
-    tables = {
-        "margins": lambda: counted("margins.csv", "model", "source"),
-        "invocations": lambda: counted("invocations.csv", "kind", "outcome"),
-        "damaged": lambda: counted("damaged.csv", "command", "outcome"),
-        "kills": lambda: counted("kills.csv", "command", "fine"),
-    }
-    for name, made in tables.items():
-        text = text.replace(f"{{{name}}}", made().strip())
+    for name, (by, what) in {
+        "margins": ("model", "source"),
+        "invocations": ("kind", "outcome"),
+        "damaged": ("command", "outcome"),
+        "kills": ("command", "fine"),
+    }.items():
+        text = text.replace(f"{{{name}}}", counted(f"{name}.csv", by, what).strip())
     return text
 
 
