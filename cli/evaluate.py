@@ -1,19 +1,24 @@
-"""``abc eval``."""
+"""``abc eval``, ``abc stress`` and ``abc predict``."""
 
 from __future__ import annotations
 
+import json
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from abc_calib.config import EvaluateOptions, MachineOptions
-from abc_calib.text import counted
+from abc_calib.config import EvaluateOptions, MachineOptions, StressOptions
+from abc_calib.progress import busy
+from abc_calib.text import Table, counted
 from cli.command import FREE, Force, RunArgument, command, opened
-from cli.console import Result
+from cli.completion import run_names
+from cli.console import Result, Sentence
 
 if TYPE_CHECKING:
-    from abc_calib.evaluation import Row
+    from abc_calib.evaluation import Prediction, Row
+    from abc_calib.evaluation.stress import Stressed
 
 
 class Evaluate(TyperCommand):
@@ -64,4 +69,97 @@ def evaluate(
         [token_table(words) if words else accuracy_table(by_set)],
         [remark],
         plain_accuracy_table(by_set, caption, f"tab:{found.config.task}", intervals),
+    )
+
+
+@command(MachineOptions, without=("device",), threads=FREE, tables=True)
+def stress(wanted: StressOptions, run: RunArgument = None, force: Force = False) -> Result:
+    """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
+
+    Writes stress.json into the run.
+
+    Examples: **abc stress** · **abc stress RUN --lengths 6,50,200 --search 5000**
+    """
+    from abc_calib import stages
+    from abc_calib.evaluation.stress import smallest
+
+    found = opened(run, force)
+    rows: list[Stressed] = []
+    stages.stress(found, options=wanted, on_row=rows.append)
+    least, path, table = smallest(rows), found.path / "stress.json", _table(rows)
+    failure = (
+        "nothing failed"
+        if least is None
+        else Sentence(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
+    )
+    told = json.loads(path.read_text())
+    return Result(told, [table, failure], [f"written to {path}"], table)
+
+
+def _table(rows: list[Stressed]) -> Table:
+    lengths = sorted({row.length for row in rows})
+    lines: dict[str, dict[int, str]] = {}
+    for row in rows:
+        lines.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
+    if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
+        lines["smallest margin in the search"] = margins
+    heads = [str(length) for length in lengths]
+    cells = [[name, *map(found.get, lengths)] for name, found in lines.items()]
+    return Table(["inputs", *heads], cells, right=heads, title="wrong of tried, by digits")
+
+
+@command(MachineOptions)
+def predict(
+    problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
+    run: Annotated[
+        str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
+    ] = None,
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--show", help="Also all rows, and which input digits each output digit read."
+        ),
+    ] = False,
+    force: Force = False,
+    **given: Any,
+) -> Result:
+    """Let a trained model answer one problem.
+
+    Example: **abc predict "999999999999+1"**
+    """
+    from abc_calib import stages
+    from tasks.rules import ROW
+
+    with busy("writing", None):
+        found = stages.predict(opened(run, force), problem, show=show, **given)
+    data: dict[str, Any] = {"problem": problem, "answer": found.answer, "correct": found.correct}
+    remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
+    if found.correct is None:
+        remark = "nothing says whether this is right: its pairs follow no rule that is known"
+    if not show:
+        return Result(data, [found.answer], [remark])
+    rows = " ".join(found.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
+    several = [f"rows\n{rows}"] if ROW in found.output else []
+    data |= {"attended": _named(found), "output": found.output}
+    return Result(data, [found.answer, *several, _attention(found)], [remark])
+
+
+def _named(found: Prediction) -> list[list[dict[str, Any]]]:
+    return [
+        [{"place": found.places[k], "digit": found.tokens[k], "weight": w} for k, w in keys]
+        for keys in found.attended
+    ]
+
+
+def _attention(found: Prediction) -> Table:
+    """For each output token, the source tokens it attended to."""
+    read = [
+        "  ".join(f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys)
+        for keys in found.attended
+    ]
+    return Table(
+        ("step", "writes", "reads (a0: the last token of the first operand)"),
+        list(zip(count(1), found.output, read, strict=False)),
+        2,
+        title="output, in the order of writing",
     )

@@ -15,18 +15,13 @@ from abc_calib.progress import err
 from cli import (
     calibrate,
     certify,
-    check_task,
-    curves,
     demo,
     evaluate,
     export,
-    heatmap,
+    figures,
     inspect,
-    predict,
-    report,
     reproduce,
     runs,
-    stress,
     sweep,
     terminal,
     train,
@@ -122,20 +117,20 @@ def _main(
 
 
 app.command("demo")(demo.demo)
-app.command("check-task")(check_task.check_task)
+app.command("check-task")(runs.check_task)
 app.command("train")(train.train)
 app.command("calibrate")(calibrate.calibrate)
 app.command("retrain")(calibrate.retrain)
 app.command("eval", cls=evaluate.Evaluate)(evaluate.evaluate)
-app.command("stress")(stress.stress)
+app.command("stress")(evaluate.stress)
 app.command("certify", cls=certify.Certify)(certify.certify)
 app.command("verify")(certify.verify)
 app.command("repair")(certify.repair)
 app.command("prove")(certify.prove)
-app.command("predict")(predict.predict)
-app.command("heatmap")(heatmap.heatmap)
-app.command("curves")(curves.curves)
-app.command("report")(report.report)
+app.command("predict")(evaluate.predict)
+app.command("heatmap")(figures.heatmap)
+app.command("curves")(figures.curves)
+app.command("report")(figures.report)
 app.command("export")(export.export)
 app.command("compile")(export.transducer)
 app.command("card")(export.card)

@@ -14,7 +14,7 @@ from abc_calib.text import Table
 from cli import completion
 from cli.command import Jobs, command
 from cli.console import Result, Sentence, say, typed
-from cli.jobs import jobs_progress
+from cli.sweep import jobs_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,11 +76,12 @@ def reproduce(
     from abc_calib import reproduction
     from abc_calib.files import runs_root
     from abc_calib.reporting.style import font
-    from abc_calib.reproduction import chomsky, drawn
+    from abc_calib.reproduction import chomsky
+    from abc_calib.reproduction.pipeline import DRAWN
 
     names = given.keys() & {"width", "font"}
     look = {name: given.pop(name) for name in names}
-    if target in drawn.DRAWN:
+    if target in DRAWN:
         if row or task or results or given or work.model_fields_set or options.model_fields_set:
             raise UsageError(f"abc reproduce {target} takes --jobs, --out, --width and --font")
         return _drawn(target, out, jobs, look)
@@ -126,7 +127,7 @@ def _drawn(name: str, out: Path | None, jobs: Path | None, look: dict[str, Any])
     """A figure of one model, which is trained first."""
     from abc_calib.files import make_folder, runs_root
     from abc_calib.reporting.style import font, save_figures
-    from abc_calib.reproduction.drawn import drawn
+    from abc_calib.reproduction.pipeline import drawn
 
     folder = out or runs_root() / "reproduction"
     make_folder(folder)

@@ -1,11 +1,11 @@
-"""``abc runs`` and ``abc tasks``."""
+"""``abc runs``, ``abc tasks`` and ``abc check-task``."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from abc_calib.config import TaskOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
 from cli.command import command
@@ -170,3 +171,33 @@ def tasks() -> Result:
         for group, found in groupby(rows, key=itemgetter("group"))
     ]
     return Result(rows, [part for table in tables for part in (table, "")][:-1])
+
+
+@command(TaskOptions)
+def check_task(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FILE] TASK",
+            help="The task; of one's own, after the file that it is in.",
+            autocompletion=of("task"),
+        ),
+    ],
+    wanted: TaskOptions,
+) -> Result:
+    """Check, before any training, whether a task can be calibrated and certified.
+
+    Does what it writes follow from a few columns? Do its answers and its rule agree? How many
+    windows will there be?
+
+    Examples: **abc check-task my_task.py minus** · **abc check-task automaton --name s5**
+    """
+    from abc_calib import stages
+
+    *files, name = names
+    if len(files) > 1:
+        raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
+    for file in files:
+        stages.load_plugin(file)
+    found = stages.check_task(name, options=wanted)
+    return Result(asdict(found), found.text)
