@@ -21,7 +21,7 @@ from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.reporting.views import heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
-from abc_calib.reproduction.drawn import DRAWN, drawn
+from abc_calib.reproduction.pipeline import DRAWN, drawn
 from abc_calib.text import as_markdown
 from tasks import get_task
 

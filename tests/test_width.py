@@ -17,7 +17,7 @@ from rich.console import Console
 
 from abc_calib import stages
 from abc_calib.reproduction import chomsky
-from abc_calib.reproduction.drawn import DRAWN
+from abc_calib.reproduction.pipeline import DRAWN
 from abc_calib.runs import folders
 from abc_calib.text import Table, visible
 from cli import completion, console, sweep

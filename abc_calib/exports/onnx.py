@@ -16,7 +16,7 @@ import torch
 
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.exports.place import opened, place
+from abc_calib.exports.lines import opened, place
 from abc_calib.files import write_atomically
 from abc_calib.runs import Run
 

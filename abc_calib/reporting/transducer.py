@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from abc_calib.errors import UsageError
-from abc_calib.exports.place import opened
+from abc_calib.exports.lines import opened
 from abc_calib.exports.templates import transducer as template
 from abc_calib.files import write_atomically
 from abc_calib.proof.compiled import Compiled, Letters, compiled

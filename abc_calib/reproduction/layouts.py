@@ -9,8 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.reach import Reach, reach_figure
+from abc_calib.reporting.curves import Reach, accuracy_curve, reach_figure
 from abc_calib.reporting.style import COLUMN_WIDTH
 from abc_calib.reproduction.cells import MARKS, MEASURES, SUCCEEDS, TITLES, Cell, shown, verdict
 from abc_calib.reproduction.report import Study, arranged

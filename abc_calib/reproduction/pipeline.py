@@ -12,21 +12,33 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 import abc_calib
+from abc_calib import stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.style import save_figures
+from abc_calib.reporting.views import heatmap_figures
 from abc_calib.reproduction.layouts import LAYOUTS, figures
 from abc_calib.reproduction.remarks import notes
 from abc_calib.reproduction.report import Report, Study
 from abc_calib.reproduction.targets import Entry, Target
+from abc_calib.runs import Run
 from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
 
 RESULTS = Path("reports") / "reproduction"
 NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
 """Columns of the results that a report reads."""
+DRAWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "figure3": ("addition", {"layer": 1, "panel": "bias"}),
+    "figure4": ("multiplication", {"layer": 1, "panel": "bias"}),
+    "figure7": ("successor", {"layer": 2, "input": "03611451449241919819"}),
+    "figure8": ("addition", {"layer": 2, "input": "078114514+0241919810"}),
+}
+"""Figures of Duan & Shi that are drawn of a model made from nothing: the task of each, and what is
+drawn of its cross-attention, one source of the first model."""
 
 
 def reproduce(
@@ -147,3 +159,16 @@ def results_folder() -> Path:
             "folder of the results with --results"
         )
     return folder
+
+
+def drawn(name: str, folder: Path | None = None, **look: Any) -> Figure:
+    """The figure of that name; its models are trained in ``folder`` unless they are there.
+
+    ``look``: fields of ``FigureOptions``. Models as of ``stages.certified``, seed 0.
+    """
+    task, options = DRAWN[name]
+    run, _ = stages.certified(task, 0, folder=folder)
+    while "input" in options and run.config.parent:
+        run = Run.open(run.config.parent)
+    (figure,) = heatmap_figures(run, sites=("cross",), **options, **look).values()
+    return figure
