@@ -159,8 +159,8 @@ def of_rules(folder: Path, family: str, seed: int) -> dict[str, Any]:
     )
     right = sum(int(exact_matches(model, part).sum()) for part in parts)
     fine = bool(exact_matches(model, data.test(longest, 1, seed=2)).all())
-    row |= {"right": f"{right} of {count} at {wide}"}
-    row |= {"longest": f"{longest:,}: {'right' if fine else 'wrong'}"}
+    row["right"] = f"{right} of {count} at {wide}"
+    row["longest"] = f"{longest:,}: {'right' if fine else 'wrong'}"
     if made.outcome == "certified":
         with tempfile.TemporaryDirectory() as made_in:
             check = abc.export(run, Path(made_in) / "made") / "check.py"

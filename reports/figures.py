@@ -3,25 +3,41 @@
 From the committed rows: those of the reproductions, of the default pipeline over seeds (with its
 page seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products
 by size, and the headline. With a FOLDER of ``abc prove successor|addition|multiplication`` also
-figures 3, 4, 7 and 8 of Duan & Shi.
+figures 3, 4, 7 and 8 of Duan & Shi. With ``--lines RUN`` attention, its lines, and the lines at
+twenty digits alone: of a calibrated run of addition, such as that of ``abc prove addition``.
 """
 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
+from abc_calib.config import FigureOptions
 from abc_calib.evaluation.exact import wilson_interval
 from abc_calib.reporting.curves import accuracy_curve, looks
-from abc_calib.reporting.style import TEXT_WIDTH, new_figure, save_figures, styled
-from abc_calib.reporting.views import heatmap_figures
+from abc_calib.reporting.style import (
+    LABEL_SIZE,
+    PALETTE,
+    SMALL,
+    TEXT_WIDTH,
+    new_figure,
+    save_figures,
+    styled,
+)
+from abc_calib.reporting.views import averaged, heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
 from abc_calib.reproduction.pipeline import DRAWN, drawn
+from abc_calib.runs import Run
 from abc_calib.text import as_markdown
 from tasks import get_task
 
@@ -29,6 +45,8 @@ HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
+COLOURS = {"first": PALETTE[1], "second": PALETTE[0]}
+"""Of the line through each number."""
 
 
 def report(rows: pd.DataFrame) -> str:
@@ -126,7 +144,54 @@ def products() -> Figure:
     return accuracy_curve(series, train_length=4, top=("ABC",), **how)
 
 
+@styled
+def lines(run: Run) -> Figure:
+    """Attention, the lines that were found in it, and the same lines at 20 digits.
+
+    Of the last layer's cross-attention, averaged over heads.
+    """
+    arrays = averaged(run, FigureOptions())["cross"].arrays
+    parts = np.array([line.segment - 1 for (line,) in run.bias().sites["cross"][-1]])
+    figure = new_figure(TEXT_WIDTH, 2.45)
+    panels = figure.subplots(1, 3)
+    near, far = ((arrays[f"{n}row_labels"], arrays[f"{n}key_labels"]) for n in ("", "bias_"))
+    panel(panels[0], "1. Attention, trained\non at most 6 digits", *near)
+    shade(panels[0], arrays["attention"][-1].mean(0), "black")
+    panel(panels[1], "2. The lines\nfound in it", *near)
+    panel(panels[2], "3. The same lines\nat 20 digits", *far)
+    for part, colour in enumerate(COLOURS.values()):
+        shade(panels[1], arrays["fit"][-1][parts == part].max(0) > 0, colour)
+        shade(panels[2], (arrays["bias"][-1][parts == part] == 0).any(0), colour)
+    panels[0].set_ylabel("digit of the sum that is written", fontsize=SMALL)
+    handles = [Patch(color=c, label=f"reads the {name} number") for name, c in COLOURS.items()]
+    figure.legend(handles=handles, loc="outside lower right", ncols=2, handlelength=0.8)
+    return figure
+
+
+def shade(axes: Axes, values: np.ndarray, colour: str) -> None:
+    """Cells ``(i, j)`` from clear to the colour, which the largest value has."""
+    clear = ListedColormap([to_rgba(colour, alpha) for alpha in np.linspace(0, 1, 256)])
+    shown = values / values.max()
+    axes.imshow(shown, cmap=clear, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+
+
+def panel(axes: Axes, title: str, rows: np.ndarray, keys: np.ndarray) -> None:
+    """Names of the axes: delimiters and the two numbers, and where writing begins and ends."""
+    marks = [i for i, key in enumerate(keys) if not key[-1].isdigit()]
+    middles = [(a + b) / 2 for a, b in pairwise(marks)]
+    names = [*(keys[i] for i in marks), "first number", "second number"]
+    axes.set_title(title, fontsize=LABEL_SIZE)
+    axes.set_xticks([*marks, *middles], names, fontsize=SMALL)
+    axes.tick_params(length=0)
+    axes.set_yticks([0, len(rows) - 1], ["units", "end"])
+    for i in marks:
+        axes.axvline(i, color="0.85", linewidth=0.5, zorder=-1)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--lines"]:
+        save_figures(lines(Run.open(sys.argv[2])), FIGURES / "lines", ("png",))
+        return
     rows = pd.read_csv(HERE / "seeds.csv").dropna(subset="length").astype({"length": int})
     (HERE / "seeds.md").write_text(report(rows))
     for task, mine in rows.groupby("task"):

@@ -198,7 +198,7 @@ for _paper in ("duan_shi", "reviewers", "attenders", "rivals"):
 
 
 OTHERS = ("chomsky", "figure3", "figure4", "figure7", "figure8")
-"""What ``abc reproduce`` makes that is not a table of rows: ``chomsky.py`` and ``pipeline.DRAWN``."""
+"""What ``abc reproduce`` makes besides tables of rows: ``chomsky.py`` and ``pipeline.DRAWN``."""
 NAMES = (*TARGETS, *OTHERS)
 
 
