@@ -91,14 +91,6 @@ def test_options_that_two_kinds_share_are_one_with_both_defaults():
     assert again["seed"].help.endswith("; by default as in the first training.")
 
 
-def test_a_text_is_read_as_the_value_that_it_stands_for():
-    options = iter_options(TrainOptions, CalibrationOptions)
-    assert options["steps"].read("12") == 12
-    assert options["dirs"].read("vert,diag") == ("vert", "diag")
-    with pytest.raises(OptionError, match=r"^steps = 'many': give a whole number"):
-        options["steps"].read("many")
-
-
 def test_the_package_names_what_it_offers_and_loads_it_when_asked():
     import abc_calib
 

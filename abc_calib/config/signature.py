@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from abc_calib.config.options import Options, build, field_meta
+from abc_calib.config.options import Options, field_meta
 
 Group = type[Options] | Options
 """The options of a class; of an instance, with its values as defaults."""
@@ -63,10 +63,6 @@ class Named:
     def flag(self) -> str:
         """Its name on the command line."""
         return f"--{(field_meta(self.field, 'flag') or self.name).replace('_', '-')}"
-
-    def read(self, given: object) -> Any:
-        """The value that a text stands for; ``OptionError`` if it is none."""
-        return getattr(build(self.kind, **{self.name: given}), self.name)
 
 
 def iter_options(

@@ -2,5 +2,3 @@
 
 from abc_calib.exports.lines import export_lines
 from abc_calib.exports.onnx import export_onnx
-
-__all__ = ["export_lines", "export_onnx"]

@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,6 +179,7 @@ def kept_lines(run: Run) -> KeptLines:
     """The kept lines of a calibrated run; of one without their table, each with weight 1.
 
     The models that come with the program have none: their lines are in their bias alone.
+    ``AbcError`` says what is wrong with a table.
     """
     record = run.path / "calibration.json"
     if record.is_file() and TABLE not in json.loads(read_text(record)).get("files", {TABLE: 0}):
@@ -187,12 +187,7 @@ def kept_lines(run: Run) -> KeptLines:
             (site, k, h): [LineRow(site, k, h, x.label(site), 1.0, x.value) for x in lines]
             for site, k, h, lines in run.bias().each()
         }
-    return kept_table(run.path / TABLE)
-
-
-def kept_table(path: Path) -> KeptLines:
-    """The table of kept lines; ``AbcError`` says what is wrong with it."""
-    found: KeptLines = {}
+    path, found = run.path / TABLE, KeptLines()
     try:
         for row in csv.DictReader(io.StringIO(read_text(path))):
             at = row["site"], int(row["layer"]), int(row["head"])

@@ -8,15 +8,3 @@ from abc_calib.reproduction.pipeline import (
 )
 from abc_calib.reproduction.report import Report
 from abc_calib.reproduction.targets import TARGETS, Target, get_target, read_targets
-
-__all__ = [
-    "TARGETS",
-    "Report",
-    "Target",
-    "get_target",
-    "load_results",
-    "make_report",
-    "read_targets",
-    "reproduce",
-    "write_report",
-]

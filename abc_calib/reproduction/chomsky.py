@@ -9,7 +9,7 @@ setting a model gives the answer alone, so the two kinds of numbers are not comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, zip_longest
 from operator import add, mul
 from pathlib import Path
@@ -232,8 +232,11 @@ def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     except AbcError as error:
         return {**about, "error": str(error)}
     model, shares, whole = run.load_model().frozen(), list[float](), list[bool]()
-    for drawn, n in _draws(one, seed):
-        right = _answers(model, run.data, one, drawn, n)
+    rng = np.random.default_rng([seed, 8])
+    for first in range(0, len(LENGTHS), BATCH):
+        lengths = LENGTHS[first : first + BATCH]
+        drawn = [one.law(rng, n) for n in lengths]
+        right = _answers(model, run.data, one, drawn, lengths)
         whole += [x == 1 for x in right]
         shares += right
     return {
@@ -249,14 +252,6 @@ def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
         "held_out": None,
         "error": None,
     }
-
-
-def _draws(one: Benchmark, seed: int) -> Iterator[tuple[list[Drawn], list[int]]]:
-    """A source of every length, in batches, and their lengths."""
-    rng = np.random.default_rng([seed, 8])
-    for first in range(0, len(LENGTHS), BATCH):
-        part = [*LENGTHS[first : first + BATCH]]
-        yield [one.law(rng, n) for n in part], part
 
 
 def _answers(

@@ -19,24 +19,3 @@ from abc_calib.stages.judging import (
     stress,
 )
 from abc_calib.stages.making import calibrate, finished, made, resume, retrain, train
-
-__all__ = [
-    "adopt",
-    "calibrate",
-    "certified",
-    "certify",
-    "check_task",
-    "evaluate",
-    "export",
-    "finished",
-    "load_plugin",
-    "made",
-    "opened",
-    "predict",
-    "repair",
-    "resume",
-    "retrain",
-    "stress",
-    "train",
-    "verify",
-]

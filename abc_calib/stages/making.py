@@ -293,8 +293,11 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
     begun = run.trial_weights() if ending is not None else None
     if begun:
         model.load_state_dict(begun, strict=False)
-    options = _going_on(config.train) if begun else config.train
-    if by_windows and ending is None and _takes_all_steps(run):
+    options = config.train
+    if begun:
+        rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
+        options = options.model_copy(update={"learning_rate": rate, "warmup": warmup})
+    if by_windows and ending is None and preset_of(config.preset, run.task.notation)[2] is RETRAIN:
         options = options.model_copy(update={"stop_early": False})  # its margins go on growing
     title = "retraining" if retrained else f"training {config.task}"
     drawn = training_bar(title, progress, options.stop_early)
@@ -309,16 +312,6 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
         trainer = Trainer(run, model, device, ending, options)
         trainer.train(every)
         follow(trainer.history)
-
-
-def _takes_all_steps(run: Run) -> bool:
-    """Does a retraining of this preset whose windows are not listed go on to its last step?"""
-    return preset_of(run.config.preset, run.task.notation)[2] is RETRAIN
-
-
-def _going_on(options: TrainOptions) -> TrainOptions:
-    rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
-    return options.model_copy(update={"learning_rate": rate, "warmup": warmup})
 
 
 def created(

@@ -5,17 +5,3 @@ from abc_calib.sweeps.jobs import Job, Share, Test, jobs_root
 from abc_calib.sweeps.results import results_table, write_table
 from abc_calib.sweeps.spec import read_sweep
 from abc_calib.sweeps.workers import ensure
-
-__all__ = [
-    "Job",
-    "Outcome",
-    "Progress",
-    "Share",
-    "Test",
-    "ensure",
-    "jobs_root",
-    "read_sweep",
-    "results_table",
-    "run_jobs",
-    "write_table",
-]

@@ -136,13 +136,6 @@ class Job(Options):
             lengths = [test.length for test in self.tests if test.set == kind]
             data.test(max(data.lengths_of(kind, lengths)), 1, kind)
 
-    @property
-    def but_for_the_seed(self) -> str:
-        """What is alike in jobs that differ in their seed alone, and are possible or not alike."""
-        mine = self.config.chosen
-        mine["train"]["seed"] = 0
-        return json.dumps([mine, [test.model_dump() for test in self.tests]], sort_keys=True)
-
     # Its folder
 
     def run(self, root: Path) -> Run | None:
@@ -235,10 +228,16 @@ class Share(NamedTuple):
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:
-    """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later."""
+    """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later.
+
+    Those that differ in their seed alone are possible or not alike, and checked once.
+    """
     seen: set[str] = set()
     for job in jobs:
-        if (shape := job.but_for_the_seed) not in seen:
+        mine = job.config.chosen
+        mine["train"]["seed"] = 0
+        shape = json.dumps([mine, [test.model_dump() for test in job.tests]], sort_keys=True)
+        if shape not in seen:
             seen.add(shape)
             job.check()
 

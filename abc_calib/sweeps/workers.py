@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,19 +64,15 @@ def workers(options: WorkOptions, root: Path) -> Iterator[Workers]:
         sign.touch()
     except OSError as error:
         raise AbcError(f"cannot write in {root} ({error.strerror})") from None
-    try:
+    threads = options.workers or os.cpu_count() or 1
+    with ExitStack() as stack:
+        stack.callback(sign.unlink, missing_ok=True)
         if options.scheduler is None:
-            size = options.workers or os.cpu_count() or 1
-            with ThreadPoolExecutor(size) as pool:
-                try:
-                    yield Workers(pool, size, sign)
-                finally:
-                    sign.unlink(missing_ok=True)
+            pool = stack.enter_context(ThreadPoolExecutor(threads))
         else:
-            with _cluster(options.scheduler, sign) as (pool, threads):
-                yield Workers(pool, min(threads, options.workers or threads), sign)
-    finally:
-        sign.unlink(missing_ok=True)
+            pool, threads = stack.enter_context(_cluster(options.scheduler, sign))
+        stack.callback(sign.unlink, missing_ok=True)  # before the executor waits for its jobs
+        yield Workers(pool, min(threads, options.workers or threads), sign)
 
 
 @contextmanager

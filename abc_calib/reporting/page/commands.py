@@ -22,7 +22,8 @@ def commands(run: Run) -> list[str]:
     config = run.config
     try:
         if config.stage == "vanilla":
-            return [*_before(config), _train(config)]
+            before = commands(Run.open(config.parent)) if config.parent else []
+            return [*before, _train(config)]  # of the weights that it starts from
         if config.parent is None:
             return [_train(config), _calibrate(config, config)]
         parent = Run.open(config.parent)
@@ -31,11 +32,6 @@ def commands(run: Run) -> list[str]:
         return [*commands(parent), _calibrate(parent.config, config)]
     except AbcError:  # the first run is gone, or is of another version
         return [f"abc train {config.task} --seed {config.train.seed}", "abc calibrate"]
-
-
-def _before(config: RunConfig) -> list[str]:
-    """The commands that make the run whose weights a training starts from."""
-    return commands(Run.open(config.parent)) if config.parent else []
 
 
 def _plugins(config: RunConfig) -> str:
@@ -70,16 +66,11 @@ def _train(config: RunConfig) -> str:
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
     usual = plan_calibration(first)
     parts = ["abc calibrate"]
-    if scheme := _scheme(config):
+    if (scheme := getattr(config.model, "scheme", "none")) != "none":
         parts.append(f"--scheme {shlex.quote(scheme)}")
     chosen = config.calibration or CalibrationOptions()
     parts += _other(CalibrationOptions(), chosen)
     return " ".join([*parts, *_other(usual.train, config.train)]) + _plugins(config)
-
-
-def _scheme(config: RunConfig) -> str:
-    scheme = getattr(config.model, "scheme", "none")
-    return "" if scheme == "none" else scheme
 
 
 def _other(usual: Options, now: Options) -> list[str]:
