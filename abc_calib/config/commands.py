@@ -38,21 +38,13 @@ def _size(given: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, i
 
 
 def _by_rows(given: Any) -> Any:
-    """``20x15`` as a pair, in a text of several or in a list."""
-    if isinstance(given, str):
-        given = [part.strip() for part in given.split(",")]
-    if not isinstance(given, list | tuple):
-        return given
-    found = [SIZE.fullmatch(one) if isinstance(one, str) else None for one in given]
-    return [
-        (int(size[1]), int(size[2])) if size else one
-        for one, size in zip(given, found, strict=True)
-    ]
+    """``20x15`` as a pair."""
+    size = SIZE.fullmatch(given) if isinstance(given, str) else None
+    return (int(size[1]), int(size[2])) if size else given
 
 
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
 Sizes = tuple[Annotated[int, Field(ge=1, le=LONGEST), WrapValidator(_size)], ...]
-Words = tuple[Word, ...]
 
 
 def _text_of(table: str) -> str:
@@ -181,8 +173,8 @@ class EvaluateOptions(Options):
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
     dense: bool = option(False, DENSE)
 
-    _several = csv_field("lengths", "operands")
-    _sizes = field_validator("lengths", mode="before")(_by_rows)  # runs before the one above
+    _sizes = csv_field("lengths", each=_by_rows)
+    _several = csv_field("operands")
 
     def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
         """The lengths that are asked for, with each number of operands."""
@@ -256,8 +248,12 @@ WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.
 class FigureOptions(Options):
     """What a heatmap shows, and in which files."""
 
-    format: Words = option(("pdf",), "pdf, svg or png; several with commas.", min_length=1)
-    sites: Words = option(("self", "cross"), "self, cross, encoder, with commas.", min_length=1)
+    format: tuple[Literal["pdf", "svg", "png"], ...] = option(
+        ("pdf",), "pdf, svg or png; several with commas.", min_length=1
+    )
+    sites: tuple[Literal["encoder", "self", "cross"], ...] = option(
+        ("self", "cross"), "self, cross, encoder, with commas.", min_length=1
+    )
     digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
     input: str | None = option(
         None, "The attention on this one source, as in 999+1.", min_length=1, max_length=2000
@@ -298,7 +294,7 @@ class FigureOptions(Options):
 class CurveOptions(Options):
     """What a figure of several runs says."""
 
-    labels: Words | None = option(
+    labels: tuple[Word, ...] | None = option(
         None, "Names of the runs in the figure, in their order; by default their folders'."
     )
 

@@ -72,7 +72,6 @@ class Shared2(TypedDict, total=False):
 class Shared3(TypedDict, total=False):
     """Of ``heatmap`` and ``heatmap_figures``."""
 
-    sites: Sequence[str] | str | None
     digits: int | None
     input: str | None
     layer: int | None
@@ -120,7 +119,7 @@ class CheckTaskKeywords(Shared1, total=False):
 class CurvesKeywords(TypedDict, total=False):
     """Of ``curves``."""
 
-    format: Sequence[str] | str | None
+    format: Sequence[Literal["pdf", "svg", "png"]] | str | None
     width: str | None
     font: Literal["serif", "sans", "latex"] | None
 
@@ -141,7 +140,8 @@ class EvaluateKeywords(TypedDict, total=False):
 class HeatmapKeywords(Shared3, total=False):
     """Of ``heatmap``."""
 
-    format: Sequence[str] | str | None
+    format: Sequence[Literal["pdf", "svg", "png"]] | str | None
+    sites: Sequence[Literal["encoder", "self", "cross"]] | str | None
     width: str | None
     font: Literal["serif", "sans", "latex"] | None
 
@@ -149,6 +149,7 @@ class HeatmapKeywords(Shared3, total=False):
 class HeatmapFiguresKeywords(Shared3, total=False):
     """Of ``heatmap_figures``."""
 
+    sites: Sequence[Literal["encoder", "self", "cross"]] | str | None
     width: str | None
     font: Literal["serif", "sans", "latex"] | None
 

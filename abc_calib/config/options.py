@@ -7,7 +7,7 @@ derived from the fields (``abc_calib.config.signature``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
@@ -84,8 +84,11 @@ def option(
     )
 
 
-def csv_field(*names: str) -> Any:
-    """A validator of fields with several values: ``"6,10"`` or a list, each value kept once."""
+def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> Any:
+    """A validator of fields with several values: ``"6,10"`` or a list, each value kept once.
+
+    ``each``: what is made of a value first.
+    """
 
     def once_each(given: Any) -> Any:
         if isinstance(given, str):
@@ -93,7 +96,7 @@ def csv_field(*names: str) -> Any:
         plain = isinstance(given, list | tuple) and all(
             isinstance(x, str | int | tuple) for x in given
         )
-        return tuple(dict.fromkeys(given)) if plain else given
+        return tuple(dict.fromkeys(map(each, given))) if plain else given
 
     return field_validator(*names, mode="before")(once_each)
 

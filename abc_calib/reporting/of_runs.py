@@ -14,7 +14,7 @@ from abc_calib.config.keywords import CurvesKeywords
 from abc_calib.errors import UsageError
 from abc_calib.reporting.curves import Point, accuracy_curve
 from abc_calib.reporting.page.judged import accuracy
-from abc_calib.reporting.style import check_formats, font, save_figures
+from abc_calib.reporting.style import font, save_figures
 from abc_calib.runs import Run
 from abc_calib.text import names
 
@@ -37,7 +37,6 @@ def curves(
     different units.
     """
     look = build(FigureOptions, **keywords)
-    check_formats(look.format)
     found = [Run.open(run) for run in runs]
     with font(look.font):
         figure = figure_of(found, None if labels is None else names(labels), look.inches)

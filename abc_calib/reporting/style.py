@@ -21,7 +21,6 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_atomically
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,14 +141,6 @@ def wrapped(text: str, inches: float, size: float = SMALL) -> str:
     return textwrap.fill(text, max(8, int(inches * 72 / (0.52 * size))), break_long_words=False)
 
 
-def check_formats(formats: Sequence[str]) -> None:
-    """Raise ``UsageError`` unless every format can be written."""
-    for given in formats:
-        if given not in FORMATS:
-            allowed = ", ".join(f".{name}" for name in FORMATS)
-            raise UsageError(f"figures cannot be written as {given!r}: choose {allowed}")
-
-
 @styled
 def as_svg(figure: Figure) -> str:
     """A figure as an element of HTML, its text as text."""
@@ -168,7 +159,6 @@ def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Pat
 
     Drawn again from the same data, a file has the same bytes.
     """
-    check_formats(formats)
     make_folder(stem.parent)
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for path, kind in zip(paths, formats, strict=True):

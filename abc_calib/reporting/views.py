@@ -25,7 +25,7 @@ from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import Problem, kept_lines, measured, problems
 from abc_calib.reporting.heatmaps import MOST_TOKENS, Marks
-from abc_calib.reporting.style import check_formats, font, save_figures
+from abc_calib.reporting.style import font, save_figures
 from abc_calib.reporting.view import Lines, View
 from abc_calib.runs import Run
 
@@ -54,7 +54,6 @@ def heatmap(
     belong together.
     """
     asked = options or build(FigureOptions, **keywords)
-    check_formats(asked.format)
     found, paths = with_heads(run), list[Path]()
     with font(asked.font), bar("drawing", progress, "figures") as update:
         views = views_of(found, asked)
@@ -104,9 +103,6 @@ def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
 
 def views_of(run: Run, asked: FigureOptions) -> list[View]:
     """What is drawn of a run: a view for each site, checked."""
-    for site in asked.sites:
-        if site not in SITES:
-            raise UsageError(f"unknown site {site!r}: choose one of {', '.join(SITES)}")
     if asked.panel in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
         what = "one source has" if asked.input is not None else f"{run} has"
         raise UsageError(f"--panel {asked.panel}: {what} attention alone; leave it out")
