@@ -3,7 +3,7 @@
 From the committed rows: those of the reproductions, of the default pipeline over seeds (with its
 page seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products
 by size, and the headline. With a FOLDER of ``abc prove successor|addition|multiplication`` also
-figures 3, 4, 7 and 8 of Duan & Shi. With ``--lines RUN`` attention, its lines, and the lines at
+figures 3, 4, 7 and 8 of Duan & Shi. With ``lines RUN`` attention, its lines, and the lines at
 twenty digits alone: of a calibrated run of addition, such as that of ``abc prove addition``.
 """
 
@@ -189,7 +189,7 @@ def panel(axes: Axes, title: str, rows: np.ndarray, keys: np.ndarray) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--lines"]:
+    if sys.argv[1:2] == ["lines"]:
         save_figures(lines(Run.open(sys.argv[2])), FIGURES / "lines", ("png",))
         return
     rows = pd.read_csv(HERE / "seeds.csv").dropna(subset="length").astype({"length": int})
