@@ -429,7 +429,7 @@ class Spot:
         return [tapes[operand] for operand in sorted(tapes)]
 
     def _random(self, rng: np.random.Generator, count: int) -> list[Tape]:
-        """Those of many problems, random but for the digits that are known, that have the window."""
+        """Of many problems, random but for the digits that are known, those with the window."""
         base, found = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
             wide = self._front if operand == self.rule.of_row else self.width
