@@ -46,6 +46,9 @@ then, and a trial judges them. Lines of several rows are there long before, and 
 themselves say whether they decide."""
 MANY_SYMBOLS = 16
 """Of more symbols a first training sees a few: which they are makes no difference to the lines."""
+MANY_STEPS = 20_000
+"""A rule of more steps (N×1 in base 36 has 25,941) is a table that a wider model learns."""
+WIDER = {"width": 128, "feedforward": 256, "batch": 128}
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
@@ -114,7 +117,9 @@ def _sooner(config: RunConfig) -> dict[str, Any]:
     if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
         return {"early_stop_at": 0.0}
     many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
-    return SOONER | ({"sampling": "few"} if many else {})
+    rule = data.task.rule()
+    large = rule is not None and len(rule.first.steps[0]) > MANY_STEPS
+    return SOONER | ({"sampling": "few"} if many else {}) | (WIDER if large else {})
 
 
 def _decidable(config: RunConfig) -> RunConfig:
