@@ -18,25 +18,20 @@ from tasks import copying, lookup, wider
 from tasks.arithmetic import Arithmetic
 from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
-from tasks.basic import Addition, Parity, Successor
+from tasks.basic import Addition, Parity, Subtraction, Successor
 from tasks.cfq import Cfq
-from tasks.compare import Compare
 from tasks.digits import Digits
 from tasks.division import Division, Mod
-from tasks.expressions import Brackets, Equation
+from tasks.expressions import Brackets, Equation, Stack
 from tasks.gcd import Gcd
-from tasks.long_multiplication import LongMultiplication
 from tasks.pairs import FilePairs
-from tasks.power import Power
 from tasks.roots import SquareRoot
-from tasks.rows import RowTask
+from tasks.rows import LongMultiplication, RowTask, Sum
 from tasks.scan import Scan
-from tasks.sorting import Sort
-from tasks.stack import Stack
-from tasks.subtraction import Subtraction
-from tasks.sums import Sum
+from tasks.sorting import Compare, Sort
 from tasks.tape import Tape
 from tasks.tokens import Pairs, Tokens, TokenTask
+from tasks.whole import Power
 from tasks.words import WordTask
 
 ARITHMETIC: dict[str, type[Arithmetic]] = {

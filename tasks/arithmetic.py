@@ -29,7 +29,7 @@ class Arithmetic(Task):
     options = ("base",)
     laws: ClassVar[tuple[str, ...]] = ("uniform", "balanced", "carry", "mixed")
     operator: ClassVar[str | None] = None
-    #: how many operands there are
+    #: how many operands there are; 0 for any number
     count: ClassVar[int] = 1
     default_base: ClassVar[int] = 10
     kinds = len(hard.NUMBERS) + 2
@@ -126,7 +126,7 @@ class Arithmetic(Task):
     def parse(self, source: str) -> Problems:
         text = "".join(source.split()).lower()
         parts = text.split(self.operator) if self.operator else [text]
-        if len(parts) != self.count or not all(parts):
+        if self.count not in (0, len(parts)) or not all(parts):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         operands = tuple(self._number(part) for part in parts)
         self._check(source, operands)
@@ -143,7 +143,8 @@ class Arithmetic(Task):
         return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
 
     def write(self, problems: Problems, row: int) -> str:
-        return (self.operator or "").join(self.digits_of(o, row) for o in problems.operands)
+        there = (o for o in problems.operands if o.lengths[row])
+        return (self.operator or "").join(self.digits_of(o, row) for o in there)
 
     def _number(self, text: str) -> Digits:
         bad = sorted(set(text) - set(DIGITS[: self.base]))
@@ -241,7 +242,8 @@ class Arithmetic(Task):
 
     def plain(self, problems: Problems, row: int) -> str:
         """The source without the zeros that only pad."""
-        operands = tuple(without_zeros(o.values[row : row + 1]) for o in problems.operands)
+        there = (o.values[row : row + 1] for o in problems.operands if o.lengths[row])
+        operands = tuple(map(without_zeros, there))
         return self.write(Problems(operands, problems.answer.take(np.array([row]))), 0)
 
     def mutated(self, rng: np.random.Generator, parents: Problems, n: int) -> Problems:

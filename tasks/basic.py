@@ -1,12 +1,12 @@
-"""Successor, addition and parity: rules of Duan & Shi, section 3.1."""
+"""Successor, addition and parity, rules of Duan & Shi, section 3.1; and subtraction."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tasks import rules
-from tasks.arithmetic import Arithmetic
-from tasks.base import TaskError
+from tasks.arithmetic import DIGITS, Arithmetic
+from tasks.base import Problems, TaskError
 from tasks.digits import Digits
 
 
@@ -88,3 +88,80 @@ class Parity(Arithmetic):
         inside = (column >= start[:, None]) & (column < stop[:, None])
         bits.values[inside] = 1
         return (self._trimmed(rng, bits.values, counts[0]),)
+
+
+class Subtraction(Arithmetic):
+    """A number less one that is not larger: ``502-7 -> 495``, of which the model writes ``5 9 4``.
+
+    The answer is as wide as the wider operand: ``502-499`` is written ``3 0 0``.
+    """
+
+    name = "subtraction"
+    operator = "-"
+    count = 2
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.symbols = (*DIGITS[: self.base], "-")
+        self.delimiters = ("-",)
+
+    def rule(self) -> rules.Rule:
+        return rules.subtraction(self.base)
+
+    def problems(self, *operands: Digits) -> Problems:
+        """The larger operand comes first."""
+        first, second = operands
+        width = max(first.width, second.width)
+        a, b = first.widened(width), second.widened(width)
+        less = _less(a, b)
+        larger, smaller = (
+            Digits(np.where(less[:, None], x, y), np.where(less, of_x.lengths, of_y.lengths))
+            for x, of_x, y, of_y in ((b, second, a, first), (a, first, b, second))
+        )
+        return Problems((larger, smaller), self.answer(larger, smaller))
+
+    def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
+        first, second = operands
+        problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
+        return TaskError(f"{problem} is below 0: {self.name} takes a-b with a not smaller than b")
+
+    def smallest(self) -> list[str]:
+        """A digit less zero, which is what it was."""
+        return [f"{digit}-0" for digit in DIGITS[: self.base]]
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        """A borrow that runs through columns of equal digits, or of zeros above the second."""
+        longer, shorter = np.maximum(*counts), np.minimum(*counts)
+        first, second = self._random(rng, longer), self._random(rng, shorter)
+        width = first.width
+        a, b = first.values, second.widened(width)
+        column = width - 1 - np.arange(width)
+        start, _ = self._run(rng, shorter)
+        _, stop = self._run(rng, longer)
+        stop = np.minimum(stop, longer - 1)  # where the borrow is paid
+        a = np.where((column > start[:, None]) & (column < stop[:, None]), b, a)
+        begin, end = column == start[:, None], column == np.maximum(stop, start + 1)[:, None]
+        b = np.where(begin & (b == 0), rng.integers(1, self.base, b.shape), b)
+        a = np.where(begin, _below(rng, b), a)
+        a = np.where(end & (a == 0), rng.integers(1, self.base, a.shape), a)
+        b = np.where(end, _below(rng, a), b)
+        above = column > stop[:, None]
+        turned = above & _less(a * above, b * above)[:, None]
+        a, b = np.where(turned, b, a), np.where(turned, a, b)
+        powers = rng.random(len(a)) < 0.1
+        a[powers] = column == longer[powers][:, None] - 1
+        return (
+            self._trimmed(rng, a.astype(np.uint8), longer),
+            self._trimmed(rng, b.astype(np.uint8), shorter),
+        )
+
+
+def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of which rows of digits is the number ``a (n, width)`` below ``b``."""
+    at = np.arange(len(a)), (a != b).argmax(1)
+    return a[at] < b[at]
+
+
+def _below(rng: np.random.Generator, digits: np.ndarray) -> np.ndarray:
+    """Digits that are smaller, where there are any."""
+    return (digits * rng.random(digits.shape)).astype(np.uint8)

@@ -1,11 +1,4 @@
-"""Division with remainder as rows, one subtraction or addition of the divisor a row.
-
-In base 10 see ``tasks.long_division``. In base 2 row ``r`` holds the rest ``2 R + a_r - b``, or ``2
-R + a_r + b`` where the rest ``R`` above is negative, in as many bits as the divisor ``b`` has, last
-bit first. It closes with its sign, so that all columns of the next row see it, and the signs are
-the bits of the quotient. The last row belongs to no bit of ``a``: it adds ``b`` once more to a rest
-that is negative. A bit is written with what its column carries or borrows, as ``1'``.
-"""
+"""Division with remainder as rows, one subtraction or addition of the divisor a row."""
 
 from __future__ import annotations
 
@@ -14,14 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from tasks.long_division import DIGITS, MINUS, PLUS, DigitRows
 from tasks.rules import Tape
-from tasks.whole import BOTH, CARRIED, Whole, ways
+from tasks.whole import BOTH, CARRIED, DIGITS, Whole, ways
 from tasks.words import COLON, WordTask
+
+PLUS, MINUS = "+", "-"
+TEN = tuple(DIGITS)
+TIMES = {"8b": 8, "4b": 4, "2b": 2, "1b": 1}
 
 
 class BitRows:
-    """What the rows of a division in base 2 hold, column by column."""
+    """What the rows of a division in base 2 hold, column by column.
+
+    Row ``r`` holds the rest ``2 R + a_r - b``, or ``2 R + a_r + b`` where the rest ``R`` above is
+    negative, in as many bits as the divisor ``b`` has, last bit first. It closes with its sign, so
+    that all columns of the next row see it, and the signs are the bits of the quotient. The last
+    row belongs to no bit of ``a``: it adds ``b`` once more to a rest that is negative. A bit is
+    written with what its column carries or borrows, as ``1'``.
+    """
 
     symbols = ("0", "1", "0'", "1'", PLUS, MINUS)
     row_words = ("0", "1")
@@ -77,6 +80,75 @@ class BitRows:
 
     def words(self, digits: str) -> str:
         return " ".join(digits.replace(" ", ""))
+
+
+class DigitRows:
+    """What the rows of a division in base 10 hold: a digit of the quotient in four subtractions.
+
+    A source has a word for each row: behind each digit ``d`` of the dividend ``8b 4b 2b 1b``. The
+    row of a digit holds ``10 R + d``, with ``R`` what the row above holds. The others subtract 8,
+    4, 2 and 1 times the divisor ``b`` where ``R`` is not negative, and add them where it is. The
+    first of them then adds ``2 b``, since ``b`` is still to be added to ``R``, which is ``10 b`` a
+    digit later. Rows have one digit more than ``b``, are written in ten's complement, last digit
+    first, and close with their sign: the signs of four rows are the bits of a digit of the
+    quotient. The last row adds ``b`` to a rest that is negative. Words in any other order are
+    sources, too; their rows may overflow.
+    """
+
+    symbols = (*TEN, *TIMES, PLUS, MINUS)
+    row_words = (*TEN, *TIMES)
+    each = 5
+
+    def begin(self, word: str | None, closer: str | None) -> Any:
+        """The state: the row's word; is the rest above negative, is the divisor 0 so far, has the
+        row one digit more than it; then what is carried or borrowed, or shifted."""
+        return word, closer == MINUS, True, False, int(word) if word in TEN else 0
+
+    def step(self, state: Any, word: str) -> Any:
+        return self._column(state, 0, word)
+
+    def step_below(self, state: Any, above: str | None, word: str | None) -> Any:
+        if above not in TEN:
+            return None
+        return self._column(state, int(above), word)
+
+    def _column(self, state: Any, rest: int, word: str | None) -> Any:
+        row, negative, zero, over, carry = state
+        if over or word not in (*TEN, None):
+            return None
+        b = int(word or 0)
+        if row in TEN:
+            made, carry = carry, rest
+        elif negative:
+            times = {"8b": 2, None: 1}.get(row) or TIMES[row]
+            carry, made = divmod(rest + times * b + carry, 10)
+        else:
+            carry, made = divmod(rest - (TIMES[row] if row else 0) * b - carry, 10)
+        return (row, negative, zero and not b, word is None, abs(carry)), str(made)
+
+    def end(self, state: Any) -> Any:
+        """Of the first row, to which the divisor has no last digit."""
+        if (last := self._column(state, 0, None)) is None:
+            return None
+        state, made = last
+        return (closed := self.end_below(state)) and (made, *closed)
+
+    def end_below(self, state: Any) -> Any:
+        row, negative, zero, over, carry = state
+        if zero or not over:
+            return None
+        if row is None:
+            return ()
+        below = negative if row in TEN or not carry else not negative
+        return (MINUS if below else PLUS,)
+
+    def quotient(self, signs: Sequence[int]) -> str:
+        fours = [signs[k + 1 : k + 5] for k in range(0, len(signs), 5)]
+        return str(int("".join(str(8 * a + 4 * b + 2 * c + d) for a, b, c, d in fours)))
+
+    def words(self, digits: str) -> str:
+        """The words in front of a source, from the digits of its dividend, spaces left out."""
+        return " ".join(f"{digit} {' '.join(TIMES)}" for digit in digits.replace(" ", ""))
 
 
 class Division(Whole):

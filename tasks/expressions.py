@@ -1,9 +1,10 @@
-"""Expressions with brackets and equations, as rows: each is the stack after one more symbol.
+"""Stacks, as rows: each is the one after one more instruction, or symbol of an expression.
 
-``modular_arithmetic_brackets`` and ``solve_equation`` of Delétang et al. (2023, arXiv 2207.02098),
-with the stacks in between. A cell of the stack is a bracket that is open: a number and an operator
-that waits for its right side, ``2*``. On top there may be a number that is complete, ``3``. Symbols
-that do not fit change nothing, so that every row has a next one for each symbol.
+``stack_manipulation``, ``modular_arithmetic_brackets`` and ``solve_equation`` of Delétang et al.
+(2023, arXiv 2207.02098), with the stacks in between. A cell of an expression's stack is a bracket
+that is open: a number and an operator that waits for its right side, ``2*``. On top there may be a
+number that is complete, ``3``. Symbols that do not fit change nothing, so that every row has a next
+one for each symbol.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tasks.words import COLON, WordTask
 
 MODULUS = 5
 Value = tuple[int, ...]
+POP, PUSH = "pop", {"push0": "0", "push1": "1"}
+BOTTOM = "_"
 
 
 class Expression(WordTask):
@@ -142,3 +145,48 @@ class Equation(Expression):
     def answer(self, top: str, value: Value) -> str:
         a, b = value
         return str((-b if a == 1 else b) % MODULUS) if a else top
+
+
+class Stack(WordTask):
+    """The stack after each instruction, its top first: ``push1 pop pop : 0 1 -> 0``.
+
+    A source has the instructions, and the stack from its bottom on; of an empty one nothing is
+    taken. Rows end with a bottom, and the last stack stands there once more:
+    ``1 1 0 _ | 1 0 _ | 0 _ | 0 _``.
+    """
+
+    name = "stack"
+    row_words = (POP, *PUSH)
+    symbols = ("0", "1", BOTTOM, *row_words)
+    backward = True
+    ahead = 1
+    train_length = 6
+
+    def begin(self, word: str | None, closer: str | None) -> Any:
+        """The state: the row's instruction, and the last two words of the row above."""
+        return word, None, None
+
+    def step(self, state: Any, word: Any) -> Any:
+        return self.step_below(state, word) if word in PUSH.values() else None
+
+    def end(self, state: Any) -> Any:
+        after, written = self.step_below(state, BOTTOM)
+        return written, *self.end_below(after)
+
+    def step_below(self, state: Any, above: str, *word: str) -> Any:
+        does, last, before = state
+        if last == BOTTOM or above in self.row_words:
+            return None
+        written = {None: last, POP: above}.get(does, before or PUSH.get(does))
+        return (does, above, last), written
+
+    def end_below(self, state: Any) -> Any:
+        does, last, before = state
+        if last != BOTTOM:
+            return None
+        if does == POP:
+            return () if before else (last,)
+        return (last,) if does is None else (before or PUSH[does], last)
+
+    def read(self, output: str) -> str:
+        return output.rpartition(ROW)[2].replace(BOTTOM, "").strip()

@@ -25,23 +25,11 @@ def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
     return digits
 
 
-def _nines(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    return np.full(length, base - 1)
-
-
 def _nines_but_one(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    digits = _nines(rng, length, base)
+    digits = np.full(length, base - 1)
     if length > 1:
         digits[rng.integers(1, length)] = rng.integers(0, base - 1)
     return digits
-
-
-def _first_one(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    return (np.arange(length) == 0).astype(int)
-
-
-def _ones_at_ends(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    return np.isin(np.arange(length), (0, length - 1)).astype(int)
 
 
 def _palindrome(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
@@ -49,22 +37,16 @@ def _palindrome(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
     return np.concatenate([half, half[::-1][length % 2 :]])
 
 
-def _repeated(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    return np.full(length, rng.integers(1, base))
-
-
-def _pattern(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
-    return np.resize(_random(rng, int(rng.integers(2, 5)), base), length)
-
-
 NUMBERS: dict[str, Number] = {
-    "all nines": _nines,
+    "all nines": lambda rng, length, base: np.full(length, base - 1),
     "nines but one": _nines_but_one,
-    "a one and zeros": _first_one,
-    "ones at both ends": _ones_at_ends,
+    "a one and zeros": lambda rng, length, base: 1 * (np.arange(length) == 0),
+    "ones at both ends": lambda rng, length, base: 1 * np.isin(np.arange(length), (0, length - 1)),
     "palindromes": _palindrome,
-    "repeated digits": _repeated,
-    "repeated patterns": _pattern,
+    "repeated digits": lambda rng, length, base: np.full(length, rng.integers(1, base)),
+    "repeated patterns": lambda rng, length, base: np.resize(
+        _random(rng, int(rng.integers(2, 5)), base), length
+    ),
 }
 
 

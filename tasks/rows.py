@@ -8,14 +8,15 @@ docs/rows.md.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
 from tasks.digits import Digits, columns_of
-from tasks.rules import ROW, Tape
+from tasks.rules import ROW, Rule, Tape, long_multiplication, sums
 
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
@@ -38,9 +39,12 @@ class RowTask(Arithmetic):
     kinds = 5
     #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
     coupling: ClassVar[str]
+    #: digits of the longest training problem by default
+    longest: ClassVar[int]
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
+        self.train_length = self.longest
         self.symbols = (*DIGITS[: self.base], self.operator or "", ROW)
         self.delimiters = (self.operator or "",)
         #: id of ``|`` in an answer
@@ -136,10 +140,8 @@ class RowTask(Arithmetic):
             drawn = self.sample(rng, n, length, "balanced", exact=True).operands
             operands = []
             for place, operand in enumerate(drawn):
-                values = operand.values.copy()
-                same = number(rng, operand, self.base)
                 chosen = operand.inside & ((np.arange(n) % 3 != 1 + place % 2)[:, None])
-                values[chosen] = same[chosen]
+                values = np.where(chosen, number(rng, operand, self.base), operand.values)
                 operands.append(self._trimmed(rng, values, operand.lengths))
             made[name] = self.problems(*operands)
         made["very different widths"] = self.lopsided(rng, n, extent(length))
@@ -150,18 +152,122 @@ class RowTask(Arithmetic):
         """Problems of whose operands one is much longer than the others."""
 
 
-def _nines(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
-    return np.full(operand.values.shape, base - 1, np.uint8)
+_NUMBERS: dict[str, Callable[[np.random.Generator, Digits, int], Any]] = {
+    "all nines": lambda rng, operand, base: base - 1,
+    "powers of the base": lambda rng, operand, base: operand.inside.cumsum(1) == 1,
+    "repeated digits": lambda rng, operand, base: rng.integers(
+        1, base, (len(operand), 1), np.uint8
+    ),
+}
+"""What digits of an operand are written instead, ``(n, w)`` or what stands for all of them."""
 
 
-def _power(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
-    first = np.arange(operand.width) == operand.width - operand.lengths[:, None]
-    return first.astype(np.uint8)
+class LongMultiplication(RowTask):
+    """The product of two long numbers, row by row: ``12*34 -> 408``, written ``8 4 0 | 0 4 0 |``.
+
+    Row r is what was left of the row before, without its last digit, and the first operand times
+    digit r of the second; of n+1 digits for a first operand of n. The product is the last digit
+    of each row but the last, and the whole of that. Then an empty row ends the output: so no digit
+    of a row has to look at whether there is another one.
+    """
+
+    name = "long_multiplication"
+    operator = "*"
+    count = 2
+    coupling = "second"
+    longest = 4
+
+    def train_rows(self, length: int) -> int:
+        return length
+
+    def widths(self, length: Size) -> tuple[int, ...]:
+        return extent(length)
+
+    def rule(self) -> Rule:
+        return long_multiplication(self.base)
+
+    def tokens(self, size: Size) -> int:
+        digits, rows = extent(size)
+        return rows * (digits + 2)
+
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
+        return digits, rows
+
+    def read(self, output: str) -> str:
+        rows = output.removeprefix(ROW).split(ROW)
+        number = rows[0] + "".join(row[-1:] for row in rows[1:])
+        return number.lstrip("0") or number[-1:]
+
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        if exact:
+            return np.full(n, size[0]), np.full(n, size[1])
+        return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
+
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        turned = np.arange(n) % 2 == 0
+        one = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
+        counts = np.where(turned, size[0], one[0]), np.where(turned, one[1], size[1])
+        return self.problems(*(self._random(rng, count) for count in counts))
 
 
-def _repeated(rng: np.random.Generator, operand: Digits, base: int) -> np.ndarray:
-    digit = rng.integers(1, base, (len(operand), 1), np.uint8)
-    return np.broadcast_to(digit, operand.values.shape)
+class Sum(RowTask):
+    """The sum of any number of numbers, one added after another: ``9+8+5 -> 22``.
 
+    Written ``9 | 7 1 | 2 2``: row r is the row before and operand r, without leading zeros.
+    """
 
-_NUMBERS = {"all nines": _nines, "powers of the base": _power, "repeated digits": _repeated}
+    name = "sum"
+    operator = "+"
+    count = 0
+    coupling = "operands"
+    longest = 6
+
+    def train_rows(self, length: int) -> int:
+        return 4
+
+    def widths(self, length: Size) -> tuple[int, ...]:
+        digits, rows = extent(length)
+        return (digits,) * rows
+
+    def rule(self) -> Rule:
+        return sums(self.base)
+
+    def tokens(self, size: Size) -> int:
+        digits, rows = extent(size)
+        grown = int(np.ceil(np.log(rows + 1) / np.log(self.base)))
+        return rows * (digits + grown + 1)
+
+    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+        return max(int(o.lengths.max(initial=1)) for o in operands), len(operands)
+
+    def read(self, output: str) -> str:
+        number = output.split(ROW)[0]
+        return number.lstrip("0") or number[-1:]
+
+    @property
+    def usage(self) -> str:
+        one = DIGITS[1 : min(self.base, 4)]
+        return f"numbers of digits 0-{DIGITS[self.base - 1]} with + between, as in '{one}+{one}'"
+
+    def counts(
+        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        digits, rows = size
+        if exact:
+            return (np.full(n, digits),) * rows
+        how_many = rng.integers(1, rows + 1, n)
+        each = (rng.integers(1, digits + 1, n) for _ in range(rows))
+        return tuple(np.where(k < how_many, count, 0) for k, count in enumerate(each))
+
+    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+        digits, rows = size
+        long = rng.integers(0, rows, n)
+        short = [np.minimum(rng.integers(1, 3, n), digits) for _ in range(rows)]
+        counts = [np.where(long == k, digits, count) for k, count in enumerate(short)]
+        return self.problems(*(self._random(rng, count) for count in counts))
+
+    def smallest(self) -> list[str]:
+        return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]

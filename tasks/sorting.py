@@ -1,19 +1,22 @@
-"""Sorting by insertion, as rows: each is the row above with one symbol more in its place."""
+"""Sorting by insertion, in rows; and which of two numbers is larger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.base import TaskError
 from tasks.rules import END, ROW
+from tasks.whole import DIGITS, Whole
 from tasks.words import WordTask
 
 
 class Sort(WordTask):
     """Symbols of an ordered alphabet in their order, as ``3 1 2 -> 1 2 3``.
 
-    The output ends with an empty row, which belongs to no symbol. A column of a row follows from
-    the two columns of the row above that are nearest and from the row's own symbol.
+    Each row is the one above with one symbol more in its place. The output ends with an empty row,
+    which belongs to no symbol. A column of a row follows from the two columns of the row above that
+    are nearest and from the row's own symbol.
     """
 
     name = "sort"
@@ -50,3 +53,32 @@ class Sort(WordTask):
     def read(self, output: str) -> str:
         rows = output.split(ROW)
         return " ".join(rows[-2].split()) if len(rows) > 1 else output
+
+
+ORDERS = ("<", "=", ">")
+
+
+class Compare(Whole):
+    """The order of two numbers, as ``12?21 -> <``: of each column that of the numbers so far."""
+
+    name = "compare"
+    bases = (10, *range(2, 10))
+    operator = "?"
+    example = "11?101"
+    operands = 2
+    start = "="
+    unit = "digits"
+    train_length = 6
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.symbols = (*self.digits, *ORDERS)
+
+    def step(self, state: str, a: str | None, b: str | None) -> Any:  # type: ignore[override]
+        if a is None or b is None or {a, b} & {*ORDERS}:
+            return None
+        order = state if a == b else "<" if DIGITS.index(a) < DIGITS.index(b) else ">"
+        return order, order
+
+    def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
+        return rows[0][0][-1]
