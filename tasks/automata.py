@@ -114,14 +114,8 @@ def _even_pairs(_: int) -> Machine:
 
 def _cycle(k: int) -> Machine:
     """Steps back, none or ahead on a ring of ``k`` places."""
-    steps = {"-": -1, "=": 0, "+": 1}
-    return Machine(
-        {
-            (str(at), word): (str((at + by) % k),) * 2
-            for at, (word, by) in product(range(k), steps.items())
-        },
-        "0",
-    )
+    moves = product(range(k), {"-": -1, "=": 0, "+": 1}.items())
+    return Machine({(str(at), word): (str((at + by) % k),) * 2 for at, (word, by) in moves}, "0")
 
 
 def _arithmetic(k: int) -> Machine:

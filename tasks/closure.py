@@ -13,7 +13,7 @@ Words are read as if their last letter, ``end``, went on for ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,13 +89,8 @@ def _check_ends(one: Transducer) -> None:
     state, _, out, after = one.steps
     for last in (False, True):
         now = np.zeros(one.states, bool)
-        now[
-            [
-                s
-                for s, symbol in zip(one.start, one.symbols, strict=True)
-                if (symbol == one.base) == last
-            ]
-        ] = True
+        begun = [s for s, x in zip(one.start, one.symbols, strict=True) if (x == one.base) == last]
+        now[begun] = True
         while (more := after[now[state] & ~now[after]]).size:
             now[more] = True
         wrong = np.isin(out, one.closers) if last else out == one.base
@@ -118,46 +113,50 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
     silent = np.where(later.written == later.base + 1, later.base + 1, 0)
     plain = reduced(replace(later, written=silent, symbols=(), openers=()))
     letters, radix = plain.columns, plain.base + 1
-    named = np.zeros(letters.shape[1], np.int64)
-    for axis in [*_kept(rule, plain), plain.tapes.index(ABOVE)]:
-        named = named * radix + letters[axis]
-    count = radix ** (len(_kept(rule, plain)) + 1)
+    axes = [*_kept(rule, plain), plain.tapes.index(ABOVE)]
+    named = np.ravel_multi_index(tuple(letters[axes]), (radix,) * len(axes))
+    count = radix ** len(axes)
     table = plain.next.reshape(plain.states, -1)
-    known = {frozenset(plain.start): 0}
-    rows: list[list[int]] = []
-    for subset in (queue := [*known]):
+
+    def after(subset: frozenset[int]) -> Iterator[frozenset[int]]:
         reached = table[sorted(subset)]
-        row = []
         for letter in range(count):
             some = np.unique(reached[:, named == letter])
-            after = frozenset(some[some >= 0].tolist())
-            if after not in known:
-                known[after] = len(known)
-                queue.append(after)
-            row.append(known[after])
-        rows.append(row)
-    following = np.array(rows)
+            yield frozenset(some[some >= 0].tolist())
+
+    following, subsets = _subsets(frozenset(plain.start), after)
     behind = {s for s in range(plain.states) if _is_done(plain, s)}
-    done = np.array([not behind.isdisjoint(subset) for subset in known])
+    done = np.array([not behind.isdisjoint(subset) for subset in subsets])
     return Accepted(following, _for_ever(following[:, count - 1], done))
 
 
 def _turned(accepted: Accepted) -> Accepted:
     """The same words from their last letter on, ``end`` behind them."""
     base = accepted.next.shape[1] - 1
-    known = {frozenset(np.flatnonzero(accepted.done).tolist()): 0}
-    rows: list[list[int]] = []
-    for subset in (queue := [*known]):
+
+    def after(subset: frozenset[int]) -> Iterator[frozenset[int]]:
         before = np.isin(accepted.next[:, :base], [*subset])
-        row = []
         for letter in range(base):
-            some = frozenset(np.flatnonzero(before[:, letter]).tolist())
+            yield frozenset(np.flatnonzero(before[:, letter]).tolist())
+        yield subset
+
+    following, subsets = _subsets(frozenset(np.flatnonzero(accepted.done).tolist()), after)
+    return Accepted(following, np.array([0 in subset for subset in subsets]))
+
+
+def _subsets(
+    start: frozenset[int], after: Callable[[frozenset[int]], Iterable[frozenset[int]]]
+) -> tuple[np.ndarray, list[frozenset[int]]]:
+    """The number of the subset that follows each by each letter, and all that are reached."""
+    known, rows = {start: 0}, list[list[int]]()
+    for subset in (queue := [start]):
+        rows.append([])
+        for some in after(subset):
             if some not in known:
                 known[some] = len(known)
                 queue.append(some)
-            row.append(known[some])
-        rows.append([*row, known[subset]])
-    return Accepted(np.array(rows), np.array([0 in subset for subset in known]))
+            rows[-1].append(known[some])
+    return np.array(rows), queue
 
 
 def _is_done(one: Transducer, state: int) -> bool:
@@ -231,10 +230,9 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int 
 def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     """Of every word of L it has a run, whatever the row's symbol and own number are."""
     letters, radix = later.columns, later.base + 1
-    named, own = np.zeros((2, letters.shape[1]), np.int64)
-    for axis in [*_kept(rule, later), later.tapes.index(ABOVE)]:
-        named = named * radix + letters[axis]
-    numbers = rule.first if rule.listed else None
+    axes = [*_kept(rule, later), later.tapes.index(ABOVE)]
+    named = np.ravel_multi_index(tuple(letters[axes]), (radix,) * len(axes))
+    own, numbers = np.zeros_like(named), rule.first if rule.listed else None
     if numbers is not None:
         own = letters[later.tapes.index(numbers.tapes[0])]
     f = 1 if numbers is None else numbers.states + 1

@@ -34,6 +34,7 @@ class Copying(WordTask):
     shortest = 5
     train_length = 10
     splits = ("train", "dev", "iid", "test_N")
+    usage = "digits separated by spaces, as in '4 7 9 8'"
 
     def solve(self, source: str) -> str:
         words = self.words(source)
@@ -62,10 +63,6 @@ class Copying(WordTask):
         if number is None:
             raise self.no_split(name)
         return self.test_set(int(number[1]), SMALL, 0)
-
-    @property
-    def usage(self) -> str:
-        return "digits separated by spaces, as in '4 7 9 8'"
 
 
 class Copy(Copying):
@@ -229,6 +226,7 @@ class InvReCopy(Copying):
     """ReCopy undone: ``3 5 5 5 -> 3 5``."""
 
     name = "inv_recopy"
+    usage = "digits repeated as recopy does, as in '3 5 5 5'"
 
     def gold_attention(self, source: str) -> list[int]:
         """The first place of the repetitions of each digit of the answer."""
@@ -248,25 +246,18 @@ class InvReCopy(Copying):
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(repeated(drawn), drawn)
 
-    @property
-    def usage(self) -> str:
-        return "digits repeated as recopy does, as in '3 5 5 5'"
-
 
 class InvReverseReCopy(InvReCopy):
     """Reverse ReCopy undone: ``5 5 5 3 -> 3 5``."""
 
     name = "inv_reverse_recopy"
+    usage = "digits repeated as reverse_recopy does, as in '5 5 5 3'"
 
     def gold_attention(self, source: str) -> list[int]:
         return super().gold_attention(source)[::-1]
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(repeated(drawn.reversed()), drawn)
-
-    @property
-    def usage(self) -> str:
-        return "digits repeated as reverse_recopy does, as in '5 5 5 3'"
 
 
 class DeDupe(Copying):
@@ -277,6 +268,7 @@ class DeDupe(Copying):
 
     name = "dedupe"
     closes_source = True
+    usage = f"digits in runs, as in '0 0 0 5 {EOS}'"
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)
@@ -288,10 +280,6 @@ class DeDupe(Copying):
     def gold_attention(self, source: str) -> list[int]:
         words = self.words(source)
         return [i for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
-
-    @property
-    def usage(self) -> str:
-        return f"digits in runs, as in '0 0 0 5 {EOS}'"
 
 
 class PosRetrieve(Copying):

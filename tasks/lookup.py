@@ -33,12 +33,6 @@ def published_tables() -> np.ndarray:
     return np.array([[int(word, 2) for word in row.split()] for row in text.values()], np.int16)
 
 
-def random_tables(count: int, seed: int) -> np.ndarray:
-    """``(count, 8)`` random bijections on the strings."""
-    rng = np.random.default_rng([seed, count])
-    return np.stack([rng.permutation(8) for _ in range(count)]).astype(np.int16)
-
-
 class Lookup(WordTask):
     """Tables applied in order: ``010 t3 t4 . -> 010 011 010``.
 
@@ -72,7 +66,11 @@ class Lookup(WordTask):
             raise TaskError(f"{tables} tables are not possible: give 2 to 1000")
         if seed < 0:
             raise TaskError(f"seed {seed} is not possible: give 0 or more")
-        self.outputs = published_tables() if tables is None else random_tables(tables + ALONE, seed)
+        if tables is None:
+            self.outputs = published_tables()
+        else:
+            rng, count = np.random.default_rng([seed, tables + ALONE]), tables + ALONE
+            self.outputs = np.stack([rng.permutation(8) for _ in range(count)]).astype(np.int16)
         self.composing = len(self.outputs) - ALONE
         names = tuple(f"t{i + 1}" for i in range(len(self.outputs)))
         self.symbols = (*STRINGS, *names, *self.marks)
@@ -221,10 +219,7 @@ class NoisySingle(Lookup):
     name = "noisy_lookup_single"
     step = WordTask.step
     marks = (STOP, START)
-
-    @property
-    def usage(self) -> str:
-        return "a 3-bit string, noise, '!', tables and '.', as in '001 t4 ! t1 .'"
+    usage = "a 3-bit string, noise, '!', tables and '.', as in '001 t4 ! t1 .'"
 
     def places(self, words: list[str], source: str) -> list[int]:
         if START not in words:
@@ -236,12 +231,8 @@ class NoisySingle(Lookup):
 
     def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
         n = len(start)
-        noise = self.noise(rng.integers(0, MOST_NOISE + 1, n), rng)
+        noise = self._noise(rng.integers(0, MOST_NOISE + 1, n), rng)
         return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
-
-    def noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
-        """What stands before the last mark."""
-        return self._noise(lengths, rng)
 
 
 class NoisyMulti(NoisySingle):
@@ -249,8 +240,8 @@ class NoisyMulti(NoisySingle):
 
     name = "noisy_lookup_multi"
 
-    def noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
-        noise = self._noise(lengths, rng)
+    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+        noise = super()._noise(lengths, rng)
         marked = np.floor(rng.random(len(lengths)) * lengths)  # 0 .. m-1 of the m
         order = np.where(noise.inside, rng.random(noise.values.shape), 2.0)
         rank = order.argsort(1).argsort(1)
@@ -263,10 +254,7 @@ class IntermediateNoise(Lookup):
 
     name = "intermediate_noise"
     step = WordTask.step
-
-    @property
-    def usage(self) -> str:
-        return "a 3-bit string, then noise and a table in turn, noise and '.': '000 t5 t1 t2 .'"
+    usage = "a 3-bit string, then noise and a table in turn, noise and '.': '000 t5 t1 t2 .'"
 
     def places(self, words: list[str], source: str) -> list[int]:
         if len(words) % 2 == 0 or any(w[0] != "t" for w in words[1:-1]):

@@ -78,7 +78,8 @@ def machine(
             if word in closers:
                 following = ("done", tuple(letter is None for letter in column), 0, 0)
             if word not in codes:
-                raise TaskError(f"{word!r} is written and is not a symbol: {_some(symbols)}")
+                shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
+                raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
             if following not in found:
                 found[following] = len(found)
                 queue.append(following)
@@ -176,11 +177,6 @@ def _written(following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
     if word is None or word in (ROW, END):
         return done, word or CLOSED
     return following, word
-
-
-def _some(symbols: Sequence[str]) -> str:
-    shown = ", ".join(symbols[:10])
-    return f"they are {shown}{', ...' * (len(symbols) > 10)}"
 
 
 def columns_seen(one: Transducer) -> int | None:

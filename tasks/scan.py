@@ -46,15 +46,12 @@ class Scan(TokenTask):
     symbols = (*inputs, *PRIMITIVES.values(), *SIDES.values())
     train_length = LONGEST_TRAINING
     splits = ("train", "validation", "test")
+    usage = "a command of SCAN, as in 'jump twice and walk'"
 
     def __init__(self, data: str | None = None):
         self.data = None if data is None else Path(data)
         if self.data is not None and not self.data.is_dir():
             raise TaskError(f"there is no folder {data}: give the one that holds the SCAN files")
-
-    @property
-    def usage(self) -> str:
-        return "a command of SCAN, as in 'jump twice and walk'"
 
     # The rule
 

@@ -97,20 +97,11 @@ class Written:
         written = self.task.digits_of(problems.answer, row)
         if self.order != "columns":
             written = self.task.read(written)
-        if self.filled:
+        if self.order.endswith("zeros"):
             width = max(int(operand.lengths[row]) for operand in problems.operands)
             written = written.zfill(width + self.extra)
-        return self.target.write(written[::-1] if self.backwards else written)
-
-    @property
-    def filled(self) -> bool:
-        """Are answers filled up with zeros?"""
-        return self.order.endswith("zeros")
-
-    @property
-    def backwards(self) -> bool:
-        """Do answers begin with their last digit?"""
-        return self.order in ("backwards", "columns", "backwards-zeros")
+        backwards = self.order in ("backwards", "columns", "backwards-zeros")
+        return self.target.write(written[::-1] if backwards else written)
 
     def texts(self, problems: Any) -> Texts:
         """Problems of the rule's own task as pairs."""
