@@ -20,11 +20,10 @@ from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.geometry import Line, LineBias
-from abc_calib.nn.transformer import rows, tabled, windows
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.decoding import token_by_token
+from abc_calib.nn.transformer import lines, rows, windows
+from abc_calib.nn.transformer.cache import Cache, token_by_token
 from abc_calib.nn.transformer.model import Transformer
-from abc_calib.nn.transformer.numbering import Numbering
+from abc_calib.nn.transformer.rows import Numbering
 from abc_calib.runs import Run
 
 slow = pytest.mark.slow
@@ -182,7 +181,7 @@ def test_dense_never_looks_up(tiny, monkeypatch):
         return [*(one["correct"].tolist() for one in rows), found["wrong"].tolist()]
 
     once = judged()
-    monkeypatch.setattr(tabled, "Windows", refuse)
+    monkeypatch.setattr(lines, "Windows", refuse)
     assert judged(dense=True) == once
 
 

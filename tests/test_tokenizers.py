@@ -22,7 +22,7 @@ from tokenizers import (
 import abc_calib as abc
 from abc_calib.config import TrainOptions
 from abc_calib.data.pairs import Coder, PairData
-from abc_calib.nn.foreign.streams import Sources
+from abc_calib.nn.foreign.model import Sources
 from tasks.pairs import FilePairs
 
 SIGNS = "0123456789+="

@@ -118,15 +118,12 @@ class Randomized(Scheme):
         if self.training:
             order = torch.rand(len(lengths), self.max, device=device).argsort(1)[:, :width]
         else:
-            order = torch.stack([_fixed(n, self.max)[:width] for n in lengths]).to(device)
+            seeded = (torch.Generator().manual_seed(n) for n in lengths)
+            orders = [torch.randperm(self.max, generator=one)[:width] for one in seeded]
+            order = torch.stack(orders).to(device)
         column = torch.arange(width, device=device)
         sizes = torch.tensor(lengths, device=device)[:, None]
         return order.masked_fill(column >= sizes, self.max).sort(1).values
 
     def embed(self, x: Tensor, at: Coords) -> Tensor:
         return self.base.embed(x, at)
-
-
-def _fixed(length: int, size: int) -> Tensor:
-    """The order of ``0 .. size-1`` that is the same for every sequence of a length."""
-    return torch.randperm(size, generator=torch.Generator().manual_seed(length))

@@ -157,18 +157,6 @@ def _as_one(views: Sequence[View]) -> View:
     return replace(last, keys=views[0].keys.before(last.keys))
 
 
-class FeedForward(nn.Sequential):
-    """Two linear maps with ReLU between them."""
-
-    def __init__(self, width: int, hidden: int, dropout: float):
-        super().__init__(
-            nn.Linear(width, hidden),
-            nn.ReLU(inplace=True),  # long passes are as fast as memory
-            nn.Dropout(dropout),
-            nn.Linear(hidden, width),
-        )
-
-
 class Block(nn.Module):
     """Attention to the sequence itself, to a source where it has one, then feed-forward; pre-norm.
 
@@ -181,7 +169,12 @@ class Block(nn.Module):
         self.names = ("self_attention", "cross_attention") if crossed else ("attention",)
         for name in self.names:
             self.add_module(name, Attention(options.width, options.heads, options.dropout))
-        self.feedforward = FeedForward(options.width, options.feedforward, options.dropout)
+        self.feedforward = nn.Sequential(
+            nn.Linear(options.width, options.feedforward),
+            nn.ReLU(inplace=True),  # long passes are as fast as memory
+            nn.Dropout(options.dropout),
+            nn.Linear(options.feedforward, options.width),
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(options.width) for _ in (*self.names, ""))
         self.dropout = nn.Dropout(options.dropout)
 

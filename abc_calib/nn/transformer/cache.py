@@ -6,7 +6,7 @@ Where every head follows lines, only of the tokens that lines can reach.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -130,3 +130,19 @@ class Cache:
         if kept.above is None:
             return int(newest.position[0, -1]) + 1 - kept.recent
         return int(newest.opened(kept.above)[:, -1, -1].min())
+
+
+def token_by_token(model: Any, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+    """The greedy output ``(b, t)`` of a Transformer, padding behind its end."""
+    device = encoded.at.position.device
+    tokens = torch.full((len(encoded.memory[0]),), model.sos, device=device)
+    ids = torch.full((len(tokens), steps), model.pad, device=device)
+    ended = torch.zeros_like(tokens, dtype=torch.bool)
+    for step in range(steps):
+        logits = model.run(encoded, tokens[:, None], cache).logits[:, -1]
+        tokens = logits.argmax(-1).masked_fill(ended, model.pad)
+        ids[:, step] = tokens
+        ended |= tokens.eq(model.eos)
+        if bool(ended.all()):
+            break
+    return ids

@@ -24,9 +24,8 @@ from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, draw
-from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs
-from abc_calib.nn.transformer.decoding import token_by_token
-from abc_calib.nn.transformer.tabled import Tabled
+from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs, token_by_token
+from abc_calib.nn.transformer.lines import AlongLines
 
 ROWS_AT_ONCE = 4096
 """Tokens of one output through all layers at once, where lines bound what a token reads."""
@@ -39,7 +38,7 @@ STACK = {
 """Options of both kinds, by their names in ``hub_config``."""
 
 
-class Transformer(Tabled):
+class Transformer(AlongLines):
     """The model; ``DecoderOnly`` is its other kind."""
 
     options_type: ClassVar[Any] = TransformerOptions

@@ -15,15 +15,69 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry.coords import View
-from abc_calib.geometry.lines import Heads, Line, Site, formula
+from abc_calib.geometry.lines import Heads, Site, formula
 from abc_calib.nn.lines import Lines
 from abc_calib.nn.transformer.blocks import Blocks, States
-from abc_calib.nn.transformer.numbering import Numbering
 
 NEW_AT_ONCE = 2**13
 """Rows that are computed at once."""
 NUMBER, PATTERN, PART = 18, 8, 28
 """Bits of the number of a row in a code, of how lines meet, and of a part of a code."""
+
+
+class Numbering:
+    """Numbers from 0 for codes, in the order in which they were met: a hash table."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._codes = torch.full((1024,), -1)  # that of number k at k + 1: 0 is an empty slot
+        self._resize(12)
+
+    def _resize(self, bits: int) -> None:
+        self._bits = bits
+        self._slots = torch.zeros(2**bits, dtype=torch.int32)
+        self._place(self._codes[1 : self.count + 1], 1)
+
+    def _slot(self, codes: Tensor) -> Tensor:
+        return (codes * -7046029254386353131 >> 64 - self._bits) & (2**self._bits - 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are held."""
+        return self._codes.nbytes + self._slots.nbytes
+
+    def find(self, codes: Tensor) -> Tensor:
+        """The numbers of ``codes (n,)``, ``(n,)``; -1 of those that were not met."""
+        slot = self._slot(codes)
+        found = self._slots[slot]
+        left = (self._codes[found] != codes).nonzero()[:, 0]
+        while len(left := left[found[left] != 0]):
+            slot[left] = slot[left] + 1 & len(self._slots) - 1
+            found[left] = self._slots[slot[left]]
+            left = left[self._codes[found[left]] != codes[left]]
+        return found - 1
+
+    def add(self, codes: Tensor) -> None:
+        """Number codes ``(n,)`` that are new, each once."""
+        first, self.count = self.count + 1, self.count + len(codes)
+        if self.count >= len(self._codes):
+            more = self._codes.new_full((2 * self.count,), -1)
+            more[:first] = self._codes[:first]
+            self._codes = more
+        self._codes[first : self.count + 1] = codes
+        if 4 * self.count > len(self._slots):
+            self._resize((8 * self.count).bit_length())
+        else:
+            self._place(codes, first)
+
+    def _place(self, codes: Tensor, first: int) -> None:
+        slot, left = self._slot(codes), torch.arange(len(codes))
+        numbers = (left + first).int()
+        while len(left):
+            free = left[self._slots[slot[left]] == 0]
+            self._slots[slot[free]] = numbers[free]
+            left = left[self._slots[slot[left]] != numbers[left]]
+            slot[left] = slot[left] + 1 & len(self._slots) - 1
 
 
 class Attended:
@@ -37,7 +91,7 @@ class Attended:
         order = {one: k for k, one in enumerate(named)}
         self.site, self.first, self.count = site, first, len(named)
         self.lines = Lines({site: (tuple(named.values()),)})
-        self.heads = [[(order[formula(x, site)], _bias(x)) for x in head] for head in heads]
+        self.heads = [[(order[formula(x, site)], x.value) for x in head] for head in heads]
         both = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
         self.pairs = sorted(both)
 
@@ -52,10 +106,6 @@ class Attended:
                 kept[same] = max(kept.get(same, bias), bias)
             found.append([(self.first + slot, bias) for slot, bias in kept.items()])
         return found
-
-
-def _bias(line: Line) -> float:
-    return float(np.float32(line.value))
 
 
 class Layer:
