@@ -16,9 +16,8 @@ from abc_calib.config import RecurrentOptions, TrainOptions
 from abc_calib.data import Batch, TokenData
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.exact import written
+from abc_calib.evaluation.exact import compare, written
 from abc_calib.evaluation.inspect import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
-from abc_calib.evaluation.sequences import compare, edit_distance
 from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.attenders.base import Memory
 from abc_calib.nn.recurrent.model import Recurrent
@@ -241,19 +240,20 @@ def test_edit_distance_by_recursion(first, second):
         same = first[i - 1] != second[j - 1]
         return min(slow(i - 1, j) + 1, slow(i, j - 1) + 1, slow(i - 1, j - 1) + same)
 
-    assert edit_distance(first, second) == slow(len(first), len(second))
+    found = compare([first], [second], [True])["edit_distance"]
+    assert found == slow(len(first), len(second))
 
 
 def test_what_counts_as_which_mistake():
     golds = [[1, 2, 3]] * 6
     outputs = [[1, 2, 3], [1, 2, 3], [1, 2], [1, 2, 3, 3], [1, 3, 3], []]
     found = compare(outputs, golds, [True, False, True, True, True, True])
-    shares = (found.exact, found.too_late, found.too_early, found.content)
-    assert shares == pytest.approx((100 / 6, 200 / 6, 200 / 6, 100 / 6))
-    assert found.before_end == pytest.approx(300 / 6)  # not the long, the wrong, the empty one
+    shares = [found[name] for name in ("too_late", "too_early", "content")]
+    assert shares == pytest.approx([200 / 6, 200 / 6, 100 / 6])
+    assert found["before_end"] == pytest.approx(300 / 6)  # not the long, the wrong, the empty one
     looked = np.array([[0.0, 1.5, 7.0, 9.0], [3.0, 0.0, 0.0, 0.0]])
     found = compare([[1, 1], [2]], [[1, 1, 1], [2]], [True, True], looked, [[0, 1, 2, 3], [1, 2]])
-    assert found.attention_loss == pytest.approx(((0 + 0.25) / 2 + 4.0) / 2)
+    assert found["attention_loss"] == pytest.approx(((0 + 0.25) / 2 + 4.0) / 2)
 
 
 def test_attention_is_counted_in_words():

@@ -13,18 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.parts import in_parts
-from abc_calib.evaluation.sequences import Sequences, compare
 from abc_calib.nn.base import Model
 from tasks import Size
 
 SCREEN_STEPS = 16
+MISTAKES = ("too_early", "too_late", "content")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,17 @@ class GridRow(Row):
 
 @dataclass(frozen=True)
 class SequenceRow(Row):
-    """The same where outputs are decoded: with the fields of ``sequences.Sequences``."""
+    """The same where outputs are decoded: percentages of them, and means over them.
+
+    ``accuracy``: equal to the gold tokens, end included (seqAcc). ``before_end``: right as far as
+    it goes and not too long (seqAccBE): wrong ends are forgiven, an empty output is not. The rest
+    of ``accuracy`` to 100 is ``too_early`` (a right beginning, then an end), ``too_late`` (right
+    and then more) and ``content`` (a wrong token). ``edit_distance``: tokens to insert, delete or
+    replace (Levenshtein 1966). ``attention_loss``: mean over steps, then outputs, of the squared
+    distance of the mean place attended to from the gold one, in words; the end and steps that were
+    not written are left out; None without gold attention. An output is cut at its first end;
+    without one within the steps allowed it is all of them, and then wrong.
+    """
 
     before_end: float
     too_early: float
@@ -126,8 +138,7 @@ def row_of(
     made: type[Row] = GridRow if "rows" in more else Row
     if data.decoded:
         made, (found, right) = SequenceRow, measured(model, data, batch, greedy)
-        more |= {name: value and round(value, 4) for name, value in vars(found).items()}
-        del more["exact"]
+        more |= {name: value and round(value, 4) for name, value in found.items()}
     else:
         right = matches(model, data, batch, greedy)
     correct = int(right.sum())
@@ -148,7 +159,7 @@ def row_of(
 
 def measured(
     model: Model, data: Data, batch: Batch, greedy: bool = False
-) -> tuple[Sequences, Tensor]:
+) -> tuple[dict[str, Any], Tensor]:
     """All metrics of a batch, and which samples are right ``(b,)``."""
     ids, looked = written(model, batch, greedy)
     eos = data.vocabulary.eos
@@ -190,6 +201,60 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
         missing = steps - mean.shape[1]
         looked.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
     return ids, torch.cat(looked) if looked else None
+
+
+def compare(
+    outputs: Sequence[list[int]],
+    golds: Sequence[list[int]],
+    ended: Sequence[bool],
+    looked: np.ndarray | None = None,
+    places: Sequence[Sequence[int]] | None = None,
+) -> dict[str, Any]:
+    """Measure ``outputs``, cut before their end if they ``ended``, against ``golds``.
+
+    ``looked (n, t)`` and ``places``: where each step looked, and where it should have. What is
+    measured: see ``SequenceRow``, by table 9 and the public code of Ray Chowdhury & Caragea (2023)
+    and section 4 of Dubois et al. (2020).
+    """
+    both = list(zip(outputs, golds, strict=True))
+    kinds = [_kind(*pair, end) for pair, end in zip(both, ended, strict=True)]
+    before = [bool(output) and output == gold[: len(output)] for output, gold in both]
+    loss = None
+    if looked is not None and places is not None:
+        loss = attention_loss(looked, places, [len(o) for o in outputs], [len(g) for g in golds])
+    return {
+        "before_end": 100 * sum(before) / len(before),
+        **{kind: 100 * kinds.count(kind) / len(kinds) for kind in MISTAKES},
+        "edit_distance": sum(Levenshtein.distance(*pair) for pair in both) / len(both),
+        "attention_loss": loss,
+    }
+
+
+def _kind(output: list[int], gold: list[int], ended: bool) -> str:
+    if output == gold:
+        return "exact" if ended else "too_late"
+    if output == gold[: len(output)]:
+        return "too_early"
+    return "too_late" if output[: len(gold)] == gold else "content"
+
+
+def attention_loss(
+    looked: np.ndarray,
+    places: Sequence[Sequence[int]],
+    written: Sequence[int],
+    golds: Sequence[int],
+) -> float | None:
+    """The mean squared error of Dubois et al. (2020), section 4.2.
+
+    None if no output has a step that counts.
+    """
+    losses = []
+    for row, gold in enumerate(places):
+        steps = min(written[row], golds[row], len(gold))
+        if steps:
+            away = looked[row, :steps] - np.asarray(gold[:steps])
+            losses.append(float((away**2).mean()))
+    return float(np.mean(losses)) if losses else None
 
 
 def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Tensor:

@@ -9,7 +9,6 @@ taken at once, in their own precision; up to rounding the steps are the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -49,22 +48,14 @@ class Muon(torch.optim.Optimizer):
     keeps the state of the other weights here, in the groups that it had.
     """
 
-    def __init__(
-        self,
-        own: torch.optim.Optimizer,
-        matrices: Iterable[Tensor],
-        momentum: float = MOMENTUM,
-        weight_decay: float = DECAY,
-        factor: float = FACTOR,
-    ):
-        matrices = list(matrices)
+    def __init__(self, own: torch.optim.Optimizer, matrices: list[Tensor]):
         taken = {id(weight) for weight in matrices}
         groups = [
             {**g, "params": [w for w in g["params"] if id(w) not in taken]}
             for g in own.param_groups
         ]
-        mine = {"params": matrices, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__([*groups, {**mine, "factor": factor}], {"lr": 1e-3})
+        mine = {"momentum": MOMENTUM, "weight_decay": DECAY, "factor": FACTOR}
+        super().__init__([*groups, {"params": matrices, **mine}], {"lr": 1e-3})
         self.own = own
         own.state = self.state
 
