@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Problems
-from tasks.digits import Digits, without_zeros
+from tasks.digits import Digits, stack, without_zeros
 from tasks.rules import Rule, Transducer
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
@@ -81,17 +81,9 @@ def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[s
                 else _partner(rng, i, number, length, task.base)
                 for i in range(n)
             ]
-            operands[k] = from_rows(rows)
+            operands[k] = stack(*(without_zeros(row[None].astype(np.uint8)) for row in rows))
         made[name] = task.problems(*operands)
     return made
-
-
-def from_rows(rows: list[np.ndarray]) -> Digits:
-    """Numbers given digit by digit, first digit first, without leading zeros."""
-    values = np.zeros((len(rows), max(len(row) for row in rows)), np.uint8)
-    for i, row in enumerate(rows):
-        values[i, values.shape[1] - len(row) :] = row
-    return without_zeros(values)
 
 
 def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:

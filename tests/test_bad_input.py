@@ -14,7 +14,7 @@ from conftest import VANILLA, change_json
 from abc_calib import memory, stages
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.geometry import LineBias
-from abc_calib.runs import weights
+from abc_calib.nn import saved
 
 QUICK = ("--steps", 3, "--batch", 5, "--width", 8, "--heads", 2, "--feedforward", 16)
 
@@ -147,7 +147,7 @@ def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc,
 
 def test_a_full_disk_at_the_end_of_training_keeps_the_checkpoint(abc, runs_root, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "hub_files", no_space)
+        patch.setattr(saved, "hub_files", no_space)
         line = abc("train", "successor", *QUICK, "--quiet").error(1)
     run = runs_root / VANILLA
     assert line.startswith(f"cannot write {run / 'model'} (No space left on device): free some")

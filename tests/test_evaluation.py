@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from conftest import TOKENS, digit_data
 from torch import Tensor
 
 from abc_calib.data import Batch
-from abc_calib.data.digits import default_samples
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation.exact import (
     Row,
@@ -151,11 +149,6 @@ def test_tokens_after_the_end_do_not_count_and_an_empty_batch_has_no_matches():
 # Tables
 
 
-def test_default_samples_are_the_papers():
-    for base, length in itertools.product(range(2, 37), range(1, 60)):
-        assert default_samples(base, length) == min(base**length - base ** (length - 1), 10_000)
-
-
 def test_a_table_has_a_row_for_every_set_and_length(half_trained):
     source, model = half_trained
     seen = []
@@ -173,6 +166,7 @@ def test_a_table_has_a_row_for_every_set_and_length(half_trained):
         assert (row.low, row.high) == pytest.approx((100 * low, 100 * high), abs=1e-3)
     assert len({row.test_hash for row in rows}) == 4
     assert [row.n for row in evaluate(model, source, [1, 2, 3])] == [2, 6, 18]  # the paper's
+    assert [source.test_size(length) for length in (8, 9, 60)] == [4374, 10_000, 10_000]
 
 
 # Intervals

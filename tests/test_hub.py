@@ -24,8 +24,8 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn import hub
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
+from abc_calib.nn.saved import save_weights
 from abc_calib.runs import Run
-from abc_calib.runs.weights import save_weights
 from tasks import get_task
 
 SOURCE = torch.tensor([[12, 3, 1, 4, 10, 5, 13], [12, 9, 10, 2, 13, 14, 14]])

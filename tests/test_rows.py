@@ -33,6 +33,7 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
+from abc_calib.nn.saved import save_weights
 from abc_calib.proof import check as checker
 from abc_calib.proof.decide import decide
 from abc_calib.proof.labels import atom_name
@@ -41,7 +42,6 @@ from abc_calib.proof.until import certain
 from abc_calib.proof.windows import Field
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
-from abc_calib.runs.weights import save_weights
 from tasks import ROW_TASKS, TaskError, get_task
 from tasks.rows import ROW
 

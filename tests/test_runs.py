@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from abc_calib import files, stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
-from abc_calib.runs import Run, checkpoint, rows
+from abc_calib.runs import Run, records, rows
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -222,7 +222,7 @@ def test_a_failed_checkpoint_leaves_the_last_one(make_config, monkeypatch):
     tensors, state = {"a": torch.arange(7), "b.c": torch.rand(2, 3)}, {"step": 1, "seconds": 0.5}
     run.save_checkpoint(tensors, state)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", Mock(side_effect=FULL))
+        patch.setattr(records, "save_file", Mock(side_effect=FULL))
         with pytest.raises(AbcError, match=r"cannot write .*checkpoint.safetensors"):
             run.save_checkpoint({"x": torch.zeros(3)}, {"step": 2})
     loaded, found = run.load_checkpoint()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.digits import DigitData
+from abc_calib.data.digits import DigitData, RowData
 from abc_calib.data.pairs import PairData
-from abc_calib.data.rows import RowData
 from abc_calib.data.tokens import RowWordData, TokenData
 from abc_calib.errors import UsageError
 from tasks import Task

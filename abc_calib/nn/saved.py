@@ -6,6 +6,7 @@ take it for weights, for an adapter or for code.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError
-from abc_calib.files import check_regular, read_json
+from abc_calib.files import check_regular, read_json, write_atomically
 from abc_calib.nn.base import Model
+from abc_calib.nn.tokenizer import tokenizer_files
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
 OURS = (CONFIG, GENERATION, WEIGHTS)
@@ -74,3 +77,55 @@ def check_keys(given: Collection[str], known: Collection[str]) -> None:
             f"unknown key {strange[0]!r} in the configuration of a model: remove it; known are "
             f"{', '.join(sorted(known))}"
         )
+
+
+def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
+    """Write the folder, with a tokenizer; ``AbcError`` if a weight is not finite."""
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    if name := not_finite(weights):
+        raise AbcError(f"{folder} is not written: {name} of the model is not finite; train again")
+
+    def write(made: Path) -> None:
+        made.mkdir()
+        if model.write_folder(made):
+            return
+        save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
+        for name, content in (hub_files(model) | tokenizer_files(vocabulary)).items():
+            (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+    write_atomically(folder, write)
+
+
+def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
+    """``model`` with the weights of a folder, in evaluation mode.
+
+    ``AbcError`` if they are missing, damaged, not finite or those of another model; with ``force``
+    other files in the folder are not looked at.
+    """
+    weights = read_weights(folder / WEIGHTS)
+    try:
+        if not model.read_weights(weights):
+            if not force:
+                _check_beside(folder, model)
+                if name := not_finite(weights):
+                    raise AbcError(f"{name} of {WEIGHTS} is not finite")
+            model.load_state_dict(weights)
+    except (AbcError, RuntimeError) as error:
+        problem = " ".join(str(error).split()[:30])
+        raise AbcError(f"{folder} is damaged ({problem}): train or calibrate again") from None
+    return model.eval()
+
+
+def _check_beside(folder: Path, model: Model) -> None:
+    """``AbcError`` unless the files next to the weights say what the model is, in everything."""
+    for name, content in hub_files(model).items():
+        try:
+            found = read_json(folder / name)
+        except (OSError, ValueError) as error:
+            raise AbcError(f"{name}: {error}") from None
+        expected, missing = json.loads(json.dumps(content)), object()
+        if not isinstance(found, dict):
+            raise AbcError(f"{name} is not a table")
+        for key in [*expected, *found]:
+            if found.get(key, missing) != expected.get(key, missing):
+                raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

@@ -41,18 +41,20 @@ from abc_calib.files import parse_json, read_text, tidy, write_atomically, write
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
-from abc_calib.nn.saved import WEIGHTS, read_weights
-from abc_calib.runs import checkpoint, folders
+from abc_calib.nn.saved import WEIGHTS, load_weights, read_weights, save_weights
+from abc_calib.runs import folders
 from abc_calib.runs.records import (
+    CHECKPOINT,
     Calibrated,
     Result,
     all_files,
     check_files,
     given_files,
+    load_checkpoint,
     read_record,
+    save_checkpoint,
     write_record,
 )
-from abc_calib.runs.weights import load_weights, save_weights
 
 
 class Run:
@@ -169,8 +171,8 @@ class Run:
             return
         if result := read_record(self.path / "result.json", Result):
             check_files(self.path, result, "result.json", all_files(self.path), contents)
-        elif saved := checkpoint.load(self.path, tensors=False):
-            check_files(self.path, saved[1], checkpoint.NAME, given_files(self.path), contents)
+        elif saved := load_checkpoint(self.path, tensors=False):
+            check_files(self.path, saved[1], CHECKPOINT, given_files(self.path), contents)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
@@ -271,7 +273,7 @@ class Run:
     def load_model(self) -> Model:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
         self._look()
-        begun = os.path.lexists(self.path / checkpoint.NAME)
+        begun = os.path.lexists(self.path / CHECKPOINT)
         there = os.path.lexists(self.path / "model" / WEIGHTS)
         if begun and not (there and self.result):
             raise AbcError(
@@ -285,15 +287,15 @@ class Run:
     # The checkpoint
 
     def save_checkpoint(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        checkpoint.save(self.path, tensors, state)
+        save_checkpoint(self.path, tensors, state)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The tensors and the state of the last checkpoint, or None."""
-        found = checkpoint.load(self.path)
+        found = load_checkpoint(self.path)
         return found and (found[0], found[1]["state"])
 
     def drop_checkpoint(self) -> None:
-        (self.path / checkpoint.NAME).unlink(missing_ok=True)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
 
 
 def list_runs(jobs: bool = False) -> Iterator[Run]:

@@ -13,8 +13,16 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 from abc_calib.errors import AbcError
 from abc_calib.nn.base import Model
-from abc_calib.nn.hub.configs import AbcConfig, AbcDecoderConfig, AbcRecurrentConfig
-from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel, there
+from abc_calib.nn.hub.faces import (
+    AbcConfig,
+    AbcDecoder,
+    AbcDecoderConfig,
+    AbcRecurrent,
+    AbcRecurrentConfig,
+    AbcTransformer,
+    HubModel,
+    there,
+)
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import read_folder
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer

@@ -16,9 +16,8 @@ from abc_calib.config import DecoderOptions, Options, TransformerOptions, build
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from abc_calib.geometry.lines import SITES, Site
-from abc_calib.nn.positions.absolute import Learned, Randomized, Sinusoidal
+from abc_calib.nn.positions.absolute import Abacus, Coupled, Learned, Randomized, Sinusoidal
 from abc_calib.nn.positions.base import Scheme, Shape
-from abc_calib.nn.positions.columns import Abacus, Coupled
 from abc_calib.nn.positions.distance import T5, Alibi, Fire
 from abc_calib.nn.positions.relative import Rope, Rpe, TransformerXL
 from abc_calib.nn.skip_init import skip_init

@@ -1,4 +1,7 @@
-"""Absolute positions, added to the embeddings: fixed, learned, or drawn at random."""
+"""Added to the embeddings: absolute positions, fixed, learned or drawn at random; and columns.
+
+Columns of numbers are those of Abacus, and of position coupling.
+"""
 
 from __future__ import annotations
 
@@ -37,30 +40,41 @@ class Sinusoidal(Scheme):
         return x + waves(at.place, self.shape.width, x.dtype)
 
 
+class Tabled(Scheme):
+    """Base of those that have a learned ``table (..., size, d)``.
+
+    It is unit-normal at first, like the embeddings of the tokens.
+    """
+
+    absolute = True
+
+    def __init__(self, shape: Shape, options: Options, *size: int):
+        super().__init__(shape, options)
+        self.table = nn.Parameter(torch.empty(*size, shape.width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table)
+
+
 class LearnedOptions(Options):
     """``size``: rows of the table."""
 
     size: int = Field(128, ge=1)
 
 
-class Learned(Scheme):
+class Learned(Tabled):
     """A learned vector a position, added to the embeddings (Gehring et al. 2017, section 3.1).
 
-    One table for source and output, unit-normal at first like the embeddings of the tokens.
+    One table for source and output.
     Positions beyond it are those of its last row: sequences of any length run, though rows
     beyond the training lengths were never trained.
     """
 
     options_type = LearnedOptions
-    absolute = True
 
     def __init__(self, shape: Shape, options: LearnedOptions):
-        super().__init__(shape, options)
-        self.table = nn.Parameter(torch.empty(options.size, shape.width))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.table)
+        super().__init__(shape, options, options.size)
 
     def embed(self, x: Tensor, at: Coords) -> Tensor:
         return x + self.table[at.place.clamp(max=len(self.table) - 1)]
@@ -127,3 +141,113 @@ class Randomized(Scheme):
 
     def embed(self, x: Tensor, at: Coords) -> Tensor:
         return self.base.embed(x, at)
+
+
+class AbacusOptions(Options):
+    """``size``: rows of the table. ``offset``: by how much places are moved on at most."""
+
+    size: int = Field(1024, ge=3)
+    offset: int = Field(99, ge=0)
+
+
+class Abacus(Tabled):
+    """A learned vector a place within a number, added to the embeddings (McLeish et al. 2024).
+
+    Places are counted from 1 on, from the last digit of a number: the authors write operands
+    backwards and count from the first one (arXiv 2405.17399, section 3). A token that is no
+    digit has place 0. In every step of training all places are moved on by one number that is
+    drawn, so that longer numbers find places that were trained. Beyond the table they are its
+    last row.
+    """
+
+    options_type = AbacusOptions
+    by_columns = True
+
+    def __init__(self, shape: Shape, options: AbacusOptions):
+        super().__init__(shape, options, options.size)
+        if options.offset >= options.size - 1:
+            raise UsageError(
+                f"scheme abacus: offset = {options.offset} moves places beyond size = "
+                f"{options.size}: give a larger size"
+            )
+        self.offset = options.offset
+
+    def starts(self, at: Coords) -> Tensor | None:
+        if not self.training:
+            return None
+        drawn = torch.randint(self.offset + 1, (1, 1), device=at.column.device)
+        return drawn.expand(len(at.column), 1)
+
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
+        place = at.column + (at.part > 0)
+        moved = place if at.start is None else place + at.start[:, :1]
+        return x + self.table[torch.where(place > 0, moved, 0).clamp(max=len(self.table) - 1)]
+
+
+class CoupledOptions(Options):
+    """``size``: ids of each kind. ``rows``: what stands in a row of its own.
+
+    ``none``: nothing but columns count. ``operands``: operand k belongs to row k - 1 of the output,
+    as in a sum. ``first`` and ``second``: digit k of that operand belongs to row k, as in a
+    product. ``own``: nothing of a source belongs to a row.
+    """
+
+    size: int = Field(16, ge=2)
+    rows: Literal["none", "operands", "first", "second", "own"] = "none"
+
+
+OF_ROWS = {"first": 1, "second": 2, "own": -1}
+"""The part of a source whose digits belong to rows."""
+
+
+class Coupled(Tabled):
+    """A learned vector for each column, and one for each row, added to the embeddings.
+
+    Position coupling (Cho et al. 2024, arXiv 2405.20671; of several levels: arXiv 2410.15787):
+    digits of one significance share an id in source and output. In training ids begin anywhere in
+    the table, drawn for every sample; else at 1. Beyond the table they are those of its last row.
+
+    With ``rows=none`` ids are those of the authors' code: the operator, and what precedes the
+    answer, have the first id, the last digit of a number the second one, what begins the source
+    0. With rows, delimiters have id 0, and an output the ids of what it writes next.
+    """
+
+    options_type = CoupledOptions
+    by_columns = True
+
+    def __init__(self, shape: Shape, options: CoupledOptions):
+        super().__init__(shape, options, 1 if options.rows == "none" else 2, 1 + options.size)
+        self.rows = options.rows
+
+    def starts(self, at: Coords) -> Tensor | None:
+        """By how much ids are moved on, ``(b, levels)``; an answer may have one digit more."""
+        if not self.training:
+            return None
+        most = self.table.shape[1] - 1
+        samples, levels = len(at.column), len(self.table)
+        room = torch.full((samples, levels), most // 2, device=at.column.device)
+        if self.rows == "none":
+            room = (most - 3 - at.column.amax(1, keepdim=True)).clamp(min=0) + 1
+        return (torch.rand(samples, levels, device=room.device) * room).long()
+
+    def embed(self, x: Tensor, at: Coords) -> Tensor:
+        for level, (table, number) in enumerate(zip(self.table, self._levels(at), strict=False)):
+            most = len(table) - 1
+            ids = 1 + number
+            if at.start is not None:
+                ids = ids + at.start[:, level, None]
+            ids = torch.where(number < 0, 0, ids.clamp(max=most))
+            x = x + table[ids]
+        return x
+
+    def _levels(self, at: Coords) -> tuple[Tensor, Tensor]:
+        """The column and the row of each token, -1 where it has none."""
+        none = torch.full_like(at.column, -1)
+        if self.rows == "operands":
+            row = torch.where(at.part > 0, at.part - 1, at.row).where(at.column >= 0, none)
+            return at.column, row
+        if self.rows in OF_ROWS:
+            counts = at.part == OF_ROWS[self.rows]
+            row = torch.where(counts, at.column, torch.where(at.part == 0, at.row, none))
+            return torch.where(counts, none, at.column), row
+        return at.column + (at.part > 0), none

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import content, location
 from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry, Memory
-from abc_calib.nn.recurrent.attenders.mixed import mixture
+from abc_calib.nn.recurrent.attenders.location import mixture
 from tasks.base import unknown
 
 __all__ = ["ATTENDERS", "Attender", "AttenderShape", "Carry", "Memory", "attender_type"]
