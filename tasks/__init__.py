@@ -138,26 +138,3 @@ def examples() -> list[dict[str, str]]:
             row["trained_on"] = f"up to {task.train_length} {task.unit}"
         rows.append({"group": group, **row})
     return rows
-
-
-__all__ = [
-    "ARITHMETIC",
-    "FROM_FILES",
-    "ROW_TASKS",
-    "TASKS",
-    "TOKEN_TASKS",
-    "Arithmetic",
-    "Digits",
-    "Pairs",
-    "Problems",
-    "RowTask",
-    "Rows",
-    "Size",
-    "Task",
-    "TaskError",
-    "TokenTask",
-    "Tokens",
-    "WordTask",
-    "examples",
-    "get_task",
-]

@@ -10,18 +10,6 @@ from abc_calib.data.tokens import RowWordData, TokenData
 from abc_calib.errors import UsageError
 from tasks import Task
 
-__all__ = [
-    "DATA",
-    "Batch",
-    "Data",
-    "DigitData",
-    "PairData",
-    "RowData",
-    "RowWordData",
-    "TokenData",
-    "make_data",
-]
-
 DATA: dict[str, type[Data]] = {
     "digits": DigitData,
     "rows": RowData,

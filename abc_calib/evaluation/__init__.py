@@ -2,5 +2,3 @@
 
 from abc_calib.evaluation.exact import GridRow, Row, SequenceRow, evaluate, exact_matches
 from abc_calib.evaluation.predict import Prediction, predict
-
-__all__ = ["GridRow", "Prediction", "Row", "SequenceRow", "evaluate", "exact_matches", "predict"]

@@ -3,17 +3,3 @@
 from abc_calib.geometry.bias import LineBias
 from abc_calib.geometry.layout import Coordinate, Layout, Part
 from abc_calib.geometry.lines import ALONE, CORNER, DIRECTIONS, SITES, Heads, Line, Site
-
-__all__ = [
-    "ALONE",
-    "CORNER",
-    "DIRECTIONS",
-    "SITES",
-    "Coordinate",
-    "Heads",
-    "Layout",
-    "Line",
-    "LineBias",
-    "Part",
-    "Site",
-]

@@ -24,20 +24,8 @@ from abc_calib.nn.hub.faces import (
     there,
 )
 from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.saved import read_folder
+from abc_calib.nn.saved import GENERATION, hub_files, read_folder
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
-
-__all__ = [
-    "FACES",
-    "AbcConfig",
-    "AbcDecoder",
-    "AbcDecoderConfig",
-    "AbcRecurrent",
-    "AbcRecurrentConfig",
-    "AbcTransformer",
-    "load",
-    "wrapped",
-]
 
 FACES: dict[type[Model], type[HubModel]] = {
     Transformer: AbcTransformer,
@@ -92,8 +80,6 @@ def load(folder: Path | str) -> HubModel:
 def wrapped(model: Model) -> HubModel:
     """A copy of one of our models with its ``transformers`` face."""
     face = FACES[type(model)]
-    ids = {"pad": model.pad, "bos": model.sos, "eos": model.eos, "decoder_start": model.sos}
-    named = {f"{name}_token_id": value for name, value in ids.items()}
-    made = face(face.config_type(**{**model.hub_config(), **named}))
+    made = face(face.config_type(**model.hub_config(), **hub_files(model)[GENERATION]))
     made.load_state_dict(model.state_dict())
     return made.train(model.training)

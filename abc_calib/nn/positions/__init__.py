@@ -22,15 +22,6 @@ from abc_calib.nn.positions.distance import T5, Alibi, Fire
 from abc_calib.nn.positions.relative import Rope, Rpe, TransformerXL
 from abc_calib.nn.skip_init import skip_init
 
-__all__ = [
-    "SCHEMES",
-    "Scheme",
-    "Shape",
-    "build_scheme",
-    "check_positions",
-    "check_scheme",
-]
-
 SCHEMES: dict[str, type[Scheme]] = {
     "sinusoidal": Sinusoidal,
     "none": Scheme,

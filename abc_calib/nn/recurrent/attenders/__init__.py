@@ -11,8 +11,6 @@ from abc_calib.nn.recurrent.attenders.base import Attender, AttenderShape, Carry
 from abc_calib.nn.recurrent.attenders.location import mixture
 from tasks.base import unknown
 
-__all__ = ["ATTENDERS", "Attender", "AttenderShape", "Carry", "Memory", "attender_type"]
-
 ATTENDERS: dict[str, type[Attender]] = {
     "additive": content.Additive,
     "bahdanau": content.Bahdanau,
