@@ -325,6 +325,12 @@ def test_every_site_can_have_its_own_scheme(make_model):
         ("alibi:cross=up", "cross = 'up': choose start or end"),
         ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
         ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
+        ("abacus:size=5,offset=4", "moves places beyond size = 5"),
+        ("abacus:offset=-1", "give a whole number of 0 or more"),
+        ("fire:threshold=nan", "give a number"),
+        ("fire:hidden=0", "from 1 to 4,096"),
+        ("coupled:size=1", "2 or more"),
+        ("coupled:rows=three", "choose none, operands, first, second or own"),
     ],
 )
 def test_a_bad_scheme_is_refused(given, message):

@@ -186,19 +186,6 @@ def test_what_counts_columns_takes_no_other_order():
     stages.train("successor", scheme="coupled", format="aligned", steps=1, **TINY)
 
 
-def test_options_that_cannot_be_are_refused():
-    for name, reason in (
-        ("abacus:size=5,offset=4", "moves places beyond size = 5"),
-        ("abacus:offset=-1", "give a whole number of 0 or more"),
-        ("fire:threshold=nan", "give a number"),
-        ("fire:hidden=0", "from 1 to 4,096"),
-        ("coupled:size=1", "2 or more"),
-        ("coupled:rows=three", "choose none, operands, first, second or own"),
-    ):
-        with pytest.raises(UsageError, match=reason):
-            build_scheme(name, 8, 2)
-
-
 @given(st.integers(1, 5), st.sampled_from("17"), st.integers(0, 3))
 def test_coordinates_are_those_of_the_layout(width, other, padding):
     """Of every token of a source, however much padding stands behind it."""

@@ -300,9 +300,6 @@ def test_cells_of_any_alphabet_follow_a_table():
         Tape(table=table.replace(f"c,c,b,{below['ccb']}\n", "c,c,b,d\n"))
 
 
-"""The cyclic automaton of three states: a neighbour with the next one takes a cell."""
-
-
 def test_a_turing_machine_as_a_table_is_the_one_of_the_notation():
     table = TURING + "go,_,x,R,back\ngo,x,x,L,back\nback,_,x,L,go\nback,x,x,R,stop\n"
     words = {"A0": "go_", "A1": "gox", "B0": "back_", "B1": "backx"}

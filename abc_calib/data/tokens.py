@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ class TokenData(Data):
 
     task: TokenTask
     decoded = True
+    in_rows: ClassVar[bool] = False
+    """Have outputs several rows?"""
     drawn = ("random", "hard")
     """Test sets that there are of every length."""
 
@@ -145,22 +147,22 @@ class TokenData(Data):
         return self.layout_at((int(problems.source.lengths[0]) - between) // (1 + between))
 
     def layout_at(self, length: int) -> Layout:
-        parts = (length,) * (1 + len(self.task.delimiters))
-        return Layout(parts, (SOS, *self.task.delimiters, EOS), words=len(parts) == 1)
+        return self._layout((length,) * (1 + len(self.task.delimiters)))
+
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        words = len(widths) == 1 and not self.in_rows
+        return Layout(widths, (SOS, *self.task.delimiters, EOS), words=words)
 
     def output_steps(self, length: int) -> int:
-        if self.task.delimiters:
-            return self._longest(length)
+        if self.task.delimiters or self.in_rows:
+            drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
+            return 2 + int(drawn.target.lengths.max())
         longest = self.training(0, 64, exact=True)
         return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
-    def _longest(self, length: int) -> int:
-        drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
-        return 2 + int(drawn.target.lengths.max())
-
     def spelling(self) -> dict[str, Any] | None:
         """The words, and how many ends close a source."""
-        if self.task.delimiters:
+        if self.task.delimiters or self.in_rows:
             return None
         some, more = self.task.symbols[:8], " …" * (len(self.task.symbols) > 8)
         return {
@@ -179,6 +181,7 @@ class RowWordData(TokenData):
 
     task: Any
     fit = "rows"
+    in_rows = True
 
     def __init__(self, task: Any, options: TrainOptions):
         super().__init__(task, options)
@@ -192,17 +195,5 @@ class RowWordData(TokenData):
     def layout(self, problems: Pairs) -> Layout:
         return self._layout(tuple(int(n[0]) for _, n in self.task.texts(problems)))
 
-    def layout_at(self, length: int) -> Layout:
-        return self._layout((length,) * (1 + len(self.task.delimiters)))
-
-    def _layout(self, widths: tuple[int, ...]) -> Layout:
-        return Layout(widths, (SOS, *self.task.delimiters, EOS))
-
     def digits_of(self, length: int) -> int:
         return self.output_steps(length)
-
-    def spelling(self) -> None:
-        return None
-
-    def output_steps(self, length: int) -> int:
-        return self._longest(length)

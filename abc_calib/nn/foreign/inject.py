@@ -108,23 +108,18 @@ def check_record(network: Any, record: Mapping[str, Any], lines: LineBias) -> No
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
     """The same, where it is known where the model attends."""
-    check(lines, sites)
-    if neutral and not sites.positions:
-        raise UsageError(
-            f"{type(model).__name__} has no positions that this program can remove, and its lines "
-            f"would be added to them: take {TESTED}"
-        )
-    attach(model, made_record(lines, marks, sites, neutral))
-
-
-def check(lines: LineBias, sites: Sites) -> None:
-    """``UsageError`` unless the lines are of a model with these sites."""
     lines.check({"encoder": 0, **sites.layers}, sites.heads)
     if sites.stream and any(line.segment < 0 for line in lines.every()):
         raise UsageError(
             "a decoder-only model has no corners of its own between source and output: fit lines "
             "with anchors segment"
         )
+    if neutral and not sites.positions:
+        raise UsageError(
+            f"{type(model).__name__} has no positions that this program can remove, and its lines "
+            f"would be added to them: take {TESTED}"
+        )
+    attach(model, made_record(lines, marks, sites, neutral))
 
 
 def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> dict[str, Any]:

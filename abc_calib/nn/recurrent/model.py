@@ -69,13 +69,7 @@ class Recurrent(Model):
         lengths = source.ne(self.pad).long().sum(1)
         return self.backbone.encode(source, lengths, self.attender)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        return self._logits(source, target, teacher_forcing=True)
-
-    def loss(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
-        return self.cross_entropy(self._logits(source, target, teacher_forcing), target)
-
-    def _logits(self, source: Tensor, target: Tensor, teacher_forcing: bool) -> Tensor:
+    def forward(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
         """Logits ``(b, t, v)``; each step reads the right token or what the model itself wrote."""
         given = self.shifted(target)
         steps = given.shape[1]
@@ -86,6 +80,9 @@ class Recurrent(Model):
             if not teacher_forcing:
                 tokens = self.backbone.logits(states[-1].detach()).argmax(-1)
         return self.backbone.logits(torch.stack(states)).transpose(0, 1)
+
+    def loss(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
+        return self.cross_entropy(self(source, target, teacher_forcing), target)
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
