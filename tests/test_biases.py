@@ -203,9 +203,7 @@ def test_the_gathered_path_scores_the_lines_only(monkeypatch, lines):
     """Beyond ``GATHER_FROM`` keys ``auto`` builds no matrix of rows by keys."""
     bias = Lines({"cross": ((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5})
     rows, keys = 101, 211
-    frame = view_of(
-        "cross", torch.arange(rows), keys, torch.tensor([keys]), torch.tensor([[0, keys - 1]])
-    )
+    frame = view_of("cross", range(rows), keys, [keys], [[0, keys - 1]])
     attention, x, memory = inputs(0, frame, 1)
     expected, _ = attend(attention, frame, bias, "dense", x, memory)
     monkeypatch.setattr(Lines, "dense", lambda *_: pytest.fail("built a matrix"))
@@ -232,13 +230,8 @@ def seen(task: str, problem: str, window: int = 1, format: str = "aligned") -> l
     problems = data.task.parse(problem)
     batch = data.lay_out(problems)
     tokens = [data.vocabulary.symbols[i] for i in batch.source[0].tolist()]
-    frame = view_of(
-        "cross",
-        torch.arange(batch.target.shape[1]),
-        len(tokens),
-        torch.tensor([len(tokens)]),
-        torch.tensor([data.layout(problems).closes]),
-    )
+    closes, steps = data.layout(problems).closes, batch.target.shape[1]
+    frame = view_of("cross", range(steps), len(tokens), [len(tokens)], [closes])
     heads = window_of(data, window).sites["cross"][0]
     matrix = Lines({"cross": heads}).dense([frame])[0, 0]
     return ["".join(t for t, b in zip(tokens, row, strict=True) if b == 0) for row in matrix]
@@ -264,9 +257,7 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
     rows = digits + 2
     delimiters = [0, 1, last] if column > 1 else [0, last]
     keys = last + 1 + 3 * wide  # padding is never seen
-    frame = view_of(
-        "cross", torch.arange(rows), keys, torch.tensor([last + 1]), torch.tensor([delimiters])
-    )
+    frame = view_of("cross", range(rows), keys, [last + 1], [delimiters])
     lines = window_lines("cross", window, len(delimiters) - 1, column)
     matrix = Lines({"cross": (lines,)}).dense([frame])[0, 0]
     for row in range(rows):
@@ -280,10 +271,10 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
 
 
 def test_self_attention_looks_back_and_the_encoder_to_both_sides():
-    frame = view_of("self", torch.arange(5), 5, torch.tensor([5]))
+    frame = view_of("self", range(5), 5, [5])
     own = Lines({"self": (window_lines("self", 2, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(own.eq(0), torch.ones(5, 5).tril().triu(-2).bool())
-    frame = view_of("encoder", torch.arange(5), 5, torch.tensor([5]), torch.tensor([[0, 4]]))
+    frame = view_of("encoder", range(5), 5, [5], [[0, 4]])
     both = Lines({"encoder": (window_lines("encoder", 1, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
 

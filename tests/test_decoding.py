@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_calib.config import TransformerOptions
 from abc_calib.data import Batch, DigitData
 from abc_calib.evaluation.exact import exact_matches
 from abc_calib.geometry import CORNER, Line, LineBias
-from abc_calib.nn.build import build_model
 from abc_calib.nn.lines import Lines
 from abc_calib.nn.transformer import model as transformer
 from abc_calib.nn.transformer.cache import Cache, kept_rows
@@ -48,12 +47,10 @@ def short_lines(seed: int, layers: int, heads: int, most: int = 1) -> LineBias:
     return LineBias({"self": own_lines, "cross": source_lines})
 
 
-def small(data: DigitData, seed: int, **options) -> Transformer:
-    """A small model without positions, unless told otherwise."""
-    shape = {"width": 16, "heads": 2, "feedforward": 20, "decoder_layers": 2, "scheme": "none"}
-    model = build_model("transformer", TransformerOptions(**{**shape, **options}), data, seed)
-    assert isinstance(model, Transformer)
-    return model.eval()
+@pytest.fixture
+def small(data, model_for) -> Any:
+    """A small model of the data without positions."""
+    return partial(model_for, data, decoder_layers=2, feedforward=20, scheme="none")
 
 
 @torch.inference_mode()
@@ -78,8 +75,8 @@ def in_one_pass(model: Transformer, source: Tensor, written: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("seed", range(2))
-def test_cached_steps_equal_one_pass(data, seed, most):
-    model = small(data, seed, heads=4)
+def test_cached_steps_equal_one_pass(data, small, seed, most):
+    model = small(seed=seed, heads=4)
     model.set_lines(short_lines(seed, 2, 4, most))
     batch = data.test(9, 3)
     steps = 70  # beyond the length from which lines are gathered
@@ -98,8 +95,8 @@ def test_cached_steps_equal_one_pass(data, seed, most):
     assert model.kept_rows is None  # dense attention reads every row
 
 
-def test_heads_that_may_read_any_row_keep_them_all(data):
-    model = small(data, 0, decoder_layers=1)
+def test_heads_that_may_read_any_row_keep_them_all(data, small):
+    model = small(decoder_layers=1)
     lines = short_lines(0, 1, 2).sites
     here = (Line("diag", 0, 0),)
     for other in ((), (Line("diag", CORNER, 0),), (Line("anti", 0, 0),)):
@@ -136,9 +133,9 @@ def test_no_row_reads_one_that_is_left_out_and_no_smaller_window_would_do(first,
         assert all(kept.pinned - 1 in read[row] for row in range(rows // 2, rows))
 
 
-def test_a_long_output_is_scored_in_parts(data, monkeypatch):
+def test_a_long_output_is_scored_in_parts(data, small, monkeypatch):
     """With any size of the parts the same, for a right row and for one wrong near its end."""
-    model = small(data, 1)
+    model = small(seed=1)
     model.set_lines(short_lines(1, 2, 2, 2))
     batch = data.test(50, 6)
     steps = batch.target.shape[1]

@@ -24,7 +24,6 @@ from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
     TrainOptions,
-    TransformerOptions,
     build,
 )
 from abc_calib.data import make_data
@@ -413,17 +412,15 @@ def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_othe
     ],
 )
 def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
-    task, own, crossed, window
+    model_for, task, own, crossed, window
 ):
     made = get_task(task, base=10)
     data: Any = make_data(made, TrainOptions(length=4, sampling=made.sampling))
-    options = TransformerOptions(
-        width=4 * len(own), heads=len(own), feedforward=8, decoder_layers=1, scheme="none"
-    )
-    model: Any = build_model("transformer", options, data, 0)
+    shape = {"width": 4 * len(own), "heads": len(own), "feedforward": 8}
+    model = model_for(data, scheme="none", **shape)
     sites: Any = {"self": [[(x,) for x in own]], "cross": [[(x,) for x in crossed]]}
     model.set_lines(LineBias(sites))
-    shape = shape_of(model.eval(), data)
+    shape = shape_of(model, data)
     field, base = Field(shape, 1 + max(shape.ids.values())), shape.rule.base
     witnesses, rng, found = Witnesses(data.task.rule_task, field), np.random.default_rng(0), 0
     for node, (place, *_) in field.places.items():

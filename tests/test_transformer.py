@@ -13,10 +13,8 @@ import torch.nn.functional as F
 from conftest import additions, assert_greedy, digit_data
 from torch import Tensor
 
-from abc_calib.config import TransformerOptions
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
-from abc_calib.nn.build import build_model
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.transformer.cache import Cache
 from abc_calib.nn.transformer.model import Transformer
@@ -231,15 +229,13 @@ def test_the_loss_is_cross_entropy_without_padding(build):
     assert torch.equal(model.shifted(ignored), shifted)
 
 
-def test_a_masked_key_weighs_nothing_whatever_its_score():
+def test_a_masked_key_weighs_nothing_whatever_its_score(model_for):
     """Heads of one and of two lines, scores of 1e10 and more, computed densely and along lines."""
     assert (torch.tensor([-1e30, MASKED]) + torch.tensor([0.0, 1e30])).softmax(0).tolist() == [1, 0]
     bias, nowhere = opened(torch.tensor([[MASKED, MASKED], [0.0, MASKED]]))
     assert nowhere.tolist() == [[True], [False]] and bias[0].tolist() == [0.0, 0.0]
     data: Any = digit_data("addition")
-    options = TransformerOptions(width=8, heads=2, feedforward=8, decoder_layers=1, scheme="none")
-    model: Any = build_model("transformer", options, data, 0)
-    model = model.double().eval()
+    model = model_for(data, width=8, feedforward=8, scheme="none").double()
     cross = ((Line("anti", 1, 0),), (Line("anti", 1, 0), Line("anti", 2, 0, -1.0)))
     own = ((Line("diag", 0, 0), Line("diag", 0, -1)), (Line("diag", 0, 0),))
     model.set_lines(LineBias({"self": (own,), "cross": (cross,)}))

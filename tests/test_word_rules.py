@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from word_rules import WORD_RULES
 
 import abc_calib as abc
-from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.config import TrainOptions
 from abc_calib.data import make_data
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import Line, LineBias
-from abc_calib.nn.build import build_model
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import prepare
 from abc_calib.proof.witness import Witnesses
@@ -345,17 +344,16 @@ def test_turing_machines_run_as_they_do(rule):
         assert found == simulated(task.by.moves, int(count), cells.split())
 
 
-def test_windows_of_a_machine_are_found_in_sources():
+def test_windows_of_a_machine_are_found_in_sources(model_for):
     """Also where none of the sources that are drawn for a window is one."""
     task = Tape(BEAVER)
     data = make_data(task, TrainOptions(length=4, sampling="uniform"))
     own = (Line("diag", 1, 0), Line("diag", 1, 1), Line("diag", 1, 2), Line("vert", 0, 1))
     crossed = (*(Line("anti", 2, k, part_step=1) for k in (-1, 0, 1)), Line("vert", 1, 2, beta=1))
-    options = TransformerOptions(width=8, heads=4, feedforward=8, decoder_layers=1, scheme="none")
-    model: Any = build_model("transformer", options, data, 0)
+    model = model_for(data, width=8, heads=4, feedforward=8, scheme="none")
     sites: Any = {"self": (tuple((x,) for x in own),), "cross": (tuple((x,) for x in crossed),)}
     model.set_lines(LineBias(sites))
-    proof = prepare(model.eval(), data)
+    proof = prepare(model, data)
     witnesses, rng, found = Witnesses(task, proof.field), np.random.default_rng(0), 0
     for node in [*proof.held][:14]:
         codes = proof.held[node]
