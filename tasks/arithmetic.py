@@ -237,17 +237,13 @@ class Arithmetic(Task):
 
     # Hard problems
 
-    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
-        return hard.families(self, rng, n, length)
+    families, mutated = hard.families, hard.mutated
 
     def plain(self, problems: Problems, row: int) -> str:
         """The source without the zeros that only pad."""
         there = (o.values[row : row + 1] for o in problems.operands if o.lengths[row])
         operands = tuple(map(without_zeros, there))
         return self.write(Problems(operands, problems.answer.take(np.array([row]))), 0)
-
-    def mutated(self, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
-        return hard.mutated(self, rng, parents, n)
 
     def smallest(self) -> list[str]:
         """Nothing but zeros, and all zeros but the last operand, of one digit each."""

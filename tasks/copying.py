@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
@@ -52,13 +53,13 @@ class Copying(WordTask):
     # The sets of the paper
 
     def split(self, name: str) -> Pairs:
-        length = self.train_length
-        if name == "train":
-            return self.training_set(length)
-        if name == "dev":
-            return self.longer_set(length)
-        if name == "iid":
-            return self.held_out_set(length)
+        sets: dict[str, Callable[[int], Pairs]] = {
+            "train": self.training_set,
+            "dev": self.longer_set,
+            "iid": self.held_out_set,
+        }
+        if name in sets:
+            return sets[name](self.train_length)
         number = re.fullmatch(r"test_([1-9]\d*)", name)
         if number is None:
             raise self.no_split(name)

@@ -92,9 +92,7 @@ def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int)
     Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
     chain digits are preferred that pass a carry on but do not make one.
     """
-    pairs = np.array(
-        [(i, j) for i in range(min(length, 200)) for j in range(i + 1, min(length, 200) + 1)]
-    )
+    pairs = np.stack(np.triu_indices(min(length, 200) + 1, 1), 1)
     if length > 200 or len(pairs) > n:
         ends = np.sort(rng.integers(0, length + 1, (n, 2)), 1)
     else:
