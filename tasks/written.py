@@ -100,8 +100,12 @@ class Written:
         if self.order.endswith("zeros"):
             width = max(int(operand.lengths[row]) for operand in problems.operands)
             written = written.zfill(width + self.extra)
-        backwards = self.order in ("backwards", "columns", "backwards-zeros")
-        return self.target.write(written[::-1] if backwards else written)
+        return self.target.write(written[::-1] if self.backwards else written)
+
+    @property
+    def backwards(self) -> bool:
+        """Do answers begin with their last digit?"""
+        return self.order in ("backwards", "columns", "backwards-zeros")
 
     def texts(self, problems: Any) -> Texts:
         """Problems of the rule's own task as pairs."""

@@ -72,7 +72,7 @@ def inspect(run: Run | Path | str | None, source: str) -> Inspection:
     gold = run.data.gold_attention(batch)
     return Inspection(
         source=source,
-        tokens=[run.data.vocabulary.symbols[i] for i in batch.source[0].tolist()],
+        tokens=found.tokens(run.data),
         output=found.symbols(run.data),
         correct=found.ids == batch.target[0].tolist(),
         weights=written.attention[0, :steps].double().numpy(),
