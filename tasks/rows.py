@@ -40,7 +40,7 @@ class RowTask(Arithmetic):
     #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
     coupling: ClassVar[str]
     #: digits of the longest training problem by default
-    longest: ClassVar[int]
+    longest: ClassVar[int] = 6
 
     def __init__(self, base: int | None = None):
         super().__init__(base)
@@ -223,7 +223,6 @@ class Sum(RowTask):
     operator = "+"
     count = 0
     coupling = "operands"
-    longest = 6
 
     def train_rows(self, length: int) -> int:
         return 4

@@ -97,10 +97,15 @@ class Written:
         written = self.task.digits_of(problems.answer, row)
         if self.order != "columns":
             written = self.task.read(written)
-        if self.order.endswith("zeros"):
+        if self.filled:
             width = max(int(operand.lengths[row]) for operand in problems.operands)
             written = written.zfill(width + self.extra)
         return self.target.write(written[::-1] if self.backwards else written)
+
+    @property
+    def filled(self) -> bool:
+        """Are answers filled up with zeros?"""
+        return self.order.endswith("zeros")
 
     @property
     def backwards(self) -> bool:
