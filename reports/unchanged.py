@@ -77,9 +77,9 @@ def evaluated(run: Path, lengths: str) -> list[list[object]]:
 def certificate(run: Path) -> dict[str, object]:
     """What ``abc certify`` found, times and versions left out."""
     found = json.loads(abc("certify", run, "--json"))
-    kept = ("outcome", "reason", "windows", "wrong", "margin", "rounding", "reach")
-    cases = [[c["windows"], c["wrong"], c["margin"]] for c in found["cases"]]
-    return {**{name: found[name] for name in kept}, "cases": cases}
+    kept = ("outcome", "reason", "windows", "wrong", "margin", "rounding")
+    kinds = [[c["windows"], c["wrong"], c["margin"]] for c in found["kinds"]]
+    return {**{name: found[name] for name in kept}, "kinds": kinds}
 
 
 def families(root: Path) -> dict[str, object]:
