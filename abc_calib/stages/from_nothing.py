@@ -49,6 +49,8 @@ MANY_SYMBOLS = 16
 MANY_STEPS = 20_000
 """A rule of more steps (N×1 in base 36 has 25,941) is a table that a wider model learns."""
 WIDER = {"width": 128, "feedforward": 256, "batch": 128}
+LONGER = {"steps": 4000, "cooldown": 0}
+"""Then a retraining takes longer, too, and its rate stays high."""
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
@@ -117,9 +119,12 @@ def _sooner(config: RunConfig) -> dict[str, Any]:
     if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
         return {"early_stop_at": 0.0}
     many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
-    rule = data.task.rule()
-    large = rule is not None and len(rule.first.steps[0]) > MANY_STEPS
-    return SOONER | ({"sampling": "few"} if many else {}) | (WIDER if large else {})
+    return SOONER | ({"sampling": "few"} if many else {}) | (WIDER if _is_large(data.task) else {})
+
+
+def _is_large(task: Task) -> bool:
+    rule = task.rule()
+    return rule is not None and len(rule.first.steps[0]) > MANY_STEPS
 
 
 def _decidable(config: RunConfig) -> RunConfig:
@@ -192,7 +197,8 @@ def _trained_twice(
 
 def _everything(config: RunConfig) -> dict[str, Any]:
     """A retraining sees all symbols, also where the first training saw a few."""
-    return {"sampling": "uniform"} if config.train.sampling == "few" else {}
+    all_symbols = {"sampling": "uniform"} if config.train.sampling == "few" else {}
+    return all_symbols | (LONGER if _is_large(Run.draft(config).task) else {})
 
 
 def _interpolates(vanilla: Run) -> bool:
