@@ -30,7 +30,7 @@ from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
 from tasks.rules import Rule
 
-KEPT = 100
+KEPT = 1000
 """Failing windows that are kept of each node, those of the smallest margin first."""
 PART, HELD = 20_000_000, 40_000_000
 """Windows that are made at once, and that are held: 8 bytes each."""
