@@ -14,8 +14,8 @@ from abc_calib.errors import AbcError, OptionError, UsageError
 
 BATCH = {"input_ids": torch.ones(1, 2).long(), "labels": torch.ones(1, 2).long()}
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: give words of 1"),
-    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: give words"),
+    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: choose among pdf"),
+    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: choose among"),
     ("heatmap", (None, 3), {}, "out = 3: give a path or a text"),
     ("heatmap", (None, "figures"), {"options": 3}, "give FigureOptions or None"),
     ("heatmap", (None,), {}, r"heatmap\(\): missing a required argument: 'out'"),

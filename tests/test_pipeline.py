@@ -217,8 +217,11 @@ def test_trials_that_ended_before_an_interruption_are_not_made_again(
 def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, monkeypatch):
     """What the retraining trains with comes first."""
 
-    def accuracy(bias, *rest):
-        return Trial(0.9 + 0.1 * (rest[-1].startswith("muon") and biases.index(bias) == 2))
+    large: list[bool] = []
+
+    def accuracy(bias, model, data, how, takes_longer):
+        large.append(takes_longer)
+        return Trial(0.9 + 0.1 * (how.startswith("muon") and biases.index(bias) == 2))
 
     monkeypatch.setattr(check, "carries_over", accuracy)
     both: Any = SimpleNamespace(optimizers=("adam", "muon"))
@@ -233,6 +236,11 @@ def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, m
     assert [c.optimizer for c in first.checks] == ["muon, cooled"] * 3
     ends = choose(candidates[:2], both, None, optimizer="muon").checks
     assert [c.optimizer for c in ends[::2]] == ["muon, cooled", "muon", "adam"]
+    assert not any(large)
+    del large[:]  # a large table is not learned with a cooldown, and takes longer
+    many = choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks
+    assert [c.optimizer for c in many] == ["muon", "adam"]
+    assert all(large)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])

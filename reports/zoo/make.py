@@ -47,8 +47,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "addition-decoder": ("addition", {"model": "decoder"}),
     "successor-decoder": ("successor", {"model": "decoder"}),
     "division": ("division", {}),
+    "division-base10": ("division", {"base": 10}),
     "compare": ("compare", {}),
     "sort": ("sort", {}),
+    "long-multiplication": ("long_multiplication", {}),
     "long-multiplication-base2": ("long_multiplication", {"base": 2}),
     "sum-base2": ("sum", {"base": 2}),
 }
@@ -63,6 +65,8 @@ def packed(run: Run, folder: Path) -> Run:
     config = json.loads((folder / "config.json").read_text()) | {"parent": None}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     for name, files in (("calibration.json", given_files), ("result.json", all_files)):
+        if not (folder / name).exists():  # a repaired run was not calibrated itself
+            continue
         record = json.loads((folder / name).read_text())
         content = {key: value for key, value in record.items() if key not in Record.model_fields}
         write_record(folder / name, content, files(folder))
