@@ -37,8 +37,9 @@ KINDS = ("inside", "first", "end")
 """Queries that write a digit, the first one of a row, what closes it."""
 REACH = 2
 """Columns to each side in which lines are looked for."""
-PROBLEMS = 10_000
-"""Training problems in which windows are compared: of few different digits, and others."""
+PROBLEMS = 2**14
+"""Training problems in which windows are compared: of few different digits, and others; these are
+the ones that lines are judged by before a retraining."""
 
 
 class Rows(Fit):
