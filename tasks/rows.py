@@ -175,6 +175,7 @@ class LongMultiplication(RowTask):
     operator = "*"
     count = 2
     coupling = "second"
+    longest = 4
 
     def train_rows(self, length: int) -> int:
         return length

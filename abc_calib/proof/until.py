@@ -20,6 +20,7 @@ from abc_calib.nn.base import Model
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.training.schedule import NEARLY
+from tasks.rules import Rule
 
 FLOOR = 3.0
 """Minimum margin at which training stops, in logits: see reports/from_nothing.md."""
@@ -36,9 +37,11 @@ SOURCES, ROW_SOURCES = 200, 40
 """Sources made of the windows that are below the floor, those of least margin first; the latter
 where outputs have rows, since one takes up to a second there."""
 MOST, ROW_MOST = 400, 4000
-"""Of them all that are kept, the latest; the latter where outputs have rows."""
+"""Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
 SHARE, ROW_SHARE = 0.25, 0.5
-"""Of them in a batch, at most."""
+"""Of them in a batch, at most; as before."""
+MANY_STEPS = 20_000
+"""A rule of more steps is a large table: N×1 in base 36 has 25,941, S5 14,641."""
 MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
 LIMIT = 7
@@ -60,18 +63,18 @@ class MarginStopping:
         self.scale = min(max(proof.size // MANY, 1), LIMIT)
         self.pause = 0
         task: Any = proof.data.task
-        self.in_rows = proof.rule.in_rows
-        self.sources = ROW_SOURCES if self.in_rows else self.scale * SOURCES
-        self.most = ROW_MOST if self.in_rows else self.scale * MOST
+        self.sources = ROW_SOURCES if proof.rule.in_rows else self.scale * SOURCES
+        self.drawn = hard_to_learn(proof.rule)
+        self.most = ROW_MOST if self.drawn else self.scale * MOST
         share = SHARE if self.scale == 1 else LARGE_SHARE
-        self.share = ROW_SHARE if self.in_rows else share
+        self.share = ROW_SHARE if self.drawn else share
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
         whole, failed = proof.whole or proof.size <= ALL, False
-        if self.in_rows and self._fails_often(model, step):
+        if self.drawn and self._fails_often(model, step):
             return False
         if self.scale > 1 and self._still_fails(model):
             return False
@@ -135,6 +138,16 @@ class MarginStopping:
         drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
         return [text for text in texts if data.may_train(self.parse(text))]
+
+
+def is_large(rule: Rule | None) -> bool:
+    """Is a rule a table that a model of width 64 does not learn?"""
+    return rule is not None and len(rule.first.steps[0]) > MANY_STEPS
+
+
+def hard_to_learn(rule: Rule) -> bool:
+    """Are many of the problems that training draws still wrong when windows can be looked at?"""
+    return rule.in_rows or is_large(rule)
 
 
 def certain(model: Any, data: Data, seed: int) -> MarginStopping | None:

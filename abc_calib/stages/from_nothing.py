@@ -33,23 +33,25 @@ from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import shape_of
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
+from abc_calib.proof.until import is_large
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import calibrate, finished, hopeless, made, planned
 from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.trainer import Callback, Progress
-from tasks import Task
+from tasks import ROW_TASKS, Task
 
 SOONER = {"early_stop_at": 0.95, "cooldown": 100}
 """With its own preset, a first training ends before its last mistakes go: the lines are there by
 then, and a trial judges them. Lines of several rows are there long before, and the problems
 themselves say whether they decide."""
+DIGITS = 6
+"""Products of fewer digits lack windows of longer ones, which are then wrong after a retraining."""
 MANY_SYMBOLS = 16
 """Of more symbols a first training sees a few: which they are makes no difference to the lines."""
-MANY_STEPS = 20_000
-"""A rule of more steps (N×1 in base 36 has 25,941) is a table that a wider model learns."""
 WIDER = {"width": 128, "feedforward": 256, "batch": 128}
-LONGER = {"steps": 4000, "cooldown": 0}
+"""What learns a large table."""
+LONGER = {"steps": 6000, "cooldown": 0}
 """Then a retraining takes longer, too, and its rate stays high."""
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
@@ -117,14 +119,10 @@ def _sooner(config: RunConfig) -> dict[str, Any]:
     """How a first training ends sooner, which only has to show the lines."""
     data = Run.draft(config).data
     if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
-        return {"early_stop_at": 0.0}
+        return {"early_stop_at": 0.0, **({"length": DIGITS} if config.task in ROW_TASKS else {})}
     many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
-    return SOONER | ({"sampling": "few"} if many else {}) | (WIDER if _is_large(data.task) else {})
-
-
-def _is_large(task: Task) -> bool:
-    rule = task.rule()
-    return rule is not None and len(rule.first.steps[0]) > MANY_STEPS
+    wider = WIDER if is_large(data.task.rule()) else {}
+    return SOONER | wider | ({"sampling": "few"} if many else {})
 
 
 def _decidable(config: RunConfig) -> RunConfig:
@@ -198,7 +196,7 @@ def _trained_twice(
 def _everything(config: RunConfig) -> dict[str, Any]:
     """A retraining sees all symbols, also where the first training saw a few."""
     all_symbols = {"sampling": "uniform"} if config.train.sampling == "few" else {}
-    return all_symbols | (LONGER if _is_large(Run.draft(config).task) else {})
+    return all_symbols | (LONGER if is_large(Run.draft(config).task.rule()) else {})
 
 
 def _interpolates(vanilla: Run) -> bool:
