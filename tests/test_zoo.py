@@ -16,7 +16,7 @@ from tasks import ROW_TASKS
 
 REPORTS = Path(__file__).parent.parent / "reports" / "zoo"
 SLOW = {"addition", "subtraction", "successor", "successor-base36", "s5", "rule110", "division"}
-SLOW |= {"long-multiplication", "long-multiplication-base2", "sort", "sum-base2"}
+SLOW |= {"division-base10", "long-multiplication", "long-multiplication-base2", "sort", "sum-base2"}
 """Models whose checker takes more than a second."""
 
 
