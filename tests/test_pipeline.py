@@ -241,6 +241,9 @@ def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, m
     many = choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks
     assert [c.optimizer for c in many] == ["muon", "adam"]
     assert all(large)
+    monkeypatch.setattr(check, "carries_over", lambda *rest: Trial(0.985, None, rest[-1]))
+    assert len(choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks) == 1
+    assert len(choose(candidates[:1], both, None, lambda _: 1e3, optimizer="muon").checks) == 3
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])

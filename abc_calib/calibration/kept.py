@@ -18,7 +18,9 @@ from abc_calib.errors import AbcError
 from abc_calib.files import make_folder
 from abc_calib.geometry import LineBias
 
-ENOUGH = 0.995
+ENOUGH, LARGELY = 0.995, 0.98
+"""Exact match from which lines carry over; the latter of large tables, whose rarest windows a trial
+does not see."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class Trial:
 
     accuracy: float
     weights: dict[str, Tensor] | None = None
+    large: bool = False
 
     @property
     def passed(self) -> bool:
-        return self.accuracy >= ENOUGH
+        return self.accuracy >= (LARGELY if self.large else ENOUGH)
 
 
 class Kept(NamedTuple):
@@ -44,12 +47,12 @@ class Kept(NamedTuple):
         text = json.dumps([self.about, how, bias.to_dict()], sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.safetensors"
 
-    def trial(self, bias: LineBias, how: str) -> Trial | None:
+    def trial(self, bias: LineBias, how: str, large: bool = False) -> Trial | None:
         """The trial, or None if there is none that can be read."""
         try:
             with safe_open(self.path(bias, how), "pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return Trial(float(file.metadata()["accuracy"]), weights or None)
+                return Trial(float(file.metadata()["accuracy"]), weights or None, large)
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return None
 

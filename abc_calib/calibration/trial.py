@@ -107,7 +107,7 @@ def choose(
     undecided: Undecided = lambda _: (0, 0),
     kept: Kept | None = None,
 ) -> Choice:
-    """The smallest candidate that carries over (99.5 %), or else the best; and how each did.
+    """The smallest candidate that carries over (99.5 %, of large tables 98), or else the best.
 
     Trials train first with ``optimizer``, as the retraining will. Where none carries over, all are
     tried in another way: Muon without a cooldown learns large tables (N×1 in base 16).
@@ -130,8 +130,9 @@ def choose(
         for way, before, trial in tried:
             if (way, before) == (how, bias):
                 return trial
-        known = kept.trial(bias, how) if kept else None
-        trial = known or carries_over(bias, model, data, how, FEW < windows < math.inf)
+        large = FEW < windows < math.inf
+        known = kept.trial(bias, how, large) if kept else None
+        trial = known or carries_over(bias, model, data, how, large)
         if kept and not known:
             kept.keep(bias, how, trial)
         tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
@@ -264,4 +265,4 @@ def carries_over(
 
         fit_steps(model, options, lambda step: short.training(step, options.batch), judge)
     weights = {name: value.detach().contiguous() for name, value in model.named_parameters()}
-    return Trial(found[-1], weights)
+    return Trial(found[-1], weights, large)
