@@ -643,6 +643,10 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     assert (certificate.outcome, certificate.verified["wrong"]) == ("certified", 0)
     assert run.path == tmp_path / "successor-seed0-calibrated"
     assert (run.path / "certificate.md").exists()
+    repaired = shutil.copytree(run.path, tmp_path / "successor-seed0-repaired")
+    (run.path / "certificate.json").unlink()  # what a repair made is kept as well
+    again, _ = stages.certified("successor", folder=tmp_path, preset="small", **options)
+    assert again.path == repaired
 
 
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):

@@ -96,14 +96,16 @@ def certified(
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, given), "steps" in given
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
-    with suppress(AbcError):
-        if (known := Certificate.load(run)).outcome == "certified" and known.verified:
-            return run, known
+    repaired = stem.with_name(f"{stem.name}-repaired")
+    for folder in (run.path, repaired):
+        with suppress(AbcError):
+            before = Run.open(folder)
+            if (known := Certificate.load(before)).outcome == "certified" and known.verified:
+                return before, known
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
     if certificate.wrong or (certificate.outcome == "refuted" and certificate.windows):
-        repaired = stem.with_name(f"{stem.name}-repaired")
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
         run = repair(run, minutes=minutes, out=repaired)
