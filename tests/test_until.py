@@ -22,6 +22,8 @@ from abc_calib.proof.prove import check, prepare, windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages import making
+from abc_calib.stages.from_nothing import _everything, _sooner
+from abc_calib.stages.making import planned
 from abc_calib.training import trainer as training
 from abc_calib.training.trainer import Trainer
 
@@ -196,3 +198,20 @@ def test_a_line_less_is_never_counted_as_more_windows(seed):
     assert size >= 1
     for place in set(every_place(whole)):
         assert windows_inside(model, data, without(whole, place, data)) <= size
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "length", "width"),
+    [
+        ("long_multiplication", {}, 6, 64),  # four digits lack many windows
+        ("long_multiplication", {"base": 2}, 4, 64),
+        ("multiplication", {"base": 36}, 6, 128),  # a large table
+        ("multiplication", {}, 6, 64),
+        ("automaton", {"machine": "s5"}, 12, 64),
+    ],
+)
+def test_what_a_proof_from_nothing_trains_on(task, options, length, width):
+    first = planned(task, preset="quick", **options)
+    config = planned(task, preset="quick", **options, **_sooner(first))
+    assert (config.train.length, config.model.width) == (length, width)
+    assert ("steps" in _everything(config)) == (width == 128)

@@ -121,7 +121,8 @@ def _sooner(config: RunConfig) -> dict[str, Any]:
     """How a first training ends sooner, which only has to show the lines."""
     data = Run.draft(config).data
     if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
-        return {"early_stop_at": 0.0, **({"length": DIGITS} if config.task in ROW_TASKS else {})}
+        longer = config.task in ROW_TASKS and data.task.base > 2
+        return {"early_stop_at": 0.0} | ({"length": DIGITS} if longer else {})
     many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
     wider = WIDER if is_large(data.task.rule()) else {}
     return SOONER | wider | ({"sampling": "few"} if many else {})
