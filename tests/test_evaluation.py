@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import torch
 from conftest import TOKENS, digit_data
 from torch import Tensor
 
-from abc_calib.data import Batch
+from abc_calib.data import Batch, DigitData
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation.exact import (
     Row,
@@ -166,7 +168,13 @@ def test_a_table_has_a_row_for_every_set_and_length(half_trained):
         assert (row.low, row.high) == pytest.approx((100 * low, 100 * high), abs=1e-3)
     assert len({row.test_hash for row in rows}) == 4
     assert [row.n for row in evaluate(model, source, [1, 2, 3])] == [2, 6, 18]  # the paper's
-    assert [source.test_size(length) for length in (8, 9, 60)] == [4374, 10_000, 10_000]
+
+
+def test_default_samples_are_the_papers():
+    for base, length in itertools.product(range(2, 37), range(1, 60)):
+        some: Any = SimpleNamespace(task=SimpleNamespace(base=base))
+        most = min(base**length - base ** (length - 1), 10_000)
+        assert DigitData.test_size(some, length) == most
 
 
 # Intervals

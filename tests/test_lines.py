@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import random_heads
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -23,6 +21,33 @@ from abc_calib.nn.lines import Lines
 HALF: Any = 0.5
 WORD: Any = "0"
 DOWN: Any = "down"
+
+
+def lines_at(site: str) -> st.SearchStrategy[Line]:
+    """Every line that a site may have."""
+    segments = st.integers(CORNER, 0 if site == "self" else 3)
+    offsets, values = st.integers(-40, 40), st.floats(-50, 0, allow_nan=False)
+    strides = st.integers(1, 3 if site == "cross" else 1)
+    slanted = st.sampled_from(["diag", "anti"])
+    fixed = st.just(0) if site == "encoder" else offsets
+    return st.one_of(
+        st.builds(Line, st.just("vert"), segments, fixed, values),
+        st.builds(Line, slanted, segments, offsets, values, stride=strides),
+    )
+
+
+def layers_at(site: str) -> st.SearchStrategy[tuple]:
+    head = st.lists(lines_at(site), max_size=3).map(tuple)
+    layer = st.lists(head, min_size=2, max_size=2).map(tuple)
+    return st.lists(layer, min_size=1, max_size=3).map(tuple)
+
+
+BIASES = st.builds(
+    LineBias,
+    st.fixed_dictionaries({}, optional={site: layers_at(site) for site in SITES}),
+    st.sampled_from([None, -5.0]),
+    stream=st.booleans(),
+)
 
 
 def some_bias() -> LineBias:
@@ -110,12 +135,8 @@ def test_lines_that_cannot_be_followed_are_refused_where_they_are_made(site, lin
 # The file
 
 
-@given(st.integers(0, 2**32))
-def test_plain_data_and_files_come_back(tmp_path_factory, seed):
-    rng = random.Random(seed)
-    sites = [site for site in SITES if rng.random() < 0.7]
-    drawn = {s: [random_heads(rng, s, 2, 0.3) for _ in range(rng.randint(1, 3))] for s in sites}
-    bias = LineBias(drawn, rng.choice([None, -5.0]), stream=rng.random() < 0.5)
+@given(BIASES)
+def test_plain_data_and_files_come_back(tmp_path_factory, bias):
     assert LineBias.from_dict(json.loads(json.dumps(bias.to_dict()))) == bias
     path = tmp_path_factory.mktemp("bias") / "bias.safetensors"
     bias.save(path)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import TOKENS, assert_same_weights, changed_copy
+from hypothesis import given
+from hypothesis import strategies as st
 
 from abc_calib import stages
 from abc_calib.config import RecurrentOptions, TrainOptions
@@ -228,6 +230,17 @@ def test_finetuning_needs_the_same_model_and_symbols(trained):
 
 
 # Metrics
+
+
+@given(st.lists(st.integers(0, 3), max_size=7), st.lists(st.integers(0, 3), max_size=7))
+def test_edit_distance_by_recursion(first, second):
+    def slow(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        same = first[i - 1] != second[j - 1]
+        return min(slow(i - 1, j) + 1, slow(i, j - 1) + 1, slow(i - 1, j - 1) + same)
+
+    assert compare([first], [second], [True])["edit_distance"] == slow(len(first), len(second))
 
 
 def test_what_counts_as_which_mistake():

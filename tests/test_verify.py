@@ -51,6 +51,7 @@ from abc_calib.proof.second_look import verify
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
+from abc_calib.runs.records import Record
 from abc_calib.stages import certify, predict
 from tasks.basic import Addition
 from tasks.digits import from_integers
@@ -647,6 +648,17 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     (run.path / "certificate.json").unlink()  # what a repair made is kept as well
     again, _ = stages.certified("successor", folder=tmp_path, preset="small", **options)
     assert again.path == repaired
+    shutil.rmtree(repaired)
+    longer = run.config.train.model_copy(update={"steps": 500})
+    other = Run.create(run.config.model_copy(update={"train": longer}), repaired)
+    shutil.copyfile(run.path / "bias.safetensors", other.path / "bias.safetensors")
+    other.save_model(run.load_model())
+    ended = {k: v for k, v in run.result.items() if k not in Record.model_fields}
+    other.save_result(ended)
+    stages.certify(other)
+    assert stages.verify(other).verified
+    again, _ = stages.certified("successor", folder=tmp_path, preset="small", **options)
+    assert again.path == run.path  # what was repaired is of other options
 
 
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):

@@ -38,18 +38,18 @@ TRIALS: dict[str, TrainOptions] = {
     "adam": LONG,
 }
 """How a trial trains. Twice the retraining's rate shows sooner what can be learned. A cooldown
-is the quickest way for tables of some hundred entries, and too short for those of thousands: more
-than ``FEW`` windows are not tried so."""
+is the quickest way for tables of some hundred entries, and too short for those of thousands: large
+tables are never tried with one."""
 FIRST, EVERY = 150, 50
 """A trial is judged after this number of steps, and again after each further such number."""
 LARGE = 6
-"""Where more than ``FEW`` windows are to be learned, a trial takes so many times as long."""
+"""A trial of a large table has this many times the steps, and is judged as often as others."""
 GAIN = 0.01
 """A trial ends where three judgements in a row are no better by so much."""
 JUDGED = 500
 """Held-out problems for each length and kind."""
 FEW = 500_000
-"""Windows that are checked as quickly as another set of lines is tried."""
+"""Windows that are checked as quickly as another set of lines is tried. More are a large table."""
 MOST_TRIED = 8
 """Trials of sets with a line less."""
 
@@ -107,7 +107,7 @@ def choose(
     undecided: Undecided = lambda _: (0, 0),
     kept: Kept | None = None,
 ) -> Choice:
-    """The smallest candidate that carries over (99.5 %, of large tables 98), or else the best.
+    """The smallest candidate that carries over (99.5 %; large tables 98 %), or else the best one.
 
     Trials train first with ``optimizer``, as the retraining will. Where none carries over, all are
     tried in another way: Muon without a cooldown learns large tables (N×1 in base 16).
@@ -130,7 +130,7 @@ def choose(
         for way, before, trial in tried:
             if (way, before) == (how, bias):
                 return trial
-        large = FEW < windows < math.inf
+        large = is_large(windows)
         known = kept.trial(bias, how, large) if kept else None
         trial = known or carries_over(bias, model, data, how, large)
         if kept and not known:
@@ -146,7 +146,7 @@ def choose(
     by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
     for how, number in product(ways(model, optimizer), by_size):
         threshold, best = sets[number]
-        if how == COOLED and FEW < sizes[number] < math.inf:
+        if how == COOLED and is_large(sizes[number]):
             continue
         fewest = lighter(best, sizes[number], size, strength(best), data, lambda *_: True)
         if fewest[1] < sizes[number] and tries(threshold, *fewest, how).passed:
@@ -181,6 +181,11 @@ def _possible(
             "--force"
         )
     return [one for one, (count, _) in zip(sets, ruled_out, strict=True) if not count]
+
+
+def is_large(windows: float) -> bool:
+    """Are there so many windows that a trial does not see them all? Not if they have no bound."""
+    return FEW < windows < math.inf
 
 
 def ways(model: Model, optimizer: str) -> list[str]:

@@ -31,14 +31,14 @@ ALL = 10**8
 PART, ROW_PART = 2**21, 2**23
 """Windows of one node that are held; the latter where outputs have rows."""
 DRAWN, LATER = 30_000, 10**9
-"""Training problems among which hard ones of rows are looked for before windows are; from steps on
-that no training has."""
+"""Training problems among which hard ones are looked for before windows are, where a rule is
+``hard_to_learn``; from steps on that no training has."""
 SOURCES, ROW_SOURCES = 200, 40
 """Sources made of the windows that are below the floor, those of least margin first; the latter
 where outputs have rows, since one takes up to a second there."""
-MOST, ROW_MOST = 400, 4000
+MOST, MOST_DRAWN = 400, 4000
 """Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
-SHARE, ROW_SHARE = 0.25, 0.5
+SHARE, SHARE_DRAWN = 0.25, 0.5
 """Of them in a batch, at most; as before."""
 MANY_STEPS = 20_000
 """A rule of more steps is a large table: N×1 in base 36 has 25,941, S5 14,641."""
@@ -65,9 +65,9 @@ class MarginStopping:
         task: Any = proof.data.task
         self.sources = ROW_SOURCES if proof.rule.in_rows else self.scale * SOURCES
         self.drawn = hard_to_learn(proof.rule)
-        self.most = ROW_MOST if self.drawn else self.scale * MOST
+        self.most = MOST_DRAWN if self.drawn else self.scale * MOST
         share = SHARE if self.scale == 1 else LARGE_SHARE
-        self.share = ROW_SHARE if self.drawn else share
+        self.share = SHARE_DRAWN if self.drawn else share
         self.parse = functools.cache(task.parse)
 
     def look(self, model: Model, step: int) -> bool:

@@ -97,11 +97,13 @@ def certified(
     stem, is_once = root / _stem(task, given), "steps" in given
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
     repaired = stem.with_name(f"{stem.name}-repaired")
-    for folder in (run.path, repaired):
+    for path in (run.path, repaired):
         with suppress(AbcError):
-            before = Run.open(folder)
-            if (known := Certificate.load(before)).outcome == "certified" and known.verified:
-                return before, known
+            known = Run.open(path)
+            said = Certificate.load(known)
+            same = not known.config.difference(run.config)  # a repair may be of other options
+            if same and said.outcome == "certified" and said.verified:
+                return known, said
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)

@@ -18,6 +18,7 @@ from typing import Any, Unpack
 from safetensors.torch import save_file
 
 from abc_calib import plugins
+from abc_calib.calibration.fits.rows import PROBLEMS
 from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.pipeline import Calibration, Deciding
 from abc_calib.calibration.pipeline import calibrate as find_lines
@@ -62,8 +63,6 @@ from abc_calib.training.plan import plan_training
 from abc_calib.training.trainer import UNREACHED_STEP, Callback, Ending, Progress, Trainer
 from tasks import Task
 
-PROBLEMS = 2**14
-"""Training problems in which windows that leave a choice are looked for."""
 GOING_ON, WARM_UP = 0.5, 20
 """Part of the learning rate, and its warm-up, of a retraining that goes on from a trial: what it
 begins with is trained, and its optimiser alone is new."""
