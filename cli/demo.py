@@ -37,7 +37,7 @@ def demo(
     device = given.get("device", "auto")
     started = time.perf_counter()
     with training("1/4 training", None) as on_step:
-        vanilla = stages.train(task, on_step=on_step, progress=False, **given)
+        vanilla = stages.train(task, preset="quick", on_step=on_step, progress=False, **given)
     with training("2/4 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,

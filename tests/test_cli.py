@@ -238,10 +238,10 @@ class Short(Successor):
 
 @pytest.fixture
 def tiny_preset(monkeypatch) -> None:
-    """The default preset is small enough for a test, and the demo's task is short."""
+    """The demo's preset is small enough for a test, and its task is short."""
     small = {"decoder_layers": 1, "heads": 4, "width": 32, "feedforward": 64}
     quick = {"batch": 32, "learning_rate": 0.01, "validate_every": 50}
-    quicker(monkeypatch, small, {**quick, "steps": 900}, {**quick, "steps": 60})
+    quicker(monkeypatch, small, {**quick, "steps": 900}, {**quick, "steps": 60}, "quick")
     monkeypatch.setitem(TASKS, "successor", Short)
     monkeypatch.setattr(check, "STEPS", 40)
 

@@ -24,7 +24,9 @@ from abc_calib.text import as_markdown
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
 SETS = ("random", "carry")
 LONG = 50
-LONG_SAMPLES = 1000
+SAMPLES: dict[bool, tuple[int | None, int]] = {True: (None, 1000), False: (1000, 100)}
+"""A length, up to ``LONG`` digits and beyond, with lines and without: then every sample runs
+through all layers. None are those of ``stages.evaluate``."""
 EXAMPLE_DIGITS = 40
 PAGE = "report.html"
 
@@ -44,17 +46,15 @@ def compare(
 ) -> Series:
     """Every run at every length, on random inputs and on carry chains, by ``"run, set"``.
 
-    ``samples`` a length; by default those of ``stages.evaluate`` up to 50 digits, 1,000 beyond.
+    ``samples`` a length; by default ``SAMPLES``.
     """
     series: Series = {f"{name}, {kind}": [] for name in runs for kind in SETS}
-    parts = [(samples, [n for n in lengths if n <= LONG])]
-    parts += [(samples or LONG_SAMPLES, [n for n in lengths if n > LONG])]
     for name, run in runs.items():
-        for count, some in parts:
+        for count, beyond in zip(SAMPLES[run.config.parent is not None], (False, True), strict=True):
             rows: list[Row] = []
             how: dict[str, Any] = {"sets": SETS, "device": device, "on_row": rows.append}
-            if some:
-                stages.evaluate(run, some, samples=count, **how)
+            if some := [n for n in lengths if (n > LONG) == beyond]:
+                stages.evaluate(run, some, samples=samples or count, **how)
             for row in rows:
                 series[f"{name}, {row.set}"].append(row)
     return series
