@@ -175,14 +175,14 @@ class Transducer:
         radix = self.base + 1
         state = np.broadcast_to(self.started(symbol, opener), n)
         wide = max([int(lengths.max(initial=0)) for _, lengths in tapes], default=0)
-        letters = np.zeros((n, wide + 1), np.int64)
-        place = np.arange(wide + 1)
+        columns = np.zeros((wide + 1, n), np.int32)
+        place = np.arange(wide)[:, None]
         for values, lengths in tapes:
-            padded = np.full((n, wide + 1), self.base)
+            columns *= radix
             there = min(wide, values.shape[1])
-            padded[:, :there] = values[:, :there]
-            letters = letters * radix + np.where(place < lengths[:, None], padded, self.base)
-        columns = np.ascontiguousarray(letters.T)
+            digits = np.ascontiguousarray(values[:, :there].T)
+            columns[:there] += np.where(place[:there] < lengths, digits, self.base)
+            columns[there:] += self.base
         out, state = self._through(columns[:wide], state)
         found = [out]
         for column in itertools.count(wide):
@@ -190,10 +190,10 @@ class Transducer:
             found.append(out)
             if column >= wide + self.lag and (out >= self.base).all():
                 break
-        out = np.concatenate(found)[self.lag :].T
-        width = np.isin(out, self.closing).argmax(1)
-        values = np.where(out < self.base, out, 0).astype(np.uint8)[:, : out.shape[1] - 1]
-        return values, width, np.where(state == self.states, NO, out[np.arange(n), width])
+        out = np.concatenate(found)[self.lag :]
+        width = np.isin(out, self.closing).argmax(0)
+        values = np.where(out < self.base, out, 0).astype(np.uint8)[:-1].T
+        return values, width, np.where(state == self.states, NO, out[width, np.arange(n)])
 
     def _through(self, columns: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is written in ``columns (w, n)`` from states ``(n,)``, and the states behind them.

@@ -314,6 +314,17 @@ def test_no_smaller_set_of_lines_decides():
         assert smallest(windows, windows[:, 6], [1.0] * 6) == []
 
 
+def test_two_light_lines_that_decide_are_found_among_many_heavy_ones():
+    """Each heavy one says a part of what both say, so that nearly all together decide as well."""
+    rng = np.random.default_rng(2)
+    light = rng.integers(0, 2**14, (4000, 2))
+    heavy = np.stack([light[:, k % 2] >> k // 2 & 1 for k in range(28)], 1)
+    windows = np.concatenate([heavy, light, np.zeros((4000, 1), int)], 1)
+    written = light.sum(1) % 10
+    assert not contradictions(windows[:, [*range(28), 30]], written)
+    assert smallest(windows, written, [1.0] * 28 + [0.1] * 2) == [28, 29]
+
+
 # From lines to a certificate
 
 

@@ -24,6 +24,9 @@ from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.version import __version__
 
+FEW_STEPS = 2000
+"""Of fewer a retraining may cool down: a sum in base 10 has 948, a product 14,269."""
+
 
 def retrained_shape(options: Any, scheme: str = "none") -> Any:
     """The model that is trained with the lines: the same, with other positions and no window."""
@@ -37,6 +40,13 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
     }
     known = {name: changed[name] for name in changed if name in type(options).model_fields}
     return options.model_copy(update=known)
+
+
+def _is_soon_learned(task: Any) -> bool:
+    """Has it a rule of few steps?"""
+    rule = task.rule()
+    parts = (rule.first, rule.later) if rule else ()
+    return bool(parts) and all(len(one.steps[0]) < FEW_STEPS for one in parts if one)
 
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
@@ -61,7 +71,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     options = build(CalibrationOptions, **wanted)
     resolve_defaults(options)
     shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
-    _, _, retraining = preset(config.preset, data.task.notation)
+    _, _, retraining = preset(config.preset, data.task.notation, _is_soon_learned(data.task))
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     given = kept | {name: value for name, value in given.items() if value is not None}
     training = changed(retraining, given)

@@ -19,8 +19,8 @@ from abc_calib.geometry.coords import View
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import Lines
 
-MOST = 20
-"""Lines whose sets are all gone through."""
+PAIRS = 100
+"""Pairs of rows that are looked at before a set of lines is chosen anew."""
 
 
 def seen(
@@ -139,39 +139,28 @@ def smallest(windows: np.ndarray, written: np.ndarray, weight: Sequence[float]) 
 
     The heaviest of as few by ``weight (k - 1)``; the last column is always seen. Each two rows that
     see the same and write different tokens say that one of the columns in which they differ is
-    needed, so that every set without those is out.
+    needed: an integer program, of as many such pairs as it takes.
     """
-    parts = hashed(windows)
-    columns = np.array(needed(parts, written, np.argsort(weight).tolist()))
-    sets = np.arange(2 ** len(columns))
-    count, heavy = np.zeros(len(sets), np.int8), np.zeros(len(sets))
-    for bit, column in enumerate(columns):
-        count += (there := (sets >> bit & 1).astype(np.int8))
-        heavy += weight[column] * there
-    sets = sets[np.lexsort((-heavy, count))]
+    from scipy.optimize import LinearConstraint, milp
+
+    parts, k = hashed(windows), windows.shape[1] - 1
+    cost = 1 - np.array(weight) / (1 + np.sum(weight))
+    needed, chosen = np.zeros((0, k), bool), np.zeros(0, int)
     while True:
-        chosen = columns[(sets[0] >> np.arange(len(columns)) & 1).astype(bool)]
         codes = parts[:, [*chosen, -1]].sum(1)
         order = np.argsort(codes, kind="stable")
         one, other = order[1:], order[:-1]
         against = (codes[one] == codes[other]) & (written[one] != written[other])
-        differ = windows[one[against]][:, columns] != windows[other[against]][:, columns]
-        rules = np.unique(differ @ (1 << np.arange(len(columns))))
-        if not rules.any():
-            return chosen.tolist()
-        for rule in rules[rules > 0]:
-            sets = sets[sets & rule > 0]
-
-
-def needed(parts: np.ndarray, written: np.ndarray, order: Sequence[int]) -> list[int]:
-    """The columns in ``order``, without as many as have to go for ``MOST`` to be left.
-
-    ``parts (n, k)``: hashed windows. One goes if windows then contradict each other no more.
-    """
-    codes, kept = parts.sum(1), list(order)
-    least = _contradictions(codes, written)
-    for column in order:
-        if len(kept) > MOST and _contradictions(codes - parts[:, column], written) <= least:
-            codes = codes - parts[:, column]
-            kept.remove(column)
-    return sorted(kept)
+        differ = np.unique(windows[one[against], :-1] != windows[other[against], :-1], axis=0)
+        differ = differ[differ.any(1)]
+        if not len(differ):
+            return [int(column) for column in chosen]
+        needed = np.concatenate([needed, differ[np.argsort(differ.sum(1), kind="stable")][:PAIRS]])
+        found = milp(
+            cost,
+            constraints=LinearConstraint(needed.astype(float), 1),
+            integrality=1,
+            bounds=(0, 1),
+            options={"mip_rel_gap": 0},
+        )
+        chosen = np.flatnonzero(found.x > 0.5)

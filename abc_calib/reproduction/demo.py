@@ -50,7 +50,8 @@ def compare(
     """
     series: Series = {f"{name}, {kind}": [] for name in runs for kind in SETS}
     for name, run in runs.items():
-        for count, beyond in zip(SAMPLES[run.config.parent is not None], (False, True), strict=True):
+        counts = SAMPLES[run.config.parent is not None]
+        for count, beyond in zip(counts, (False, True), strict=True):
             rows: list[Row] = []
             how: dict[str, Any] = {"sets": SETS, "device": device, "on_row": rows.append}
             if some := [n for n in lengths if (n > LONG) == beyond]:

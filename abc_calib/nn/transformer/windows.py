@@ -152,9 +152,9 @@ class Windows:
 
     def best(self, source: Tensor, target: Tensor) -> Tensor:
         """The most likely tokens ``(b, t)`` there."""
-        number = self._forced(source, target).long()
+        number = self._forced(source, target)
         with self._lock:
-            return self._likely()[number]
+            return self._likely().index_select(0, number.view(-1)).view(number.shape)
 
     @torch.inference_mode()
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
