@@ -26,8 +26,9 @@ FLOOR = 3.0
 """Minimum margin at which training stops, in logits: see reports/from_nothing.md."""
 SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are."""
-ALL = 10**8
-"""Of more windows samples alone are looked at, if they are not held."""
+ALL, ROW_ALL = 10**8, 10**7
+"""Of more windows samples alone are looked at, if they are not held; the latter where outputs have
+rows."""
 PART, ROW_PART = 2**21, 2**23
 """Windows of one node that are held; the latter where outputs have rows."""
 DRAWN, LATER = 30_000, 10**9
@@ -73,7 +74,8 @@ class MarginStopping:
     def look(self, model: Model, step: int) -> bool:
         """Are all windows above the floor? If not, ``hard`` are problems of those that are not."""
         proof, rng = replace(self.proof, model=model), np.random.default_rng([self.seed, 9, step])
-        whole, failed = proof.whole or proof.size <= ALL, False
+        most_of_all = ROW_ALL if proof.rule.in_rows else ALL
+        whole, failed = proof.whole or proof.size <= most_of_all, False
         if self.drawn and self._fails_often(model, step):
             return False
         if self.scale > 1 and self._still_fails(model):
