@@ -11,7 +11,7 @@ from test_training import interrupt_at, trainer, weights
 
 from abc_calib import stages
 from abc_calib.calibration import trial
-from abc_calib.calibration.plan import retrained_shape
+from abc_calib.calibration.plan import plan_calibration, retrained_shape
 from abc_calib.calibration.trial import Trial, every_place, without
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation.failures import margins
@@ -215,3 +215,13 @@ def test_what_a_proof_from_nothing_trains_on(task, options, length, width):
     config = planned(task, preset="quick", **options, **_sooner(first))
     assert (config.train.length, config.model.width) == (length, width)
     assert ("steps" in _everything(config)) == (width == 128)
+
+
+@pytest.mark.parametrize(
+    ("task", "base", "steps"),
+    [("sum", 10, 200), ("long_multiplication", 2, 200), ("long_multiplication", 10, 0)],
+)
+def test_retrainings_of_rows_cool_down_where_a_rule_has_few_steps(task, base, steps):
+    first = planned(task, base=base)
+    assert plan_calibration(first).train.cooldown == steps
+    assert plan_calibration(first, cooldown=7).train.cooldown == 7
