@@ -151,16 +151,16 @@ ROWS = (
     ),
 )
 """``small`` and ``quick`` where outputs have rows: a row takes longer than a sum."""
-FEW_WINDOWS = ROWS[2].model_copy(update={"cooldown": 200})
-"""Then a retraining is right after some hundred steps (a sum in base 10: 500, else 3,250)."""
+SOON_LEARNED = ROWS[2].model_copy(update={"cooldown": 200})
+"""Of rows with few windows: a sum in base 10 takes 500 steps, without a cooldown 3,250."""
 
 
 def preset(
     name: str, notation: str, is_soon_learned: bool = False
 ) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
-    """A preset for tasks of a notation, and of rules that are learned soon or not."""
+    """A preset for tasks of a notation; of rows also by whether their rule is learned soon."""
     if name not in ("small", "quick") or notation not in ("rows", "row words"):
         return PRESETS[name]
     if notation == "row words":
         return ROWS[0], *PRESETS[name][1:]
-    return (*ROWS[:2], FEW_WINDOWS) if is_soon_learned else ROWS
+    return (*ROWS[:2], SOON_LEARNED) if is_soon_learned else ROWS
