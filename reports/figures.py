@@ -3,8 +3,7 @@
 From the committed rows: those of the reproductions, of the default pipeline over seeds (with its
 page seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products
 by size, and the headline. With a FOLDER of ``abc prove successor|addition|multiplication`` also
-figures 3, 4, 7 and 8 of Duan & Shi. With ``lines RUN`` attention, its lines, and the lines at
-twenty digits alone: of a calibrated run of addition, such as that of ``abc prove addition``.
+figures 3, 4, 7 and 8 of Duan & Shi. With ``lines RUN`` the lines of a calibrated addition alone.
 """
 
 from __future__ import annotations
@@ -64,19 +63,11 @@ def report(rows: pd.DataFrame) -> str:
         [task, stage, f"{part.median():.0f}", f"{part.min():.0f}", f"{part.max():.0f}"]
         for (task, stage), part in rows.groupby(["task", "stage"], sort=False).train_seconds
     ]
-    return (
-        "# The default pipeline over seeds\n\nMade by `python reports/figures.py`; rows in "
-        "[seeds.csv](seeds.csv). Exact match in percent, median / minimum over seeds; columns "
-        "are digits of an operand. At least 1,000 samples per length, seed and kind of input, or "
-        "all where there are fewer. The models have three decoder layers of width 64 and one "
-        "encoder layer: the preset `small`.\n\n"
-        + as_markdown(columns, lines)
-        + "\nTime in seconds by the clock, one thread per job: training for the vanilla rows, "
-        "retraining for the calibrated ones. Vanilla: twelve jobs at once on a machine with 16 "
-        "threads, beside five others (parity of seeds 3 and 4 ended on another one); calibrated: "
-        "two at once on two busy cores.\n\n"
-        + as_markdown(["task", "model", "median", "minimum", "maximum"], times)
-    )
+    made = {
+        "results": as_markdown(columns, lines),
+        "times": as_markdown(["task", "model", "median", "minimum", "maximum"], times),
+    }
+    return (HERE / "seeds_page.txt").read_text().format(**made)
 
 
 def pipeline(rows: pd.DataFrame, task: str) -> Figure:
