@@ -32,7 +32,7 @@ class CalibrationOptions(Options):
         None,
         "nnls: least share of a head's attention on a line, by default of 0.4, 0.3, 0.2 and 0.1 "
         "what carries over to training lengths left out and sees least; mean: k, for lines above "
-        "mean + k standard deviations, by default 4; rows: least share of the heaviest line, 0.05.",
+        "mean + k standard deviations, by default 4; rows: least share of the heaviest line, 0.01.",
         ge=-(10**6),
         le=10**6,
     )

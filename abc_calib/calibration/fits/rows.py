@@ -46,7 +46,7 @@ class Rows(Fit):
     """Non-negative least squares on a grid, by kind of query, and the lines that decide."""
 
     options_type = NnlsOptions
-    thresholds = (0.05,)
+    thresholds = (0.01,)
     right_at_least = 0.1  # its lines are kept only if they decide what is written
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
