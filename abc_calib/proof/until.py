@@ -143,8 +143,8 @@ class MarginStopping:
 
 
 def is_large(rule: Rule | None) -> bool:
-    """Is a rule a table that a model of width 64 does not learn?"""
-    return rule is not None and len(rule.first.steps[0]) > MANY_STEPS
+    """Is a rule of one row a table that a model of width 64 does not learn?"""
+    return rule is not None and not rule.in_rows and len(rule.first.steps[0]) > MANY_STEPS
 
 
 def hard_to_learn(rule: Rule) -> bool:
