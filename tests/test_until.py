@@ -208,6 +208,7 @@ def test_a_line_less_is_never_counted_as_more_windows(seed):
         ("multiplication", {"base": 36}, 6, 128),  # a large table
         ("multiplication", {}, 6, 64),
         ("automaton", {"machine": "s5"}, 12, 64),
+        ("solve_equation", {}, 8, 64),  # a larger one, but of rows
     ],
 )
 def test_what_a_proof_from_nothing_trains_on(task, options, length, width):
