@@ -26,9 +26,9 @@ FLOOR = 3.0
 """Minimum margin at which training stops, in logits: see reports/from_nothing.md."""
 SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are."""
-ALL, ROW_ALL = 10**8, 10**7
+ALL, ROW_ALL = 10**8, 10**6
 """Of more windows samples alone are looked at, if they are not held; the latter where outputs have
-rows."""
+rows, whose parts take seconds each to list."""
 PART, ROW_PART = 2**21, 2**23
 """Windows of one node that are held; the latter where outputs have rows."""
 DRAWN, LATER = 30_000, 10**9
