@@ -43,7 +43,7 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
 
 
 def _is_soon_learned(task: Any) -> bool:
-    """Has it rows, by a rule of few steps?"""
+    """Whether the outputs of a task have rows and its rule has few steps."""
     rule = task.rule() if task.notation == "rows" else None
     parts = (rule.first, rule.later) if rule else ()
     return bool(parts) and all(len(one.steps[0]) < FEW_STEPS for one in parts if one)

@@ -184,7 +184,7 @@ def _possible(
 
 
 def is_large(windows: float) -> bool:
-    """Are there so many windows that a trial does not see them all? Not if they have no bound."""
+    """Whether a trial sees only a part of the windows; False where their number has no bound."""
     return FEW < windows < math.inf
 
 

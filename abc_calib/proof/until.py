@@ -28,7 +28,7 @@ SAMPLES = (2**12, 2**16, 2**20)
 """Windows that are looked at before all of them are."""
 ALL, ROW_ALL = 10**8, 10**6
 """Of more windows samples alone are looked at, if they are not held; the latter where outputs have
-rows, whose parts take seconds each to list."""
+rows, since listing them takes long."""
 PART, ROW_PART = 2**21, 2**23
 """Windows of one node that are held; the latter where outputs have rows."""
 DRAWN, LATER = 30_000, 10**9
@@ -143,7 +143,7 @@ class MarginStopping:
 
 
 def is_large(rule: Rule | None) -> bool:
-    """Is a rule of one row a table that a model of width 64 does not learn?"""
+    """Whether a rule of one row has more steps than a model of width 64 learns."""
     return rule is not None and not rule.in_rows and len(rule.first.steps[0]) > MANY_STEPS
 
 
