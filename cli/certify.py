@@ -164,5 +164,8 @@ def verdict(run: Run, certificate: Certificate) -> Result:
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
         shown.append(Sentence(f"verified by dense attention: smallest margin {least}"))
+        if by := certificate.verified.get("check_py"):
+            windows, least = grouped(str(by["windows"])), by["smallest_margin"]
+            shown.append(Sentence(f"check.py agrees: {windows} windows, smallest margin {least}"))
     page = f"how and why: {run.path / 'certificate.md'}"
     return Result({"run": str(run), **asdict(certificate)}, shown, [page])

@@ -15,7 +15,7 @@ import numpy as np
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
 from tasks.digits import Digits, columns_of, from_integers, number_of, stack, without_zeros
-from tasks.rules import Rule, Tape
+from tasks.rules import NoSource, Rule, Tape
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNIFORM_LIMIT = 2**20
@@ -55,8 +55,8 @@ class Arithmetic(Task):
         """The digits that the model must write, as one number a row: what the rule writes."""
         try:
             ((values, widths),) = self._rule.rows(self.tapes(operands))
-        except ValueError as error:
-            raise self._not_a_source(operands, int(error.args[0])) from None
+        except NoSource as error:
+            raise self._not_a_source(operands, int(error.args[0][0])) from None
         return Digits(values[:, ::-1], widths)
 
     def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:

@@ -18,11 +18,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tasks.rules import ABOVE, Rule, Transducer, reduced
+from tasks.rules import ABOVE, ROW, Rule, Transducer, reduced
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
 
+
+MOST_SUBSETS = 100_000
+"""Of states that later rows may be in behind the same word above; base 10 products have 1,543."""
 
 NO_NEXT = (
     "a row above that its later rows take would be followed by one from which they cannot go on; "
@@ -53,8 +56,22 @@ def check_closed(rule: Rule) -> None:
         return
     if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
         raise NotClosed("its later rows read an operand that the first one does not")
-    for opener in rule.closers or (None,):
+    if later.closers != rule.closers:
+        raise NotClosed("its later rows close with other symbols than the first one")
+    outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
+    if rule.closers and (outputs == rule.base + 2).any():
+        raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
+    symbols = {*rule.first.symbols, *later.symbols} - {rule.base}
+    for opener in [x for x in rule.closers if (outputs == x).any()] or (None,):
         below = _opened(later, opener)
+        if lacking := symbols - {*below.symbols}:
+            raise NotClosed(
+                f"no row with the symbol number {min(lacking)} stands below one that closes with "
+                f"{'a delimiter' if opener is None else f'symbol number {opener}'}; let begin give "
+                "a state from which it can end"
+            )
+        if rule.past and rule.base not in below.symbols:
+            raise NotClosed("a row may close with a symbol that the last row cannot stand below")
         kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
         accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
         written = _turned(accepted) if rule.turned else accepted
@@ -153,6 +170,8 @@ def _subsets(
         rows.append([])
         for some in after(subset):
             if some not in known:
+                if len(known) == MOST_SUBSETS:
+                    raise NotClosed(f"more than {MOST_SUBSETS:,} kinds of rows above differ")
                 known[some] = len(known)
                 queue.append(some)
             rows[-1].append(known[some])

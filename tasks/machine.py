@@ -75,6 +75,8 @@ def machine(
             if (made := _made(state, column, step, end, lag)) is None:
                 continue
             following, word = made
+            if closers and word == ROW:
+                raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
             if word in closers:
                 following = ("done", tuple(letter is None for letter in column), 0, 0)
             if word not in codes:

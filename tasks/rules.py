@@ -38,8 +38,12 @@ Tape = tuple[np.ndarray, np.ndarray]
 """Letters ``(n, w)`` in the order of columns, and how many each has, ``(n,)``."""
 
 
-class Endless(ValueError):
-    """An output that has not ended after ``MOST_ROWS`` rows."""
+class NoSource(ValueError):
+    """Problems that the rule does not take: ``args[0]`` are their numbers, ``(m,)``."""
+
+
+class Endless(NoSource):
+    """Problems whose output has not ended after ``MOST_ROWS`` rows."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Transducer:
     delimiter. ``words``: every letter counts;
     else letters are digits of numbers, which may be written with more zeros. ``lag``: how many
     columns late a symbol is written, so that it may depend on letters ahead of its own column; in
-    as many columns at first nothing is.
+    as many columns at first nothing is. ``lenient``: the same for numbers that are written with
+    more zeros, if they may be; such a source is in no certificate.
     """
 
     base: int
@@ -69,6 +74,7 @@ class Transducer:
     lag: int = 0
     openers: tuple[int, ...] = ()
     closers: tuple[int, ...] = ()
+    lenient: Transducer | None = None
 
     @property
     def states(self) -> int:
@@ -85,6 +91,7 @@ class Transducer:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        del fields["lenient"]
         for name in ("words", "lag", "openers", "closers"):  # as it was before there were any
             if not fields[name]:
                 del fields[name]
@@ -131,20 +138,20 @@ class Transducer:
         """How many symbols a row has more than its tapes have letters; None if that varies."""
         if self.lag > 1:
             return None  # a row of fewer letters is written as late
-        _, letters, _, after = self.steps
+        _, letters, out, after = self.steps
         inside, ended = (letters < self.base).all(0), (letters == self.base).all(0)
-        if not (inside | ended).all():
+        if not (inside | ended).all() or np.isin(out[inside], self.closing).any():
             return None
         found, state = set[int](), np.unique(after[inside])
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
-        more = -self.lag
-        while len(state := state[ending[state] >= 0]):
+        for more in range(-self.lag, self.states + 1):
+            state = state[ending[state] >= 0]
             closed = np.isin(out[state], self.closing)
             if closed.any():
                 found.add(more)
-            if ((out[state] >= self.base) | closed).all():
+            if not len(state) or ((out[state] >= self.base) | closed).all():
                 return found.pop() if len(found) == 1 else None
-            state, more = np.unique(ending[state]), more + 1
+            state = np.unique(ending[state])
         return None
 
     # Many problems at once
@@ -152,12 +159,11 @@ class Transducer:
     def row(self, tapes: Sequence[Tape], symbol: np.ndarray | None = None) -> Tape:
         """The rows that are written for ``n`` problems: symbols ``(n, w)`` and widths ``(n,)``.
 
-        ``symbol (n,)``: of each row, where rows have one. ``ValueError`` with the number of a
-        problem that is not a source of the rule.
+        ``symbol (n,)``: of each row, where rows have one. ``NoSource`` where a problem is none.
         """
         values, width, code = self.run(tapes, symbol)
         if (code == NO).any():
-            raise ValueError(int((code == NO).argmax()))
+            raise NoSource(np.flatnonzero(code == NO))
         return values, width
 
     def run(
@@ -171,6 +177,8 @@ class Transducer:
         ``opener (n,)``: what closed each row above. A symbol that closes a row is behind the
         others.
         """
+        if self.lenient is not None:
+            return self.lenient.run(tapes, symbol, opener)
         n = len(tapes[0][1]) if tapes else 0 if symbol is None else len(symbol)
         radix = self.base + 1
         state = np.broadcast_to(self.started(symbol, opener), n)
@@ -275,27 +283,16 @@ class Transducer:
             state = np.where(there, after[state, letters[:, column]], state)
         return letters
 
-    @cached_property
+    @property
     def padded(self) -> Transducer:
-        """The same, but numbers may end with zeros, as the state ends that reads digits alike."""
-        if self.words:
-            return self
-        after, out = (x.reshape(self.states, -1).copy() for x in (self.next, self.written))
-        inside = (np.indices(self.next.shape[1:]) < self.base).all(0).ravel()
-        digits = [after[s, inside].tobytes() + out[s, inside].tobytes() for s in range(len(out))]
-        ending = {digits[s]: s for s in range(len(out)) if after[s, -1] >= 0}
-        for state in np.flatnonzero((after[:, -1] < 0) & (after[:, inside] >= 0).any(1)).tolist():
-            like = ending.get(digits[state], state)
-            after[state, -1], out[state, -1] = after[like, -1], out[like, -1]
-        return replace(
-            self, next=after.reshape(self.next.shape), written=out.reshape(self.next.shape)
-        )
+        """What answers problems: ``lenient``, or the transducer itself."""
+        return self.lenient or self
 
     @cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Next state and what is written, with one state more for what is not a source."""
         dead = self.states
-        after, out = (x.reshape(dead, -1) for x in (self.padded.next, self.padded.written))
+        after, out = (x.reshape(dead, -1) for x in (self.next, self.written))
         out = np.where(after < 0, self.base, out)
         after = np.where(after < 0, dead, after)
         more = np.full((1, after.shape[1]), dead)
@@ -400,7 +397,7 @@ class Rule:
         """Each row of the outputs; the width is -1 where a problem has no such row.
 
         ``operands``: digits ``(n, w)``, last digit first, and how many there are, 0 where a problem
-        has no such operand. ``ValueError`` as of ``Transducer.row``.
+        has no such operand. ``NoSource`` as of ``Transducer.row``.
         """
         count = np.ones(len(operands[0][1]), np.int64)
         if self.listed:
@@ -413,7 +410,7 @@ class Rule:
             if row and not len(there):
                 break
             if row == MOST_ROWS:
-                raise Endless(int(there[0]))
+                raise Endless(there)
             by = self.of(row)
             tapes = []
             for tape in by.tapes:
@@ -434,7 +431,7 @@ class Rule:
                 opener = made[-1][0][there, made[-1][1][there]]
             values, widths, code = by.run(tapes, symbol, opener)
             if (code == NO).any():
-                raise ValueError(int(there[(code == NO).argmax()]))
+                raise NoSource(there[code == NO])
             if not self.counted:
                 count[there[(code == self.base + 2) | np.isin(code, self.closers)]] += 1
             count[there[code == self.base + 3]] = row + 1
@@ -468,23 +465,27 @@ def columns(
     q, k = len(following), following.ndim - 1
     first, ok, zero = (mark * q + np.arange(q) for mark in range(3))
     carry, done = 3 * q, 3 * q + 1
-    after = np.full((3 * q + 2, *(base + 1,) * k), NO)
-    out = np.full_like(after, base + 1)
-    inside: Any = (slice(base),) * k
     nonzero = np.indices((base,) * k)[list(leading if leading is not None else range(k))].any(0)
-    for before in (first, ok, zero):
-        mark = np.where(nonzero | (before is first), q, 2 * q)
-        after[(before, *inside)] = mark + following
-        out[(before, *inside)] = written
+    inside: Any = (slice(base),) * k
     over = (base,) * k
     ends = last != NEVER
-    after[(ok[ends], *over)] = np.where(last[ends] == NOTHING, done, carry)
-    out[(ok[ends], *over)] = np.where(last[ends] == NOTHING, base, last[ends])
-    after[(carry, *over)], out[(carry, *over)] = done, base
-    after[(done, *over)] = done
-    return reduced(
-        Transducer(base, tuple(tapes), tuple(map(int, start)), after, out, tuple(symbols))
-    )
+
+    def made(zeros: bool) -> Transducer:
+        """``zeros``: may numbers begin with them?"""
+        after = np.full((3 * q + 2, *(base + 1,) * k), NO)
+        out = np.full_like(after, base + 1)
+        for before in (first, ok, zero):
+            mark = np.where(nonzero | zeros | (before is first), q, 2 * q)
+            after[(before, *inside)] = mark + following
+            out[(before, *inside)] = written
+        after[(ok[ends], *over)] = np.where(last[ends] == NOTHING, done, carry)
+        out[(ok[ends], *over)] = np.where(last[ends] == NOTHING, base, last[ends])
+        after[(carry, *over)], out[(carry, *over)] = done, base
+        after[(done, *over)] = done
+        some = tuple(map(int, start))
+        return reduced(Transducer(base, tuple(tapes), some, after, out, tuple(symbols)))
+
+    return replace(made(False), lenient=made(True))
 
 
 def reduced(one: Transducer) -> Transducer:
@@ -630,6 +631,7 @@ def _with_empty_row(later: Transducer) -> Transducer:
         symbols=(*later.symbols, base),
         next=np.concatenate([later.next, more]),
         written=np.concatenate([later.written, written]),
+        lenient=later.lenient and _with_empty_row(later.lenient),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.base import TaskError
 from tasks.machine import Step, machine
-from tasks.rules import ABOVE, NO, ROW, Endless, Rule, Tape
+from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Tape
 from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join
 
 TRAINING, SMALL = 10_001, 2_001
@@ -346,7 +346,7 @@ class WordTask(TokenTask):
                 closer = None if self.closers else self._colon + bool(self.delimiters)
                 target = joined(rule.rows(tapes), closer)
                 break
-            except Endless as error:
+            except NoSource as error:
                 kept = np.delete(kept, error.args[0])
         laid: list[Tokens] = []
         for values, lengths in self._together(tapes):

@@ -146,17 +146,13 @@ def test_the_exported_program_finds_the_same_margins(first, number):
     count = 0
     for seed in range(first, first + number):
         found = judged(seed)
-        if found is None or (number < 100 and found[1].task.name == "sum"):
+        if found is None:
             continue
         model, data, proof, checked = found
-        lines = [x for site in model.lines.sites.values() for h in site for k in h for x in k]
-        against = "anti" if proof.rule.forward else "diag"
-        if any(x.direction == against and x.segment == 1 for x in lines):
-            continue  # what runs against the columns is listed more freely by one of the two
         count += 1
         least = min(c.margin for c in checked)
         assert program_margin(model, data, proof) == pytest.approx(least, rel=1e-6), seed
-    assert count > 0.1 * number
+    assert count > 0.4 * number
 
 
 def test_the_exported_program_counts_tokens_that_are_alike():
@@ -534,7 +530,7 @@ def followed(task: Any) -> Any:
 
 
 def test_answers_of_its_own_are_compared_with_the_rule():
-    said = {Forgetful: "own answers differ", Misread: "own answers differ", Fickle: "not the same"}
+    said = {Forgetful: "own answers differ", Misread: "overrides tapes", Fickle: "not the same"}
     for task in (*(kind() for kind in said), Own(), Addition()):
         assert task.solve("1+1") == "2"
         *_, field = followed(task)

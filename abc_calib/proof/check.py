@@ -1,17 +1,20 @@
 """Check the certificate beside this file with numpy alone: python check.py
 
-It shares no code or method with its maker. For problems of every small size it follows, with plain
-integers, what each token of an answer depends on, down to tokens, and calls tokens alike that do so
-in the same way. What can stand there together it finds by running the task's rule over all columns;
-where many columns in a row are not read, any number of them may stand there. Where the model has
-the right token everywhere, answers are right by induction over tokens, and over rows where there
-are several: that each row has a next one is checked by running two rows at once. Not checked:
-rounding, and that the rule is the task.
+It shares no code with its maker. For problems of small sizes it follows, by the definition of each
+line, what each token of an answer depends on, down to tokens, and calls tokens alike that do so in
+the same way. A size is looked at with whole numbers that know how they grow: where a comparison
+would have another outcome in a larger size, that size is looked at as well. What can stand there
+together it finds by running the task's rule over all columns; where the columns between two that
+are read may be more, any number of them may stand there. Where the model has the right token
+everywhere, answers are right by induction over tokens, and over rows where there are several: that
+each row has a next one is checked by running two rows at once. Not checked: rounding, and that the
+rule is the task.
 """
 
 import hashlib
 import json
-from itertools import pairwise, product
+from dataclasses import dataclass
+from itertools import pairwise, permutations, product
 from math import inf, isclose, isfinite, sqrt
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,13 @@ import numpy as np
 
 CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
-ANY = 10**6
-"""Stands for any number of columns."""
-CUT = ("symbol", -1)
-"""Stands for the numbers of other rows, which no line may read."""
+MOST, FEW = 20_000, 400
+"""Sizes that are looked at; the latter before lines are taken to run against the columns."""
+FILES = {
+    **{name: f"{name}.json" for name in ("certificate", "config", "model_config")},
+    **{name: f"{name}.json" for name in ("generation_config", "rule", "lines")},
+    "weights": "model.safetensors",
+}
 
 
 def require(true: Any, otherwise: str) -> None:
@@ -97,20 +103,45 @@ class Rule:
         on = np.isin(self.out[self.next >= 0], [self.base, self.base + 2, *self.closers])
         self.goes_on = bool(on.any())  # does a row ever have a next one?
 
-    def extra(self) -> set[int | None]:
-        """How many symbols rows may have more than there are letters; None where it varies."""
-        inside, ended = (self.letters < self.base).all(0), (self.letters == self.base).all(0)
-        states = {int(s) for s in self.next[:, inside].ravel()} - {-1}
-        found, more = set[int | None](), -self.lag
-        if self.lag > 1 or (self.next[:, ~(inside | ended)] >= 0).any():
-            return {None}
-        while states and more < 99:
-            ending = {s for s in states if self.next[s, -1] >= 0}
-            closed = {s for s in ending if self.ends[self.out[s, -1]]}
-            found |= {more} if closed else set()
-            behind = {s for s in ending if self.out[s, -1] == self.base + 1}
-            states = {int(self.next[s, -1]) for s in ending - closed - behind}
-            more += 1
+    def extra(self) -> int | None:
+        """How many symbols each row has more than there are letters; None where that varies.
+
+        By following how many more were written than read before each state that leads to an end.
+        """
+        inside: Any = (self.letters < self.base).all(0)
+        ended: Any = (self.letters == self.base).all(0)
+        some = self.next >= 0
+        live = self.done.copy()  # states from which a row can end
+        while (more := (some & live[self.next]).any(1) & ~live).any():
+            live |= more
+        some &= live[self.next] & live[:, None]
+        if not self.tapes or self.lag > 1 or some[:, ~(inside | ended)].any():
+            return None
+        ahead = dict.fromkeys(self.start, 0)
+        for state in (queue := [*ahead]):
+            for letters in np.flatnonzero(some[state]).tolist():
+                wrote, after = int(self.out[state, letters]), int(self.next[state, letters])
+                if inside[letters] and (self.ends[wrote] or self.done[state]):
+                    return None  # it closes before the last letter
+                writes = wrote < self.base and not self.ends[wrote]
+                more = ahead[state] + int(writes) - int(inside[letters])
+                if ahead.setdefault(after, more) != more:
+                    return None
+                queue += [after] if after not in queue else []
+        found = {ahead[state] for state in np.flatnonzero(self.done).tolist() if state in ahead}
+        return found.pop() if len(found) == 1 else None
+
+    def counts(self, columns: int) -> list[int]:
+        """How many sources of 1 to so many columns there are, of operands that end together."""
+        inside = (self.letters < self.base).all(0)
+        ways = [sum(1 for s in self.start if s == state) for state in range(self.states)]
+        found, last = [], [ends(self, state) for state in range(self.states)]
+        for _ in range(columns):
+            after = [0] * self.states
+            for state, letters in np.argwhere((self.next >= 0) & inside).tolist():
+                after[self.next[state, letters]] += ways[state]
+            ways = after
+            found.append(sum(n for n, good in zip(ways, last, strict=True) if good))
         return found
 
 
@@ -118,16 +149,19 @@ class Export:
     """The files of the folder, each compared with the fingerprint of the certificate."""
 
     def __init__(self, folder: Path):
-        raw = {path.stem: path.read_bytes() for path in folder.glob("*.[js][sa]*")}
-        read = {name: json.loads(text) for name, text in raw.items() if name != "model"}
+        raw = {name: (folder / file).read_bytes() for name, file in FILES.items()}
+        read = {name: json.loads(text) for name, text in raw.items() if name != "weights"}
         self.certificate = said = read["certificate"]
         require(said.pop("sha256") == digest(said), "certificate.json was changed")
-        found = raw | {k: read[k] for k in ("rule", "lines")} | {"weights": raw["model"]}
-        for name in ("weights", "config", "model_config", "generation_config", "rule", "lines"):
+        found = raw | {k: read[k] for k in ("rule", "lines")}
+        for name in FILES.keys() - {"certificate"}:
             require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
         self.take(read["rule"], read["lines"], read["model_config"], said["source"])
         self.same(read["lines"], read["model_config"], read["generation_config"])
-        self.weights = read_weights(raw["model"])
+        words, base = said["source"].get("words"), read["config"].get("base")
+        letters = len(words) if words else base or self.base
+        require(letters == self.base, f"its rule has {self.base} letters, not {letters}")
+        self.weights = read_weights(raw["weights"])
 
     def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
         """Rule, lines and configurations, as plain data."""
@@ -163,15 +197,19 @@ class Export:
         self.counted = self.listed or self.of_row is not None or not self.later
         self.shift: int = within("shift", rule["shift"], 0, 9)
         self.turned = bool(rule.get("turned"))  # the row above is read from its end
-        below = self.later.extra() if self.later else set()
-        extra = self.first.extra() | below
+        extra = {by.extra() for by in (self.first, self.later) if by}
         self.extra = extra.pop() if len(extra) == 1 else None
         self.growth: int | None = 0  # how many symbols more a row has than the one above
         if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
-            self.extra, self.growth = None, below.pop() if len(below) == 1 else None
+            self.extra, self.growth = None, None if self.shift else self.later.extra()
         self.base, self.past = self.first.base, bool(rule.get("past"))
         require(not self.later or self.later.closers == self.closers, "rows close in other ways")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
+        self.tapes = [k for k in sorted(self.first.tapes) if k >= 0]
+        parts = 1 if self.stride > 1 else len(self.tapes)
+        parts = 2 if self.aligned else parts + (self.of_row is not None)
+        fits = self.listed or len(self.delimiters) == parts + 1
+        require(fits, f"{len(self.delimiters)} delimiters stand around {parts} parts")
 
     def same(self, lines: Any, config: Any, generation: Any) -> None:
         """What a loaded model follows is what is checked here."""
@@ -179,6 +217,8 @@ class Export:
         require(generation == greedy, "decoding is not plainly greedy")
         known, pad, row = {*config["delimiter_ids"]}, config["pad_token_id"], config.get("row_id")
         within("delimiters", [*known, pad], self.base, 10**6)
+        closes = (config.get("spelling") or {}).get("closes", 1)
+        require(closes == 1, f"its sources end with {closes} tokens")
         its = config["line_bias"], config["decoder_start_token_id"]
         rows = ({*row} if isinstance(row, list) else {row}) == ({*self.closers} or {self.closer})
         fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
@@ -206,6 +246,17 @@ class Nodes:
             self.varying[number] = frozenset(mine).union(*(self.varying[b] for b in below))
         return self.number[label, below]
 
+    def order(self, node: int) -> list[int]:
+        """The tokens below a node that may be any, in the order in which they are met."""
+        found, seen = list[int](), {node}
+        ahead = [node]
+        while ahead:
+            label, below = self.all[node := ahead.pop()]
+            found += [node] if not below and label[0] != "symbol" else []
+            ahead += [one for one in reversed(below) if one not in seen]
+            seen |= {*below}
+        return found
+
     def renamed(self, node: int, names: dict[int, int]) -> int:
         if node not in names:
             label, below = self.all[node]
@@ -213,118 +264,268 @@ class Nodes:
         return names[node]
 
 
+@dataclass(frozen=True)
+class Length:
+    """A whole number of tokens, columns or rows, and by how much it grows with each gap."""
+
+    value: int
+    slopes: tuple[int, ...]
+
+    def __add__(self, other: Any) -> "Length":
+        if isinstance(other, int):
+            return Length(self.value + other, self.slopes)
+        slopes = tuple(a + b for a, b in zip(self.slopes, other.slopes, strict=True))
+        return Length(self.value + other.value, slopes)
+
+    def __mul__(self, factor: int) -> "Length":
+        return Length(self.value * factor, tuple(factor * slope for slope in self.slopes))
+
+    def __sub__(self, other: Any) -> "Length":
+        return self + other * -1
+
+    def parts(self, count: int) -> tuple["Length", int]:
+        """The quotient and the rest."""
+        whole = not any(slope % count for slope in self.slopes)
+        require(whole, "a line goes on by a part of a column, and drifts through the digits")
+        value, rest = divmod(self.value, count)
+        return Length(value, tuple(slope // count for slope in self.slopes)), rest
+
+
 class Size:
     """Problems of one size, and what tokens of one row of their answers read.
 
-    ``wide``: columns of the row's operands. ``row`` of ``rows``. ``above``: symbols of the row
-    above. ``short``: words that the last column lacks.
+    ``gaps``: between the columns that count, then of rows. ``closed``: those that a comparison
+    depends on, so that a larger one has to be looked at; with larger ones of the others all is the
+    same. ``names`` gives the ``column`` in question, the columns ``wide`` of the row's operands,
+    the symbols ``above`` of the row above, the ``row`` and how many ``rows`` there are, each as a
+    constant and its slopes. ``short``: words that the last column lacks.
     """
 
     def __init__(
-        self, e: Export, nodes: Nodes, wide: int, row: int, rows: int, above: int, short: int
+        self,
+        e: "Export",
+        nodes: Nodes,
+        names: dict[str, tuple[int, ...]],
+        gaps: tuple[int, ...],
+        short: int,
     ):
-        self.e, self.nodes, self.known = e, nodes, dict[tuple, int]()
-        self.wide, self.row, self.rows, self.above = wide, row, rows, above
-        self.ends = {-1: max(above - e.shift, 0)} | dict.fromkeys(e.first.tapes, wide)
-        tapes = [k for k in sorted(e.first.tapes) if k >= 0]
-        turns = [tapes] if e.stride > 1 else [[k] for k in tapes]
-        parts: list[Any] = [[("digit", k, c) for c in range(wide) for k in one] for one in turns]
-        for k in tapes[e.stride - short :] if short else []:
-            parts[0].remove(("digit", k, wide - 1))
-            self.ends[k] -= 1
-        parts = [one if k in e.forward else one[::-1] for k, one in zip(tapes, parts, strict=False)]
+        self.e, self.nodes, self.closed, self.known = e, nodes, set[int](), dict[tuple, int]()
+        self.nothing = Length(0, (0,) * len(gaps))
+        size = dict[str, Length]()
+        for name, (least, *slopes) in names.items():
+            grown = sum(slope * gap for slope, gap in zip(slopes, gaps, strict=True))
+            size[name] = Length(least + grown, tuple(slopes))
+        self.column, self.wide, self.row, self.rows = (
+            size[name] for name in ("column", "wide", "row", "rows")
+        )
+        self.short, self.later = short, names["row"][0] > 0
+        self.above = size.get("above", self.wide + (e.extra or 0))
+        least = 2 if e.past else 1
+        self.there = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, least) >= 0
+        if e.later and not e.later.goes_on:
+            self.there &= self.sign(self.row, 2) < 0
+        self.last = self.sign(self.rows - self.row, 1) == 0
+        self.by = e.later if self.later and e.later else e.first
+        self.parts: list[tuple[Length, list[int]]] = []  # of each its columns and their operands
+        self.closes = [self.nothing]
+        if not e.listed:
+            self.lay_out()
+
+    def sign(self, one: Length, other: Any) -> int:
+        """Below 0, 0 or above as ``one`` is below, at or above ``other``: here and in all sizes
+        with larger gaps, but for those that this closes."""
+        less = one - other
+        for gap, slope in enumerate(less.slopes):
+            if slope and (not less.value or (less.value > 0) != (slope > 0)):
+                self.closed.add(gap)
+        return less.value
+
+    def within(self, x: Length, low: Any, high: Any) -> Length:
+        """The number, or the bound that it is beyond."""
+        low, high = (self.nothing + one for one in (low, high))
+        x = low if self.sign(x, low) < 0 else x
+        return high if self.sign(x, high) > 0 else x
+
+    def lay_out(self) -> None:
+        """The parts of a source, and the positions of the delimiters around them."""
+        e, several = self.e, self.e.stride > 1
+        operands = e.tapes[:1] if several else e.tapes
+        parts = [(self.wide, [k]) for k in operands]
         if e.of_row is not None:
-            count = range(rows - e.past)[::-1]
-            same = [("fixed",) if c == row else ("any", c - row) for c in count]
-            if e.first.words and len(e.first.symbols) == 1:  # all alike
-                same = [("symbol", e.first.symbols[0])] * rows
-            parts.insert(e.of_row, [("fixed",)] * wide if e.aligned else same)
-        between = e.delimiters[1:]
-        if e.listed:  # the numbers of other rows are cut out
-            parts = [parts[0] if r == row else [CUT] for r in range(rows)]
-            between = [e.delimiters[1]] * (rows - 1) + [e.delimiters[-1]]
-        if e.aligned and len(parts) > 1:
-            parts = [[], [t for column in zip(*parts[::-1], strict=True) for t in column]]
-        self.source, self.closes = [("symbol", e.delimiters[0])], [0]
-        for part, delimiter in zip(parts, between, strict=True):
-            self.source += [*part, ("symbol", delimiter)]
-            self.closes.append(len(self.source) - 1)
+            tokens = self.wide if e.aligned else self.rows - int(e.past)
+            parts.insert(e.of_row, (tokens, [e.of_row]))
+        if e.aligned:
+            every = [k for _, operands in parts for k in operands]
+            parts = [(self.nothing, []), (self.wide, every[::-1])]
+        self.parts = parts
+        for columns, operands in parts:
+            tokens = columns * len(operands)
+            if several and operands[0] != e.of_row:
+                tokens = columns * e.stride - self.short
+            self.closes.append(self.closes[-1] + tokens + 1)
 
-    def opens(self, up: int) -> int:
-        """Where a row opens, counted in tokens from where the row in question does."""
-        growth = 1 if self.e.growth is None or self.e.shift else self.e.growth
-        known = self.e.extra is not None or growth <= 0
-        require(up < 2 or known, "it reads rows further up than the one above")
-        up = min(up, self.row)
-        return growth * (up * (up - 1) // 2) - up * (self.above + 1)
+    def placed(self, position: Length) -> tuple[Length, Length]:
+        """The part of a source that a position is in, and the tokens of it behind (-1: its end)."""
+        part = next(k for k, end in enumerate(self.closes) if self.sign(position, end) <= 0)
+        return self.nothing + part, self.closes[part] - 1 - position
 
-    def key(self, site: str, x: dict[str, Any], up: int | None, at: int) -> tuple[int | None, int]:
-        """The token that a line names: of a row above and its column, or of the source (None)."""
-        direction, segment, offset = x["direction"], x["segment"], x["offset"]
-        require(segment >= 0, f"unknown: {x}")
-        slope = {"diag": 1, "vert": 0, "anti": -1}[direction] * x.get("stride", 1) * at
-        if up is not None and site == "self":
-            here, low = self.opens(up) + at, self.opens(up + segment)
-            high = self.opens(up + segment - 1) if segment else here
-            start = low + offset
-            if direction == "anti":
-                start = high - 1 - offset if segment else here - offset
-            place = min(max(start + slope, low), high)
-            found = next(k for k in range(up, up + segment + 1) if place >= self.opens(k))
-            return found, place - self.opens(found)
-        last = len(self.closes) - 1
-        if up is not None:
-            row = self.row - up
-            move, on = x.get("part_step", 0) * row, offset + x.get("beta", 0) * row
-            ends = [min(max(s + move, 0), last) for s in (max(segment - 1, 0), segment)]
-            low, high = (self.closes[k] for k in ends)
-            starts = {"diag": low + 1 + on, "anti": high - 1 - on, "vert": high - on}
-            return None, min(max(starts[direction] + slope, low), high)
+    def token(self, part: Length, behind: Length) -> tuple:
+        """What stands in a part of a source, with so many tokens of the part behind it."""
+        e = self.e
+        if self.sign(behind, 0) < 0:
+            if not e.listed:
+                return "symbol", e.delimiters[part.value]
+            last = self.sign(part, self.rows) == 0
+            return "symbol", e.delimiters[-1 if last else self.sign(part, 0) > 0]
+        if e.listed:
+            return "digit", e.tapes[0], behind
+        columns, operands = self.parts[part.value - 1]
+        column, which = behind.parts(len(operands))
+        operand = operands[which]
+        several = e.stride > 1 and operand != e.of_row
+        if operand in e.forward:
+            tokens = columns * e.stride - self.short if several else columns
+            column = tokens - 1 - column
+        if several:
+            column, turn = column.parts(e.stride)
+            operand += turn
+        if operand != e.of_row:
+            return "digit", operand, column
+        if e.first.words and len(e.first.symbols) == 1:  # all alike
+            return "symbol", e.first.symbols[0]
+        if e.aligned or self.sign(column, self.row) == 0:
+            return ("fixed",)
+        return "any", operand, column
+
+    def width(self, up: int) -> Length:
+        """How many symbols the row ``up`` above has."""
+        if self.e.extra is not None:
+            return self.wide + self.e.extra
+        growth = self.e.growth if up > 1 else 0
+        require(growth is not None and growth <= 0, "it reads rows further up than the one above")
+        return self.above + (up - 1) * -(growth or 0)
+
+    def own_key(self, x: dict[str, Any], up: int, at: Length) -> tuple[int, Length]:
+        """The token that a line of self-attention names: of a row above, and its column."""
+        direction, segment, opens = x["direction"], x["segment"], [self.nothing]
+        for k in range(1, segment + 1):
+            there = self.sign(self.row, up + k) >= 0
+            opens.append(opens[-1] - (self.width(up + k) + 1) if there else opens[-1])
+        low, high = opens[segment], opens[segment - 1] if segment else at
+        if direction == "anti":
+            place = high - (1 if segment else 0) - x["offset"] - at
+        else:
+            place = low + x["offset"] + (at if direction == "diag" else 0)
+        place = self.within(place, low, high)
+        k = next(k for k, opened in enumerate(opens) if self.sign(place, opened) >= 0)
+        return up + k, place - opens[k]
+
+    def cross_key(self, x: dict[str, Any], up: int, at: Length) -> tuple[Length, Length]:
+        """The token of a source that a line of cross-attention names: its part, and what is behind.
+
+        It is counted from where its part begins (``diag``) or ends, and kept within its delimiters.
+        """
+        row, last = self.row - up, self.rows if self.e.listed else len(self.closes) - 1
+        low, high = (
+            self.within(self.nothing + first + row * x.get("part_step", 0), 0, last)
+            for first in (max(x["segment"] - 1, 0), x["segment"])
+        )
+        on = self.nothing + x["offset"] + row * x.get("beta", 0)
+        diag, slant = x["direction"] == "diag", at * x.get("stride", 1)
+        move = {"diag": on + 1 + slant, "anti": on + 1 + slant, "vert": on}[x["direction"]]
+        if not self.e.listed:
+            low, high = (self.closes[self.exactly(part)] for part in (low, high))
+            return self.placed(self.within(low + move if diag else high - move, low, high))
+        end = self.nothing - 1
+        if self.sign(low, high) == 0:
+            return high, end
+        if self.sign(move, 0) <= 0:  # at or beyond the end that it is counted from
+            return low if diag else high, end
+        own = self.sign(high - self.row, 1) == 0
+        require(own, f"{x} reads another row's number")
+        behind = self.within(self.wide - move if diag else move - 1, -1, self.wide)
+        return (low, end) if self.sign(behind, self.wide) == 0 else (high, behind)
+
+    def exactly(self, x: Length) -> int:
+        """The value, of this size alone."""
+        self.closed |= {gap for gap, slope in enumerate(x.slopes) if slope}
+        return x.value
+
+    def source_key(self, x: dict[str, Any], part: Length, behind: Length) -> tuple[Length, Length]:
+        """The token of a source that a line of the encoder names."""
+        direction, offset, end = x["direction"], x["offset"], self.nothing - 1
+        if not self.e.listed:
+            if direction == "vert":
+                return self.nothing + min(x["segment"], len(self.closes) - 1), end
+            at, high = self.closes[part.value] - 1 - behind, self.closes[-1]
+            place = at + offset if direction == "diag" else high - offset - at
+            return self.placed(self.within(place, 0, high))
         if direction == "vert":
-            return None, self.closes[min(segment, last)]
-        high = len(self.source) - 1
-        place = min(max((high - offset if direction == "anti" else offset) + slope, 0), high)
-        first, end = sorted((at, place)) if direction == "diag" else (0, high)
-        require(CUT not in self.source[first : end + 1], f"{x} reads another row's number")
-        return None, place
+            return self.within(self.nothing + x["segment"], 0, self.rows), end
+        if direction == "diag" and not offset:
+            return part, behind
+        require(direction == "diag" and self.sign(part - self.row, 1) == 0, f"{x} drifts")
+        behind = behind - offset
+        fits = self.sign(behind, -1) >= 0 and self.sign(behind, self.wide) <= 0
+        require(fits, f"{x} reads another row's number")
+        return (part - 1, end) if self.sign(behind, self.wide) == 0 else (part, behind)
 
-    def node(self, layer: int, up: int | None, at: int) -> int:
-        """The node of a token after so many layers: in a row above, or of the source (None)."""
-        if (name := (layer, up, at)) in self.known:
+    def node(self, layer: int, place: tuple) -> int:
+        """The node of a token after so many layers: (row above, column), or of the source (part,
+        tokens behind)."""
+        up = place[0] if isinstance(place[0], int) else None
+        if (name := (layer, *place)) in self.known:
             return self.known[name]
         e, site = self.e, "encoder" if up is None else "self"
         if layer:
-            attentions = [self.reads(site, layer, layer - 1, up, at)]
+            attentions = [self.reads(site, layer, layer - 1, place)]
             if up is not None:
-                cross = self.reads("cross", layer, layer - 1 if e.stream else e.encoder, up, at)
+                cross = self.reads("cross", layer, layer - 1 if e.stream else e.encoder, place)
                 both = [a + b for a, b in zip(*attentions, cross, strict=True)]
                 attentions = [both] if e.stream else [*attentions, cross]
-            node = self.state(site, layer, self.node(layer - 1, up, at), attentions)
+            node = self.state(site, layer, self.node(layer - 1, place), attentions)
         elif up is None:
-            require(self.source[at] != CUT, "a line reads the number of another row")
-            place = ("place", site, (len(self.source) - 1 - at) % e.period)
-            node = self.nodes(place, (self.nodes(self.source[at]),))
+            after = self.nothing
+            if e.period > 1:
+                after = self.closes[-1] - self.closes[place[0].value] + 1 + place[1]
+            phase = ("place", site, after.value % e.period)
+            node = self.nodes(phase, (self.nodes(self.token(*place)),))
         else:
             opening = ("opener", up) if e.closers else ("symbol", e.closer)
-            opening = ("symbol", e.sos) if up >= self.row else opening
-            token = self.nodes(("written", up, at - 1) if at else opening)
-            node = self.nodes(("place", site, at % e.period), (token,))
+            opening = opening if self.sign(self.row, up) > 0 else ("symbol", e.sos)
+            begins = self.sign(place[1], 0) == 0
+            token = self.nodes(opening if begins else ("written", up, place[1] - 1))
+            node = self.nodes(("place", site, place[1].value % e.period), (token,))
         self.known[name] = node
         return node
 
-    def reads(self, site: str, layer: int, under: int, up: int | None, at: int) -> list[Any]:
+    def reads(self, site: str, layer: int, under: int, place: tuple) -> list[Any]:
         """What the heads of an attention read: biases and nodes of the layer ``under``.
 
         Lines that meet on one token count once, with the highest bias.
         """
+        find: Any = {"self": self.own_key, "cross": self.cross_key, "encoder": self.source_key}[
+            site
+        ]
         found = []
         for head in self.e.lines[site][layer - 1]:
-            best = dict[tuple[int | None, int], float]()
+            best = list[tuple[tuple, float]]()
             for x in head:
-                place, bias = self.key(site, x, up, at), float(np.float32(x["value"]))
-                best[place] = max(bias, best.get(place, -inf))
-            found.append([(bias, self.node(under, *place)) for place, bias in best.items()])
+                require(x["segment"] >= 0, f"unknown: {x}")
+                key, bias = find(x, *place), float(np.float32(x["value"]))
+                met = [k for k, (other, _) in enumerate(best) if self.same(key, other)]
+                if met:
+                    best[met[0]] = best[met[0]][0], max(bias, best[met[0]][1])
+                else:
+                    best.append((key, bias))
+            found.append([(bias, self.node(under, key)) for key, bias in best])
         return found
+
+    def same(self, one: tuple, other: tuple) -> bool:
+        """Are two keys one token?"""
+        if isinstance(one[0], int) or isinstance(other[0], int):
+            return one[0] == other[0] and self.sign(one[1], other[1]) == 0
+        return self.sign(one[0], other[0]) == 0 and self.sign(one[1], other[1]) == 0
 
     def state(self, site: str, layer: int, itself: int, attentions: list[Any]) -> int:
         """The node of a token after a layer, from itself and what heads read, with biases."""
@@ -333,61 +534,69 @@ class Size:
             read = []
             for keys in heads:
                 require(keys, "a head without lines sees everything")
-                keys = sorted(keys)
                 read.append(tuple((len(below) + i, bias) for i, (bias, _) in enumerate(keys)))
                 below += [key for _, key in keys]
             sites.append(tuple(read))
         return self.nodes(("row", site, layer, *sites), tuple(below))
 
-    def kind(self, column: int) -> tuple[int, list[tuple]]:
-        """What the token in a column is made of, its tokens named by number, and which they are."""
-        top = self.node(self.e.layers, 0, column)
-        what = {n: self.nodes.all[n][0] for n in self.nodes.varying[top]}
-        order = sorted(what, key=lambda n: (*map(str, what[n][:-1]), what[n][-1]))
+    def kind(self) -> tuple[int, list[tuple]]:
+        """What the token in question is made of, its tokens named by number, and which they are."""
+        top = self.node(self.e.layers, (0, self.column))
+        order = self.nodes.order(top)
         names = {n: self.nodes(("atom", i)) for i, n in enumerate(order)}
-        return self.nodes.renamed(top, names), [what[n] for n in order]
+        return self.nodes.renamed(top, names), [self.nodes.all[n][0] for n in order]
 
 
 class Walk:
     """The columns of a row in order, and what is kept of each.
 
     ``plan``: which tapes are over, what is kept as (tape, or -1 for what is written, and number),
-    whether it is the column in question, and whether any number of such columns may stand there.
+    whether it is the column in question, and whether any number of such columns may stand there,
+    or none.
     """
 
-    def __init__(self, size: Size, column: int, tokens: list[tuple], far: int):
+    def __init__(self, size: Size, tokens: list[tuple]):
         e = size.e
-        self.by = by = e.first if size.row == 0 or e.later is None else e.later
-        self.ending = {by.base: e.eos if size.row == size.rows - 1 else e.closer}
+        self.by = by = size.by
+        self.ending = {by.base: e.eos if size.last else e.closer}
         self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
-        here = column + by.lag
-        ends = [size.ends[tape] for tape in by.tapes]
-        marks = [0, here, *ends]
+        here = size.column + by.lag
+        lengths = {-1: size.within(size.above - e.shift, 0, size.above)}
+        short = e.stride - size.short if size.short else e.stride
+        lengths |= {k: size.wide - int(e.stride > 1 and i >= short) for i, k in enumerate(e.tapes)}
+        ends = [lengths[tape] for tape in by.tapes]
         self.fixed, self.free, self.past = list[tuple](), list[tuple](), list[bool]()
         if e.past:  # which first states: those of the last row, or of the others
-            self.past = [(x == by.base) == (size.row == size.rows - 1) for x in by.symbols]
-        kept: dict[int, list[tuple[int, int]]] = {here: []}
+            self.past = [(x == by.base) == size.last for x in by.symbols]
+        events: list[tuple[Length, Any]] = [(here, None), *((end, None) for end in ends)]
         for k, token in enumerate(tokens):
-            at = token[-1]
+            at, above = token[-1], token[:2] == ("written", 1) and -1 in by.tapes
             if token[0] == "digit" and token[1] in by.tapes:
-                kept.setdefault(at, []).append((by.tapes.index(token[1]), k))
+                events.append((at, (by.tapes.index(token[1]), k)))
             elif token[:2] == ("written", 0):
-                kept.setdefault(at + by.lag, []).append((-1, k))
-            elif token[:2] == ("written", 1) and -1 in by.tapes and at >= e.shift:
+                events.append((at + by.lag, (-1, k)))
+            elif above and size.sign(at, e.shift) >= 0:
                 at = size.above - 1 - at if e.turned else at - e.shift
-                kept.setdefault(at, []).append((by.tapes.index(-1), k))
+                events.append((at, (by.tapes.index(-1), k)))
             else:
                 told = {("fixed",): by.symbols, ("opener", 0): by.openers}
                 some = by.closers if token[0] == "opener" else range(by.base)
                 (self.fixed if token in told else self.free).append((k, told.get(token, some)))
-        self.plan = list[Any]()
-        for at in range(max([*ends, *kept]) + 1):
-            start, over = max(m for m in marks if m <= at), tuple(at >= end for end in ends)
-            gap = min([m for m in marks if m > at], default=at) - start
-            a, b = sorted((at, start + gap // 2))  # as a gap's middle, if nothing is kept between
-            many = gap >= far and not any(a <= k <= b for k in kept)
-            step = over, tuple(kept.get(at, ())), at == here, many
-            self.plan += [step] if not many or self.plan[-1:] != [step] else []
+        events.sort(key=lambda event: event[0].value)
+        for (one, _), (other, _) in pairwise([(size.nothing, None), *events]):
+            size.sign(other, one)
+        self.plan, at = list[Any](), size.nothing
+        for value in sorted({event[0].value for event in events}):
+            event = next(one for one, _ in events if one.value == value)
+            over, gap = tuple(end.value < value for end in ends), event - at
+            many = any(s > 0 for k, s in enumerate(gap.slopes) if k not in size.closed)
+            self.plan += [(over, (), False, False)] * gap.value + [(over, (), False, True)] * many
+            kept = tuple(what for one, what in events if what and one.value == value)
+            at = event
+            if kept or value == here.value:
+                over = tuple(end.value <= value for end in ends)
+                self.plan.append((over, kept, value == here.value, False))
+                at = event + 1
         self.name = (*self.ending.values(), by is e.later, *self.plan, *self.past)
         self.name += *map(str, self.fixed), -1, *map(str, self.free)
 
@@ -402,17 +611,18 @@ class Walk:
         # from which states the columns that are left can be gone through
         on = [np.array([ends(by, one) for one in range(by.states)])]
         for _, fits, many in reversed(steps):
-            on.append((fits & on[-1][by.next]).any(1))
+            on.append((fits & on[-1][by.next]).any(1) | (on[-1] & many))
             while many and (more := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
                 on[-1] |= more
         while steps and not steps[-1][0].any():  # nothing is kept any more
             steps.pop()
         for (kept, fits, many), here, then in zip(steps, on[::-1], on[-2::-1], strict=False):
-            fits &= (then | here if many else then)[by.next]
-            pairs, before = self.through(pairs, kept, fits), 0
+            fits &= (here if many else then)[by.next]
+            found, before = self.through(pairs, kept, fits), 0
             while many and len(pairs) > before:
-                more = self.through(pairs, kept, fits)
-                before, pairs = len(pairs), distinct(np.append(pairs, more))
+                before, pairs = len(pairs), distinct(np.append(pairs, found))
+                found = self.through(pairs, kept, fits)
+            pairs = pairs if many else found
         code, state = np.divmod(pairs, by.states)
         code = distinct(code[on[-1 - len(steps)][state]])
         for k, values in self.free:
@@ -513,33 +723,62 @@ class Model:
         return np.concatenate(found)
 
 
-def reach(e: Export) -> tuple[int, int]:
-    """Gaps that no line can look across, of columns and of rows.
+def frames(e: Export, mirrored: bool) -> Any:
+    """How columns and rows of a size may lie: of each name a constant, and its slope in each gap.
 
-    A chain of lines leads no further from an end, or from the token in question, than all offsets.
+    Columns in every order, a gap from each to the next; then one of rows above (the first row has
+    none), and one of rows below where the source says how many there are. ``mirrored``: the column
+    that is as far from the end as the one in question from the start is one of those in order.
     """
-    every = {k: [x for heads in v for head in heads for x in head] for k, v in e.lines.items()}
-    most = max(abs(x["offset"]) for lines in every.values() for x in lines)
-    layers = [sum(heads, list[Any]()) for k in ("encoder", "self") for heads in e.lines[k]]
-    steps = sum(max(abs(x["offset"]) for x in lines) for lines in layers)
-    tall = sum(max(x["segment"] for head in heads for x in head) for heads in e.lines["self"])
-    moving = [abs(x["offset"]) for x in every["cross"] if x.get("beta")]
-    if any(x.get("part_step") for x in every["cross"]) and not e.listed:
-        moving.append(len(e.delimiters))
-    return 2 * (steps + most + 2) + e.period, tall + max([0, *moving]) + 1
+    if mirrored:
+        orders = ((0, 1, 0), (1, 2, 1)), ((0, 1, 1), (0, 2, 1)), ((1, 1, 1), (0, 1, 0))
+        for column, wide in orders:
+            yield {"column": column, "wide": wide, "row": (0, 0, 0), "rows": (1, 0, 0)}
+        return
+    below = [1] * bool(e.later and e.counted)
+    for later in (False, True)[: 1 + bool(e.later)]:
+        for order in permutations(["column", "wide", "above"][: 2 + (later and e.extra is None)]):
+            on = [0] * len(order)
+            rows = [0] * (later + len(below))
+            names = dict[str, tuple[int, ...]]()
+            for gap, name in enumerate(order):
+                on[gap] = 1
+                names[name] = (0, *on, *rows)
+            zeros = [0] * len(order)
+            row = [1] * later
+            names["row"] = (int(later), *zeros, *row, *([0] * len(below)))
+            names["rows"] = (1 + later, *zeros, *row, *below)
+            yield names
 
 
-def sizes(e: Export, far: int, tall: int) -> Any:
-    """Sizes of problems, enough to hold every one without longer gaps: as of ``Size``."""
-    under = (2 if e.listed else tall + 1) if e.counted else 1  # other rows' numbers are not read
-    tall = 1 if e.later and not e.later.goes_on else tall
-    ranks = [(row, row + below) for row in range(tall + 1) for below in range(1, under + 1)]
-    for row, rows in ranks if e.later else [(0, 1)]:
-        free = row > 0 and e.extra is None
-        for wide in range(1, (2 + free) * far + 1 if max(e.first.tapes, default=-1) >= 0 else 2):
-            for above in range(3 * far + 1) if free else [wide + (e.extra or 0) if e.later else 0]:
-                for short in range(e.stride):
-                    yield wide, row, rows, above, short
+def sizes(e: Export, nodes: Nodes, mirrored: bool) -> Any:
+    """Sizes that stand for all, each with its kind of token and its walk.
+
+    From gaps of 0 on, each as far as something depends on it. Any size is one of these with larger
+    gaps that nothing depends on: go from gaps of 0 towards it as long as a gap is smaller than its
+    own and closed. Positions are known modulo the period, so that gaps grow by as much.
+    """
+    most = MOST if e.later or mirrored else FEW
+    for names, short in product(frames(e, mirrored), range(e.stride)):
+        start, seen = (0,) * (len(names["wide"]) - 1), dict[tuple, set[int]]()
+        queue, queued = [start], {start}
+        for gaps in queue:
+            require(len(seen) <= most, "its lines reach or drift so far that too many sizes differ")
+            closed: set[int] = set()
+            for more in product(range(e.period), repeat=len(gaps)):
+                here = tuple(a + b for a, b in zip(gaps, more, strict=True))
+                if here in seen or any(b for k, b in enumerate(more) if k in closed):
+                    continue
+                size = Size(e, nodes, names, here, short)
+                if size.there:
+                    name, tokens = size.kind()
+                    yield name, len(tokens), Walk(size, tokens)
+                seen[here] = size.closed
+                closed = closed or seen[gaps]
+            for gap in seen[gaps]:
+                larger = (*gaps[:gap], gaps[gap] + 1, *gaps[gap + 1 :])
+                queue += [larger] if larger not in queued else []
+                queued.add(larger)
 
 
 def rows_follow(e: Export) -> None:
@@ -550,6 +789,14 @@ def rows_follow(e: Export) -> None:
     if (later := e.later) is None:
         return
     radix, first = later.base + 1, e.first
+    outputs = {int(x) for by in (first, later) for x in by.out[by.next >= 0]}
+    require(not (e.closers and later.base + 2 in outputs), "a row closes in two ways")
+    symbols = {*first.symbols, *later.symbols} - {later.base} | ({later.base} if e.past else set())
+    count = len(later.start)
+    pairs = {*zip(later.symbols or [0] * count, later.openers or [0] * count, strict=True)}
+    for symbol, opener in product(symbols, outputs & {*e.closers} or {0}):
+        there = (symbol, opener if later.openers else 0) in pairs
+        require(there, f"no row has symbol {symbol} below one that closes with {opener}")
     same = [tape for tape in later.tapes if tape >= 0 and not e.listed]
     closings = [*e.closers] or [None]
     for by, begin, closing in product((first, later), range(len(later.start)), closings):
@@ -620,22 +867,22 @@ def rows_end(e: Export) -> None:
 
 def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     """Every kind of token, its windows, and the number of its tokens."""
-    far, tall = reach(e)
-    require(far < 400, "its lines reach too far")
+    state = e.first.next[list(e.first.start), -1]
+    require(not e.first.tapes or (state < 0).all(), "it takes sources without a letter")
+    try:
+        every = [*sizes(e, nodes, mirrored=False)]
+    except SystemExit:
+        if e.later:
+            raise
+        every = [*sizes(e, nodes, mirrored=True)]
     vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
     found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
-    for wide, row, rows, above, short in sizes(e, far, tall):
-        size = Size(e, nodes, wide, row, rows, above, short)
-        ends = [0, wide, above] if e.extra is None and row else [0, wide]
-        for column in range(max(ends) + 3):
-            if any(b - a > far for a, b in pairwise(sorted([*ends, column]))):
-                continue
-            name, tokens = size.kind(column)
-            walk = Walk(size, column, tokens, far)
-            if (name, walk.name) not in seen:
-                seen.add((name, walk.name))
-                some = walk.windows(len(tokens), vocabulary)
-                found[name] = distinct(np.append(some, found.get(name, (some, 0))[0])), len(tokens)
+    for name, count, walk in every:
+        if (name, walk.name) not in seen:
+            seen.add((name, walk.name))
+            some = walk.windows(count, vocabulary)
+            found[name] = distinct(np.append(some, found.get(name, (some, 0))[0])), count
+    require(any(len(codes) for codes, _ in found.values()), "its rule takes no source")
     return {name: one for name, one in found.items() if len(one[0])}
 
 
@@ -654,7 +901,9 @@ def check(folder: Path) -> str:
         least, total, at = min(least, found.min()), total + len(code), found.argmin()
         require(found.min() > rounding, f"wrong at {values[at]}: {right[at]} is right")
     require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
+    some = ", ".join(map(str, e.first.counts(3)))
     rule = f"the rule in rule.json, {e.first.states} states, named {said['task']}"
+    rule += f", which takes {some} sources of 1, 2, 3 columns" if e.first.tapes else ""
     about = f"{rule}, in base {e.base}, sources delimited by {e.delimiters}"
     return f"certified: right in each of {total} windows, smallest margin {least:.4g}: {about}"
 

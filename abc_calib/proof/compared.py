@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterator
 from copy import copy
 from typing import Any
@@ -23,19 +24,29 @@ LONG = 2000
 """Random and hard ones of each longer width."""
 READ = 500
 """Sources that are written, and read again, as a person does."""
-ANSWERS = {
-    "answer",
-    "columns",
-    "digits_of",
-    "letters",
-    "padded",
-    "parse",
-    "parts",
-    "plain",
-    "posed",
+ANSWERS = {"answer", "solve"}
+"""Methods whose answers are compared with the rule's."""
+RULE = {"begin", "end", "end_below", "rule", "step", "step_below"}
+DECLARED = {
+    *("ahead", "ahead_below", "backward", "closers", "count", "counted", "default_base"),
+    *("delimiters", "gold_attention", "inputs", "kinds", "laws", "name", "notation", "operands"),
+    *("operator", "options", "pass_size", "remark", "rereads", "row_words", "sampling"),
+    *("separators", "shortest", "splits", "start", "start_below", "stride", "symbols"),
+    *("train_length", "train_rows", "turned", "unit", "usage"),
 }
-ANSWERS |= {"problems", "read", "solve", "tapes", "text", "words", "write", "_number", "_read"}
-"""Methods from which answers come, and what is read and written of them."""
+SAMPLING = {
+    *("_chains", "_distinct", "_draw", "_random", "_run", "_uniform", "_walked", "families"),
+    *("fresh", "fronts", "hard", "held_out_set", "is_held_out", "longer_set", "mutated"),
+    *("sample", "sample_between", "smallest", "split", "test_set", "training_set", "walked"),
+}
+MAY_OVERRIDE = ANSWERS | RULE | DECLARED | SAMPLING
+"""What a task may have of its own: how it is declared, what its rule is, which problems are drawn.
+All else decides how sources are read and outputs written, which a certificate takes as ours."""
+HARMLESS = {
+    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__"),
+    *("__init__", "__module__", "__orig_bases__", "__parameters__", "__qualname__"),
+    *("__static_attributes__", "__weakref__", "_abc_impl"),
+}
 
 
 def by_rule(task: Any) -> Any:
@@ -62,8 +73,14 @@ def compared(sources: Sources) -> dict[str, Any] | None:
     task = sources.task
     if sources.rule.as_dict() != task._rule.as_dict():
         raise Unbounded("its rule is not the same each time")
-    own = {name for one in type(task).__mro__ if not _ours(one) for name in vars(one)}
-    if not ANSWERS & (own | vars(task).keys()):  # it follows its rule alone
+    own = overridden(task)
+    if refused := sorted(own - MAY_OVERRIDE):
+        raise Unbounded(
+            f"its task overrides {', '.join(refused)}: a certificate takes the reading of sources "
+            "and the writing of outputs as this program has them; override step, end, begin, solve "
+            "and what draws problems alone"
+        )
+    if not ANSWERS & own:  # it follows its rule alone
         return None
     count, rng = 0, np.random.default_rng(14)
     differing = _of_words if isinstance(task, WordTask) else _of_numbers
@@ -77,6 +94,15 @@ def compared(sources: Sources) -> dict[str, Any] | None:
             )
         count += len(problems)
     return {"sources": count, "longest": max(sources.lengths)}
+
+
+def overridden(task: Any) -> set[str]:
+    """The names of our own classes that a task, or the classes it is made of, has otherwise."""
+    of = next(one for one in type(task).__mro__ if _ours(one))
+    theirs = [one for one in type(task).__mro__ if not _ours(one) and one not in (ABC, object)]
+    named = {name for one in theirs for name in vars(one)}
+    named |= {name for name in vars(task) if callable(getattr(type(task), name, None))}
+    return {x for x in named if hasattr(of, x) or x.startswith("__")} - HARMLESS
 
 
 Difference = tuple[int, str, str] | None

@@ -20,6 +20,7 @@ from abc_calib.proof.compared import compared
 from abc_calib.proof.fingerprint import fingerprint, machine
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.labels import atom_name, where
+from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import (
     MOST_WINDOWS,
     Checked,
@@ -94,6 +95,8 @@ def decide(
         decision.proof = proof
         if isinstance(proof.evaluator, BlackBox):
             proof.evaluator.look_further()
+        if not model.in_whole_sources:
+            check_laid_out(run.data, proof.field.shape)
         certificate.compared = compared(Witnesses(run.data.task.rule_task, proof.field))
         _check_time(decision.proof, minutes)
         _enumerate(decision, on_windows)

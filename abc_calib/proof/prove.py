@@ -207,31 +207,43 @@ class Proof:
             for codes in self.parts(node):
                 yield node, codes
 
+    def any_part(self, node: int, rng: np.random.Generator) -> np.ndarray:
+        """The windows of a node; of too many to be held a part, drawn at random."""
+        held = self.held[node]
+        made = [held] if held is not None else parts(self.field, node, PART, rng=rng)
+        return next(part for part in made if len(part))
+
     def some(self, most: int, rng: np.random.Generator) -> Proof:
         """The same with windows drawn at random, about ``most`` in all."""
         drawn: dict[int, np.ndarray | None] = {}
         for node, codes in self.held.items():
             share = max(1, most // len(self.held))
             if codes is None:
-                made = parts(self.field, node, PART)
-                codes = next(part for part in made if len(part))
+                codes = self.any_part(node, rng)
             drawn[node] = np.sort(rng.permutation(codes)[:share])
         return replace(self, held=drawn)
 
 
 def parts(
-    field: Field, node: int, limit: int, pins: Mapping[int, int] | None = None
+    field: Field,
+    node: int,
+    limit: int,
+    pins: Mapping[int, int] | None = None,
+    rng: np.random.Generator | None = None,
 ) -> Iterator[np.ndarray]:
-    """The windows of a node in parts of at most ``limit``: some atoms pinned, if need be."""
-    pins = pins or {}
+    """The windows of a node in parts of at most ``limit``: some atoms pinned, if need be.
+
+    In order of the pinned values, or in an order drawn by ``rng``.
+    """
+    pins, base = pins or {}, field.shape.rule.base
     try:
         yield field.windows(node, pins, limit)
     except TooMany:
         free = [atom for atom in _order(field, node) if atom not in pins]
         if not free:
             raise
-        for value in range(field.shape.rule.base):
-            yield from parts(field, node, limit, {**pins, free[0]: value})
+        for value in range(base) if rng is None else rng.permutation(base).tolist():
+            yield from parts(field, node, limit, {**pins, free[0]: value}, rng)
 
 
 def _order(field: Field, node: int) -> list[int]:
@@ -290,8 +302,18 @@ def check(
 ) -> list[Checked]:
     """Run the model on every window; ``floor``: the least margin of windows that do not fail."""
     results = {node: Checked(node, floor) for node in proof.held}
-    for node, codes, margins in proof.evaluator.run(proof.every(), on_windows):
+    listed = Counter[int]()
+
+    def every() -> Iterator[tuple[int, np.ndarray]]:
+        for node, codes in proof.every():
+            listed[node] += len(codes)
+            yield node, codes
+
+    for node, codes, margins in proof.evaluator.run(every(), on_windows):
         results[node].add(codes, margins)
+    for node, one in results.items():
+        if one.windows != listed[node]:
+            raise AbcError(f"{one.windows} of {listed[node]} windows were run: nothing is decided")
     return list(results.values())
 
 

@@ -49,7 +49,9 @@ class Rounding:
         norm, most = self.seen.get(id(module), (0.0, 0.0))
         size, steepest = float(x.norm(dim=1).amax()), float(inverse.amax())
         self.seen[id(module)] = max(norm, size), max(most, steepest)
-        self.state = max(self.state, size)
+
+    def note_state(self, x: Tensor) -> None:
+        self.state = max(self.state, float(x.norm(dim=1).amax()))
 
     def note_parts(self, module: Any, x: Tensor) -> None:
         """Take note of what a map gives, ``(n, h, e)``."""

@@ -1,16 +1,22 @@
-"""A second look at a certificate: all of it again, and by a path that shares nothing with it.
+"""A second look at a certificate: made again, in whole sources, and by a program of its own.
 
-Every field is computed anew and compared. Then whole sources through the plain model with dense
-attention: windows drawn at random and put into random sources, then long random and hard sources.
-The certificate says that no margin anywhere is smaller than the one it names, so one smaller
-margin would refute it.
+Every field is computed anew by the same code and compared. Whole sources are run through the plain
+model with dense attention, which has no table of windows: windows in random sources, then long
+random and hard sources. A node with more windows than are held shows those of a part, drawn at
+random. Last, ``check.py`` is run on an export, in a process of its own: it shares no code with this
+program, lists all windows and computes all margins again. The certificate says that no margin
+anywhere is smaller than the one it names, so one smaller margin would refute it.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,10 +27,13 @@ from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate, difference
 from abc_calib.proof.decide import WIDEST, Decision, decide
+from abc_calib.proof.export import export
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks import Problems
 
+VERDICT = re.compile(r"certified: right in each of (\d+) windows, smallest margin (\S+): ")
+"""What ``check.py`` says of a certificate that holds."""
 TOGETHER = 64
 """Sources of one batch that are drawn around windows."""
 TOKENS = 2**14
@@ -64,13 +73,22 @@ def verify(
             f"the certificate of {opened} does not hold: it says {name} = {said}, and made again "
             f"it is {now}"
         )
-    return seen_again(opened, replace(decision, certificate=certificate), samples, sources, seed)
+    decision = replace(decision, certificate=certificate)
+    return seen_again(opened, decision, samples, sources, seed, made_again=True)
 
 
 def seen_again(
-    run: Run, decision: Decision, samples: int = 1000, sources: int = 20, seed: int = 1
+    run: Run,
+    decision: Decision,
+    samples: int = 1000,
+    sources: int = 20,
+    seed: int = 1,
+    made_again: bool = False,
 ) -> Certificate:
-    """``verify`` where the certificate has just been made: all of it but making it again."""
+    """``verify`` where the certificate has just been made: all of it but making it again.
+
+    ``made_again``: was that done before?
+    """
     certificate, data, proof = decision.certificate, run.data, decision.proof
     assert certificate.margin is not None and proof is not None
     exact: Any = proof.model.exact()
@@ -98,9 +116,33 @@ def seen_again(
         "seed": seed,
         "wrong": 0,
         "smallest_margin": round(least, 4),
+        "made_again": made_again,
+        "check_py": by_checker(run, certificate),
     }
     certificate.save(run)
     return certificate
+
+
+def by_checker(run: Run, certificate: Certificate) -> dict[str, Any]:
+    """What ``check.py`` finds on an export: how many windows, and the smallest margin.
+
+    ``AbcError`` where it does not certify, or lists another number of windows.
+    """
+    with TemporaryDirectory() as folder:
+        exported = export(run, Path(folder) / "export")
+        command = [sys.executable, str(exported / "check.py")]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = (ended.stdout or ended.stderr).strip().splitlines() or ["nothing"]
+    found = VERDICT.match(said[-1])
+    if ended.returncode or not found:
+        raise AbcError(f"the certificate of {run} is not confirmed by check.py: {said[-1]}")
+    windows = int(found[1])
+    if windows != certificate.windows:
+        raise AbcError(
+            f"the certificate of {run} has {certificate.windows} windows, and check.py lists "
+            f"{windows}"
+        )
+    return {"windows": windows, "smallest_margin": float(found[2])}
 
 
 def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Problems]]:
@@ -116,7 +158,7 @@ def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Probl
     ):
         if not count:
             continue
-        codes = next(part for part in proof.parts(checked.node) if len(part))
+        codes = proof.any_part(checked.node, rng)
         for code in rng.permutation(codes)[:count]:
             found += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
     return found

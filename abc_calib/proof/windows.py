@@ -124,7 +124,10 @@ class Place:
         for tape in self.steps.by.tapes:
             size = self.size
             above = size.above if tape == ABOVE else None
-            found.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
+            if above is None:
+                found.append(size.letters(tape))
+            else:  # of an empty row nothing is read, however late
+                found.append((above - size.shape.rule.shift).maximum(0))
         return tuple(found)
 
     @cached_property
@@ -342,6 +345,7 @@ class Field:
             if shape.rule.in_rows:
                 raise
             self.places.clear()
+            self.sizes = 0
             self._list(by, mirrored=True)
 
     def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:

@@ -24,6 +24,9 @@ class Unnoted:
     def note(self, module: Any, x: Tensor, inverse: Tensor) -> None:
         """Inputs ``x (n, d)`` of a normalisation, and one over their deviations."""
 
+    def note_state(self, x: Tensor) -> None:
+        """States ``(n, d)`` before, in and after a layer."""
+
     def note_parts(self, module: Any, x: Tensor) -> None:
         """What a map to queries, keys or values gives, ``(n, h, e)``."""
 
@@ -119,13 +122,17 @@ class Blocks:
         """
         block = (self.encoder if site == "encoder" else self.decoder)[layer - 1]
         x = slots[0].states.index_select(0, where[0])
+        self.rounding.note_state(x)
         x = x.expand(max(map(len, where)), -1)
         for number, heads in enumerate(attentions):
             attention, norm = block.attentions[number], block.norms[number]
             mixed = self._mixed(attention, norm, x, heads, slots, where, number > 0)
             x = x + attention.output(mixed)
+            self.rounding.note_state(x)
         hidden = block.feedforward[0](self.norm(block.norms[-1], x)).relu_()
-        return x + block.feedforward[-1](hidden)
+        x = x + block.feedforward[-1](hidden)
+        self.rounding.note_state(x)
+        return x
 
     def _mixed(
         self,
