@@ -136,7 +136,7 @@ class Transducer:
     @cached_property
     def extra(self) -> int | None:
         """How many symbols a row has more than its tapes have letters; None if that varies."""
-        if self.lag > 1:
+        if self.lag > 1 or not self.tapes:
             return None  # a row of fewer letters is written as late
         _, letters, out, after = self.steps
         inside, ended = (letters < self.base).all(0), (letters == self.base).all(0)

@@ -324,6 +324,8 @@ class Size:
         self.there = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, least) >= 0
         if e.later and not e.later.goes_on:
             self.there &= self.sign(self.row, 2) < 0
+        if self.later:
+            self.there &= self.sign(self.above, 0) >= 0
         self.last = self.sign(self.rows - self.row, 1) == 0
         self.by = e.later if self.later and e.later else e.first
         self.parts: list[tuple[Length, list[int]]] = []  # of each its columns and their operands

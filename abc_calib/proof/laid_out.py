@@ -9,6 +9,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.data.vocabulary import EOS
+from abc_calib.errors import shortened
 from abc_calib.geometry.layout import placed
 from abc_calib.proof.forms import Gaps, Unbounded
 from abc_calib.proof.graph import Graph, Shape, Size, Token
@@ -38,12 +39,10 @@ def check_laid_out(data: Data, shape: Shape) -> None:
         for number in range(len(problems)):
             problem = problems.take(np.array([number]))
             for where, token, expected in _differences(data, shape, problem):
-                names = {i: name for name, i in shape.ids.items()}
-                shown = (names.get(x, x) for x in (token, expected))
                 raise Unbounded(
-                    "it is not laid out as its rule is followed: for {} {} is {}, not {}".format(
-                        task.plain(task.render(problem), 0), where, *shown
-                    )
+                    "it is not laid out as its rule is followed: for "
+                    f"{shortened(task.plain(task.render(problem), 0))} {where} is {token}, not "
+                    f"{expected}"
                 )
 
 
@@ -74,7 +73,8 @@ def _differences(data: Data, shape: Shape, problem: Any) -> Iterator[tuple[str, 
                 operand = row if rule.listed else at.of
                 expected = int(letters[operand][0][0, column])
             if token != expected:
-                yield f"token {position} of the source", token, expected
+                named = (data.vocabulary.symbols[x] for x in (token, expected))
+                yield f"token {position} of the source", *named
     yield from _written(shape, target, rows)
     for row, (size, (_, width)) in enumerate(zip(sizes, rows, strict=True)):
         if rule.extra is not None and width != size.wide.value + rule.extra:

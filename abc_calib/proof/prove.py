@@ -53,6 +53,9 @@ def rule_of(data: Data) -> Rule:
     rule = data.task.rule()
     if rule is None:
         raise Undecided(f"{data.task.name} has no rule that a finite machine follows")
+    empty = rule.first.next[[*rule.first.start]].reshape(len(rule.first.start), -1)[:, -1]
+    if rule.first.tapes and (empty >= 0).any():
+        raise Undecided(f"the rule of {data.task.name} takes sources without a letter")
     try:
         check_closed(rule)
     except NotClosed as error:

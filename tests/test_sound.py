@@ -1,0 +1,318 @@
+"""Holes in certificates that were built: what is not followed is refused by both programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_verify import double, program_margin, smallest
+from word_rules import Copied, Shorter
+
+from abc_calib.config import TrainOptions, TransformerOptions
+from abc_calib.data import make_data
+from abc_calib.errors import AbcError
+from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn.build import build_model
+from abc_calib.proof import forms, prove
+from abc_calib.proof.compared import compared
+from abc_calib.proof.laid_out import check_laid_out
+from abc_calib.proof.prove import Undecided, check, parts, prepare
+from abc_calib.proof.windows import TooMany
+from abc_calib.proof.witness import Witnesses
+from tasks import Arithmetic, TaskError, WordTask, get_task, rules
+from tasks.basic import Addition
+from tasks.closure import NotClosed, check_closed
+from tasks.rules import ROW, Rule
+
+
+def small(task: Any, own: Any, cross: Any, encoder: Any = None, **options: Any) -> tuple[Any, Any]:
+    """A model of one head and one layer with these lines, and its data."""
+    how = {"length": 3, "sampling": task.sampling}
+    if aligned := options.pop("aligned", False):
+        how["format"] = "aligned"
+    data: Any = make_data(task, TrainOptions(**how))
+    about: dict[str, Any] = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1}
+    shape = TransformerOptions(**about, encoder_layers=int(encoder is not None), scheme="none")
+    model: Any = build_model("transformer", shape, data, int(aligned))
+    sites: Any = {"self": ((tuple(own),),), "cross": ((tuple(cross),),)}
+    if encoder is not None:
+        sites["encoder"] = ((tuple(encoder),),)
+    model.set_lines(LineBias(sites))
+    return model.eval(), data
+
+
+def agreed(model: Any, data: Any) -> tuple[int, float]:
+    """Windows and smallest margin by both programs; no source has a smaller one."""
+    proof = prepare(model, data)
+    checked = check(proof)
+    least, windows = min(c.margin for c in checked), sum(c.windows for c in checked)
+    assert program_margin(model, data, proof) == (windows, pytest.approx(least, rel=1e-9))
+    assert smallest(double(model), data) >= least - 1e-9
+    return windows, least
+
+
+# Rules
+
+
+class FirstDigit(Arithmetic):
+    """Numbers that do not begin with a 7 are written as they are read."""
+
+    name, count = "first_digit", 1
+
+    def rule(self) -> Rule:
+        digits = np.arange(self.base)
+        following = np.stack([(digits == 7).astype(int)] * 2)
+        written = np.stack([digits] * 2)
+        return Rule(rules.columns(self.base, following, written, self.ends, (0,)))
+
+    ends = np.array([rules.NOTHING, rules.NEVER])
+
+    def _chains(self, rng, *counts):
+        return (self._random(rng, counts[0]),)
+
+
+def test_what_a_rule_does_not_take_is_not_answered():
+    """States that read digits alike may end differently; numbers with more zeros end as without."""
+    task = FirstDigit()
+    assert task.solve("1877") == "1877" and task.solve("0") == "0"
+    for source in ("71828", "7"):
+        with pytest.raises(TaskError, match="is not a source of first_digit"):
+            task.solve(source)
+    by = task.rule().first
+    values, width = by.row([(np.array([[8, 1, 0, 0], [7, 1, 0, 0]]), np.array([4, 4]))])
+    assert values[:, :4].tolist() == [[8, 1, 0, 0], [7, 1, 0, 0]] and width.tolist() == [4, 4]
+    with pytest.raises(rules.NoSource) as caught:
+        by.row([(np.array([[8, 1], [1, 7]]), np.array([2, 2]))])
+    assert caught.value.args[0].tolist() == [1]
+
+
+class Cut(WordTask):
+    """The words but for a last b; in a second row the same again."""
+
+    name = "cut"
+    symbols = ("a", "b", "c")
+
+    def step(self, state: int, word: str) -> Any:
+        if word == "b":
+            return (1, ROW) if state else None
+        return 1, word
+
+    def end(self, state: int) -> Any:
+        return (ROW,)
+
+    def step_below(self, state: int, above: Any, *word: Any) -> Any:
+        return state, above
+
+    def end_below(self, state: int) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize("own", [Line("diag", 1, 0), Line("diag", 1, 1), Line("diag", 1, -1)])
+def test_rows_that_close_inside_have_no_fixed_width(own):
+    task = Cut()
+    assert task.solve("a c") == f"a c {ROW} a c" == task.solve("a c b")
+    assert task.rule().first.extra is None and task.rule().extra is None
+    agreed(*small(task, [ALONE, own], [Line("vert", 1, 0)]))
+
+
+class TwoEnds(Copied):
+    """Whose sources are closed by two ends."""
+
+    name = "two_ends"
+    closes_source = True
+
+
+def test_sources_that_are_laid_out_otherwise_are_refused():
+    model, data = small(TwoEnds(), [ALONE], [Line("diag", 1, 0)])
+    with pytest.raises(forms.Unbounded, match=r"number of tokens of the source is 5, not 4"):
+        check_laid_out(data, prove.shape_of(model, data))
+
+
+class Pairs(WordTask):
+    """Rows with words of their own, below rows that close in two ways."""
+
+    name = "pairs_of_words"
+    symbols = ("a", "b", "x", "y")
+    row_words = ("a", "b")
+    closers = ("x", "y")
+
+    def step(self, state: Any, word: str) -> Any:
+        return None if word in self.closers else (state, word)
+
+    def end(self, state: Any) -> Any:
+        return () if state is None else ("x",) if state == "a" else ("y",)
+
+    def step_below(self, state: Any, above: str, *word: Any) -> Any:
+        return state, above
+
+    def begin(self, word: Any, closer: Any) -> Any:
+        return (word,) if word is None else word
+
+    def end_below(self, state: Any) -> Any:
+        return () if state == (None,) else self.end(state)
+
+
+class Missing(Pairs):
+    """Which has no row of the word a below one that closes with y."""
+
+    name = "missing_pair"
+
+    def begin(self, word: Any, closer: Any) -> Any:
+        return None if (word, closer) == ("a", "y") else super().begin(word, closer)
+
+
+class TwoWays(Pairs):
+    """Which closes with a delimiter, too."""
+
+    name = "two_ways"
+
+    def end(self, state: Any) -> Any:
+        return (ROW,) if state == "b" else super().end(state)
+
+
+def test_every_row_that_may_follow_is_there():
+    check_closed(Pairs().rule())
+    assert Pairs().solve("a b : a a") == "a a x a a y a a"
+    with pytest.raises(NotClosed, match="no row with the symbol number 0 stands below one"):
+        check_closed(Missing().rule())
+    assert Missing().solve("a b : a a") == "a a x a a y a a"
+    with pytest.raises(TaskError, match="not a source of missing_pair"):
+        Missing().solve("b a : a a")
+    with pytest.raises(TaskError, match=r"a row closes with \|: it has closers"):
+        TwoWays().rule()
+    rule = Pairs().rule()
+    out = rule.first.written.copy()
+    out[out == rule.first.closers[1]] = rule.base + 2
+    with pytest.raises(NotClosed, match=r"a row closes with \|"):
+        check_closed(replace(rule, first=replace(rule.first, written=out)))
+
+
+def test_rules_whose_rows_above_differ_in_too_many_ways_are_refused(monkeypatch):
+    monkeypatch.setattr("tasks.closure.MOST_SUBSETS", 3)
+    with pytest.raises(NotClosed, match="more than 3 kinds of rows above"):
+        check_closed(get_task("long_multiplication", base=2).rule())
+
+
+class ManyWords(Copied):
+    """Five words follow those of the source."""
+
+    name = "many_words"
+
+    def end(self, state: int) -> Any:
+        return tuple("abaab")
+
+
+CASES: dict[str, Any] = {
+    "words far behind the end": (ManyWords, [Line("diag", 0, -1)], [Line("diag", 1, 0)], {}),
+    "aligned operands": (
+        *(lambda: get_task("subtraction", base=3), [ALONE]),
+        *([Line("anti", 2, 0, stride=2), Line("anti", 2, 1, stride=2)], {"aligned": True}),
+    ),
+    "a line of stride 2": (
+        lambda: get_task("automaton", machine="cycle:3"),
+        *([ALONE], [Line("diag", 1, 0, stride=2)], {}),
+    ),
+    "a row two above": (
+        Shorter,
+        *([ALONE, Line("diag", 2, 0)], [Line("vert", 1, 0)], {}),
+    ),
+    "an encoder line of a product": (
+        lambda: get_task("long_multiplication", base=2),
+        *([ALONE], [Line("vert", 2, 0, beta=1)], {"encoder": [ALONE, Line("diag", 0, -1)]}),
+    ),
+    "fixed verticals of a sort": (
+        lambda: get_task("sort", base=3),
+        *([ALONE, Line("diag", 0, -1)], [Line("vert", 1, 3)], {}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_checker_lists_what_the_program_lists(name):
+    make, own, cross, options = CASES[name]
+    windows, _ = agreed(*small(make(), own, cross, **options))
+    assert windows > 10
+
+
+@pytest.mark.parametrize(
+    "line", [Line("vert", 1, 2), Line("vert", 1, -1), Line("diag", 1, 0), Line("anti", 2, 0)]
+)
+def test_numbers_of_other_rows_are_read_by_neither_program(line):
+    """A line that may stand on a digit or on a delimiter, as another number's width is."""
+    model, data = small(get_task("sum", base=2), [ALONE], [line])
+    try:
+        proof = prepare(model, data)
+    except Undecided:
+        proof = prepare(small(get_task("sum", base=2), [ALONE], [Line("vert", 0, 0)])[0], data)
+        with pytest.raises(SystemExit, match=r"another row's number|too many sizes"):
+            program_margin(model, data, proof)
+    else:
+        agreed(model, data)
+
+
+# Tasks
+
+
+class Reads(Addition):
+    """Whose tokens are read from the other end."""
+
+    def tokens(self, *given: Any) -> Any:
+        return super().tokens(*given)
+
+
+class Harder(Addition):
+    """Which draws and names its problems as it likes."""
+
+    usage = "numbers"
+
+    def _chains(self, rng: Any, *counts: Any) -> Any:
+        return super()._chains(rng, *counts)
+
+    def helper(self) -> int:
+        return 1
+
+
+def test_a_task_overrides_what_is_on_the_list_alone():
+    def judged(task: Any) -> Any:
+        model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
+        return compared(Witnesses(task, prepare(model, data).field))
+
+    assert judged(Harder()) is None
+    with pytest.raises(forms.Unbounded, match="its task overrides tokens: a certificate takes"):
+        judged(Reads())
+    task = Addition()
+    vars(task)["tapes"] = task.tapes
+    with pytest.raises(forms.Unbounded, match="its task overrides tapes"):
+        judged(task)
+
+
+# Windows
+
+
+def test_windows_that_are_not_run_decide_nothing(monkeypatch):
+    model, data = small(Addition(2), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
+    proof = prepare(model, data)
+    run = type(proof.evaluator).run
+
+    def some(self: Any, windows: Any, on_windows: Any) -> Any:
+        yield from ((node, codes[1:], m[1:]) for node, codes, m in run(self, windows, on_windows))
+
+    monkeypatch.setattr(type(proof.evaluator), "run", some)
+    with pytest.raises(AbcError, match="windows were run: nothing is decided"):
+        check(proof)
+
+
+def test_parts_of_large_nodes_are_drawn_at_random():
+    model, data = small(Addition(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
+    proof = prepare(model, data)
+    node = max(proof.sizes, key=lambda node: proof.sizes[node])
+    whole, first = proof.held[node], set()
+    for seed in range(8):
+        made = [*parts(proof.field, node, 12, rng=np.random.default_rng(seed))]
+        assert np.array_equal(np.sort(np.concatenate(made)), whole)
+        first.add(tuple(made[0].tolist()))
+    assert len(first) > 1
+    with pytest.raises(TooMany):
+        proof.field.windows(node, {}, 12)
