@@ -15,10 +15,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from tasks.rules import ABOVE, ROW, Rule, Transducer, reduced
+from tasks.rules import ABOVE, NO, ROW, Rule, Transducer, reduced
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
@@ -52,6 +53,9 @@ class Accepted:
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
     later = rule.later
+    for one in (rule.first, later):
+        if one is not None:
+            _check_tables(one)
     if later is None:
         return
     if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
@@ -81,6 +85,28 @@ def check_closed(rule: Rule) -> None:
     if rule.closers and rule.of_row is not None:
         for one in (rule.first, later):
             _check_ends(one)
+
+
+def _check_tables(one: Transducer) -> None:
+    """Every entry of a transducer names a state or a symbol that there is."""
+    states, base = one.states, one.base
+    entries: list[tuple[str, Any, int, int]] = [
+        ("start", one.start, 0, states),
+        ("next", one.next, NO, states),
+        ("written", one.written, NO, base + 4),
+        ("symbols", one.symbols, 0, base + 1),
+        ("openers", one.openers, 0, base),
+        ("closers", one.closers, 0, base),
+    ]
+    for name, values, low, high in entries:
+        found = np.asarray(values, np.int64)
+        if ((found < low) | (found >= high)).any():
+            wrong = found[(found < low) | (found >= high)].flat[0]
+            raise NotClosed(f"{name} has {wrong}: give whole numbers from {low} to {high - 1}")
+    if {len(x) for x in (one.symbols, one.openers) if x} - {len(one.start)}:
+        raise NotClosed("not every symbol and opener has a start of its own")
+    if (one.steps[2] < 0).any():
+        raise NotClosed("a step writes nothing that is known: give base + 1 for nothing")
 
 
 def _opened(later: Transducer, opener: int | None) -> Transducer:

@@ -86,6 +86,8 @@ def _second_look(seen: dict[str, Any]) -> str:
             f"{checker['windows']:,} windows, all right, with a smallest margin of "
             f"{checker['smallest_margin']}."
         )
+    elif "check_py" in seen:
+        found.append("`check.py` was not run: it would have to hold too many windows.")
     return " ".join(found)
 
 
