@@ -901,7 +901,9 @@ def check(folder: Path) -> str:
         values, right = code[:, None] // e.base ** np.arange(count) % e.base, code // e.base**count
         found = Model(e, nodes, values).margins(name, right)
         least, total, at = min(least, found.min()), total + len(code), found.argmin()
-        require(found.min() > rounding, f"wrong at {values[at]}: {right[at]} is right")
+        where = f"at {values[at]}, where {right[at]} is right"
+        require(found.min() > 0, f"wrong {where}")
+        require(found.min() > rounding, f"the margin {found.min():.3g} is within rounding {where}")
     require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
     some = ", ".join(map(str, e.first.counts(3)))
     rule = f"the rule in rule.json, {e.first.states} states, named {said['task']}"

@@ -172,6 +172,11 @@ def _verdict(c: dict[str, Any]) -> str:
             f"Checked: {c['windows']:,} windows, none wrong, smallest logit margin "
             f"{c['margin']:.3f}."
         )
+    if c["outcome"] == "tested":
+        return (
+            f"**Tested: {c['reason']}.** Windows were run inside whole sources, and the model's "
+            "folder generated with its own tokenizer and settings. Other sources may be wrong."
+        )
     if c["outcome"] == "refuted":
         return f"**There are sources that the model gets wrong**: {c['reason']}."
     return f"**Not decided**: {c['reason']}."

@@ -123,6 +123,7 @@ def seen_again(
         "check_py": by_checker(run, certificate) if certificate.windows <= MOST else None,
     }
     certificate.save(run)
+    certificate.note_verified()
     return certificate
 
 
