@@ -18,6 +18,7 @@ from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.known import window_period
 from abc_calib.nn.transformer.model import Transformer
 
 SHAPES = [
@@ -136,6 +137,13 @@ def test_post_norm_layers_and_embeddings_are_those_of_vaswani(model_for, sources
     states = theirs(read, source, mask, memory_key_padding_mask=sources == model.pad)
     expected = model.head(model.norm(states))
     torch.testing.assert_close(logits_of(model, sources, outputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_certificate_is_about_post_norm(build):
+    shape = {"encoder_layers": 0, "decoder_layers": 2, "scheme": "none"}
+    assert window_period(build(shape, "one line a head")) == 1
+    why = window_period(build({**shape, "post_norm": True}, "one line a head"))
+    assert why == "its blocks are post-norm"
 
 
 # Attention weights and paths
