@@ -61,7 +61,7 @@ abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
 abc calibrate --threshold 2 => --threshold 2: give a number above 0 and at most 1
 abc calibrate --average sum => --average sum: only the fit mean averages along lines: leave it
 abc calibrate --attention raw => --attention raw: only the fit mean averages along lines: leave it
-abc calibrate --fit mean --average sum --anchors segment => this is of lines from the corners
+abc calibrate --fit mean --average sum --anchors segment => --average sum: sums are along lines from
 abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: cross is named
 abc calibrate --fit mean --threshold up=1 => --threshold up=1: unknown site 'up': choose among enc
 abc calibrate --fit mean --threshold self=1 => --threshold self=1: cross is not named; name self, cr

@@ -29,11 +29,11 @@ class MeanOptions(CalibrationOptions):
     average: Literal["all", "digits", "sum"] = "all"
     attention: Literal["weights", "raw"] = "weights"
 
-    @field_validator("average", "attention")
+    @field_validator("average")
     @classmethod
     def _from_the_corner(cls, word: str, info: ValidationInfo) -> str:
-        if word in ("sum", "raw") and info.data.get("anchors") == "segment":
-            raise ValueError("this is of lines from the corners: leave out anchors")
+        if word == "sum" and info.data.get("anchors") == "segment":
+            raise ValueError("sums are along lines from the corners: leave out anchors")
         return word
 
 
