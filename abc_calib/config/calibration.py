@@ -73,8 +73,8 @@ class CalibrationOptions(Options):
     )
 
     def dirs_at(self, site: Site) -> tuple[Direction, ...]:
-        """The directions of lines at a site."""
-        return self.dirs[site] if isinstance(self.dirs, dict) else self.dirs
+        """The directions of lines at a site; none where others are named."""
+        return self.dirs.get(site, ()) if isinstance(self.dirs, dict) else self.dirs
 
     @field_validator("sites", mode="before")
     @classmethod

@@ -51,8 +51,8 @@ class Options(BaseModel):
             raise PydanticCustomError("plain_bool", "neither true nor false")
         if kinds & {int, float} and not kinds & {str, bool}:
             plain = PLAIN[float if float in kinds else int]
-            given_by_site = given.values() if isinstance(given, dict) else None
-            for one in given_by_site or (given if isinstance(given, list | tuple) else [given]):
+            values = [*given.values()] if isinstance(given, dict) else given
+            for one in values if isinstance(values, list | tuple) else [values]:
                 text = isinstance(one, str) and not plain.fullmatch(one.strip(" \t\n"))
                 if text or isinstance(one, bool):
                     raise PydanticCustomError("plain_number", "no plain number")
