@@ -167,6 +167,7 @@ class Export:
         """Rule, lines and configurations, as plain data."""
         require("off_line_bias" not in lines, "it sees all")
         self.stream = bool(lines.get("stream", False))  # source and output in one attention
+        require(not config.get("post_norm"), "its blocks are post-norm")
         self.layers, self.encoder = config["decoder_layers"], config.get("encoder_layers") or 0
         need = {"encoder": self.layers - 1 if self.stream else self.encoder}
         self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}

@@ -85,6 +85,7 @@ class AbcConfig(AttentionConfig):
     encoder_layers: int = 0
     own_schemes: dict[str, str] | None = None
     cyclic: int | None = None
+    post_norm: bool | None = None
 
 
 @strict
