@@ -20,6 +20,8 @@ from tasks.written import squeezed
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
+STRETCHED = 10_007
+"""Between position ids, where they must not matter."""
 LONG, LONG_ONES = 150, 8
 """Tokens of each part of long sources, and how many of these are tried."""
 
@@ -122,6 +124,7 @@ def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
         dense = dense.logits[:, -target.shape[1] :]
         if not float((plain - dense)[target != model.pad].abs().max()) <= LOGITS:
             raise UsageError(f"{name} attends in another way where its weights are asked for")
+    check_positions(model, source, target)
     check_cache(model, source[:2], target.shape[1])
     model.train()
     model.loss(source, target).backward()
@@ -173,6 +176,19 @@ def _check_rows(
         raise UsageError(
             f"{type(model.network).__name__} sees tokens that are not on its lines: others change "
             f"its logits by {changed:.2g}"
+        )
+
+
+@torch.no_grad()
+def check_positions(model: Foreign, source: Tensor, target: Tensor) -> None:
+    """``UsageError`` where a stream without positions counts them somewhere else."""
+    if not model.sites.stream:
+        return
+    plain, other = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
+    if not (changed := float((other - plain).abs().max())) <= 1e-4:
+        raise UsageError(
+            f"{type(model.network).__name__} counts positions somewhere else, too: other position "
+            f"ids change its logits by {changed:.2g}"
         )
 
 

@@ -135,8 +135,8 @@ class Foreign(Model):
         found = self._run(source, target, kept=steps)
         return found.logits[:, -steps:]
 
-    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
-        """The network's output while ``target`` is written."""
+    def _run(self, source: Tensor, target: Tensor, kept: int = 0, step: int = 1, **how: Any) -> Any:
+        """The network's output while ``target`` is written; ``step``: between its position ids."""
         ids, mask = self.sources.ids(source, self.pad)
         if not self.stream:
             read = self._plain(self.shifted(target))
@@ -147,7 +147,7 @@ class Foreign(Model):
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        given = {"attention_mask": mask.long(), "position_ids": places}
+        given = {"attention_mask": mask.long(), "position_ids": step * places}
         return self.network(input_ids=self._plain(ids), **given, use_cache=False, **how)
 
     def shifted(self, target: Tensor) -> Tensor:
