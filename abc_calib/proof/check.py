@@ -23,7 +23,7 @@ import numpy as np
 
 CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
-MOST, FEW = 20_000, 400
+MOST, FEW = 20_000, 1000
 """Sizes that are looked at; the latter before lines are taken to run against the columns."""
 FILES = {
     **{name: f"{name}.json" for name in ("certificate", "config", "model_config")},
