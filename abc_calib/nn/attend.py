@@ -50,8 +50,7 @@ def attend(
         return gathered(queries, keys, values, bias, dropout, scaling)
     b, h, i, _ = queries.shape
     j = keys.shape[2]
-    traced = torch.compiler.is_compiling()  # for any size
-    if traced or queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
+    if queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
         return F.scaled_dot_product_attention(queries, keys, values, bias, dropout, scale=scaling)
     if (missing := LANES - j) > 0:
         keys, values = (F.pad(one, (0, 0, 0, missing)) for one in (keys, values))

@@ -222,7 +222,7 @@ class Transformer(AlongLines):
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
         encoded, read = self.encode(source), self.shifted(target)
-        whole = self.training or torch.compiler.is_compiling() or read.shape[1] <= ROWS_AT_ONCE
+        whole = self.training or read.shape[1] <= ROWS_AT_ONCE
         kept = None if whole else self.kept_rows
         if kept is None:
             return self.run(encoded, read).logits
