@@ -65,6 +65,9 @@ def check_closed(rule: Rule) -> None:
     outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
     if rule.closers and (outputs == rule.base + 2).any():
         raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
+    for one in (rule.first, later):
+        if _narrow(rule, one):
+            raise NotClosed(f"a row that another follows has fewer than {rule.shift} symbols")
     symbols = {*rule.first.symbols, *later.symbols} - {rule.base}
     for opener in [x for x in rule.closers if (outputs == x).any()] or (None,):
         below = _opened(later, opener)
@@ -107,6 +110,19 @@ def _check_tables(one: Transducer) -> None:
         raise NotClosed("not every symbol and opener has a start of its own")
     if (one.steps[2] < 0).any():
         raise NotClosed("a step writes nothing that is known: give base + 1 for nothing")
+
+
+def _narrow(rule: Rule, one: Transducer) -> bool:
+    """May it write a row with fewer symbols than are skipped of it, which another row follows?"""
+    goes_on = [*((one.base,) if rule.counted else ()), one.base + 2, *one.closers]
+    state, _, out, after = one.steps
+    now = np.array(one.start)
+    for _ in range(rule.shift + one.lag if rule.shift else 0):
+        here = np.isin(state, now)
+        if np.isin(out[here], goes_on).any():
+            return True
+        now = np.unique(after[here])
+    return False
 
 
 def _opened(later: Transducer, opener: int | None) -> Transducer:
