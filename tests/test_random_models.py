@@ -1,0 +1,90 @@
+"""Random models: no source has a smaller margin than the proof, and check.py agrees with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from random_models import drawn, sources
+from test_verify import double, judged, program_margin
+
+from abc_calib.evaluation.failures import logit_margins
+from abc_calib.proof import check as check_py
+
+
+@dataclass
+class Seen:
+    """Of a random model what both programs list (None: not followed), and what sources show.
+
+    ``windows`` and ``margin`` of the program and of check.py; ``distinct``: rows of logits that
+    differ with the right token, of which each is a window of its own; ``least``: their margin.
+    """
+
+    seed: int
+    task: str
+    model: str
+    program: tuple[int, float] | None
+    checker: tuple[int, float] | None
+    refusal: str
+    distinct: int
+    least: float
+
+    @property
+    def below(self) -> list[str]:
+        """Which programs miss a window that occurs in a source."""
+        found = {"program": self.program, "check.py": self.checker}
+        return [
+            name
+            for name, one in found.items()
+            if one and (self.least < one[1] - 1e-6 or self.distinct > one[0])
+        ]
+
+    @property
+    def agree(self) -> bool:
+        """Do both list the same windows, or does one of them refuse?"""
+        if self.program is None or self.checker is None:
+            return True
+        return self.program == (self.checker[0], pytest.approx(self.checker[1], rel=1e-6))
+
+
+def in_sources(model: Any, data: Any) -> tuple[int, float]:
+    """How many rows of logits with their right token differ in short sources; the least margin."""
+    every, least = set[bytes](), float("inf")
+    with torch.inference_mode():
+        for some in sources(data):
+            if not len(some):
+                continue
+            batch = data.lay_out(some)
+            inside = batch.target != model.pad
+            logits, right = model(batch.source, batch.target)[inside], batch.target[inside]
+            least = min(least, float(logit_margins(logits, right).min()))
+            rows = torch.cat([(logits * 1e5).round(), right[:, None].double()], 1)
+            every |= {row.tobytes() for row in rows.unique(dim=0).numpy()}
+    return len(every), least
+
+
+def seen(seed: int, sizes: int = 200) -> Seen:
+    """Judge a random model by both programs and by its sources."""
+    model, data = drawn(seed)
+    layers = f"{model.options.decoder_layers} layers"
+    encoder = getattr(model.options, "encoder_layers", 0)
+    kind = "decoder-only" if model.stream else f"{encoder} encoder layers" * bool(encoder)
+    found = judged(seed, sizes)
+    proof: Any = found[2] if found else None
+    program = found and (sum(c.windows for c in found[3]), min(c.margin for c in found[3]))
+    if proof is None:
+        rule = data.task.rule()
+        shape = SimpleNamespace(layout=data.layout_at((1, 2) if rule.listed else 9))
+        proof = SimpleNamespace(rule=rule, field=SimpleNamespace(shape=shape))
+    checker, refusal = None, ""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_py, "MOST", 5 * sizes)
+        try:
+            checker = program_margin(model, data, proof)
+        except SystemExit as error:
+            refusal = str(error)
+    about = seed, data.task.name, ", ".join(filter(None, (kind, layers)))
+    return Seen(*about, program, checker, refusal, *in_sources(double(model), data))
