@@ -88,7 +88,7 @@ def _drawn(rng: random.Random) -> WordTask:
 
     def step(self: Any, state: Any, *words: Any) -> Any:
         if kind == "marks" and state[1] == "new":
-            return (None if {*words} & {*"x123"} else ((1, 0), "1"))
+            return None if {*words} & {*"x123"} else ((1, 0), "1")
         return stepped(first, 0, state, *words)
 
     def step_below(self: Any, state: Any, above: Any, *words: Any) -> Any:
@@ -130,6 +130,8 @@ def _tables(
     every = itertools.product(states, itertools.product([*letters, None], repeat=tapes))
     table = {(q, words): entry(words) for q, words in every}
     behind = [[choose(letters) for _ in range(choose([0, 0, 0, 1, 2, 3, 5]))] for _ in states]
-    return table, [None if rng.random() < lacks else more for more in behind], [
-        rng.random() < 0.7 for _ in states
-    ]
+    return (
+        table,
+        [None if rng.random() < lacks else more for more in behind],
+        [rng.random() < 0.7 for _ in states],
+    )
