@@ -10,8 +10,6 @@ from abc_calib.errors import AbcError as AbcError
 from abc_calib.errors import Interrupted as Interrupted
 from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
-from abc_calib.exports import export_lines as export_lines
-from abc_calib.exports import export_onnx as export_onnx
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
 from abc_calib.nn.foreign.any_module import AnyModule as AnyModule
@@ -31,6 +29,7 @@ from abc_calib.stages import certified as certified
 from abc_calib.stages import certify as certify
 from abc_calib.stages import check_task as check_task
 from abc_calib.stages import evaluate as evaluate
+from abc_calib.stages import export_lines as export_lines
 from abc_calib.stages import load_plugin as load_plugin
 from abc_calib.stages import predict as predict
 from abc_calib.stages import repair as repair

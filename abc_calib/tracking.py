@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import as_markdown
@@ -21,10 +20,8 @@ from abc_calib.text import as_markdown
 if TYPE_CHECKING:
     import numpy as np
 
-Known = Literal["tensorboard", "wandb", "trackio"]
+Known = Literal["tensorboard"]
 Row = Mapping[str, Any]
-PROJECT = "abc-calib"
-"""Where wandb and trackio put runs."""
 
 
 @runtime_checkable
@@ -51,7 +48,7 @@ class Tracker(Protocol):
 
 
 Track = Known | Tracker | None
-"""A tracker, the name of a known one, or none."""
+"""A tracker, the name of the one that is known, or none."""
 
 
 class TensorBoard:
@@ -80,62 +77,24 @@ class TensorBoard:
         self.to.close()
 
 
-class Logged:
-    """The interface that wandb and trackio share."""
-
-    def __init__(self, module: Any):
-        self.module = module
-
-    def start(self, name: str, folder: Path, config: Row) -> None:
-        with redirect_stdout(sys.stderr):  # what a command prints is its result alone
-            self.module.init(project=PROJECT, name=name, config=dict(config))
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self.module.log(dict(values), step=step)
-
-    def table(self, name: str, rows: Sequence[Row]) -> None:
-        import pandas as pd
-
-        self.module.log({name: self.module.Table(dataframe=pd.DataFrame(rows))}, step=0)
-
-    def image(self, name: str, pixels: np.ndarray) -> None:
-        self.module.log({name: self.module.Image(pixels)}, step=0)
-
-    def close(self) -> None:
-        with redirect_stdout(sys.stderr):
-            self.module.finish()
-
-
-KINDS: dict[str, tuple[str, type[TensorBoard] | type[Logged]]] = {
-    "tensorboard": ("torch.utils.tensorboard", TensorBoard),
-    "wandb": ("wandb", Logged),
-    "trackio": ("trackio", Logged),
-}
-"""The module of each known tracker, and what makes one of it."""
-
-
 def not_installed(name: str) -> str:
     """What to do about a known tracker that is not installed; empty if it is."""
-    if find_spec(name) is not None:
-        return ""
-    return f'it is not installed; pip install "abc-calib[{name}]", or pip install {name}'
+    return "" if find_spec(name) else f'it is not installed; pip install "abc-calib[{name}]"'
 
 
 def tracker_of(track: Track) -> Tracker | None:
     """The tracker that is meant; ``UsageError`` if it is not installed, or is not one."""
     if track is None or (isinstance(track, Tracker) and not isinstance(track, type)):
         return track
-    if not isinstance(track, str) or track not in KINDS:
+    if track != "tensorboard":
         methods = ", ".join(name for name in vars(Tracker) if not name.startswith("_"))
         raise UsageError(
-            f"track {track!r}: choose {', '.join(get_args(Known))}, or give an object with the "
-            f"methods {methods}"
+            f"track {track!r}: choose tensorboard, or give an object with the methods {methods}"
         )
     if why := not_installed(track):
         raise UsageError(f"track {track}: {why}")
-    module, kind = KINDS[track]
     try:
-        return kind(import_module(module))
+        return TensorBoard(import_module("torch.utils.tensorboard"))
     except ImportError as error:
         raise UsageError(f"track {track}: it cannot be imported ({error})") from None
 
@@ -145,7 +104,7 @@ def started(tracker: Tracker, name: str, folder: Path, config: Row) -> None:
     try:
         tracker.start(name, folder, config)
     except Exception as error:
-        if isinstance(tracker, TensorBoard | Logged):
+        if isinstance(tracker, TensorBoard):
             with suppress(Exception):
                 tracker.close()
             said = " ".join(f"{type(error).__name__}: {error}".split())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from abc_calib.config import CertifyOptions
+from abc_calib.config import CertifyOptions, ExportOptions
 from abc_calib.errors import UsageError
 from cli.certify import certified_first
 from cli.command import Out, RunArgument, command
@@ -17,37 +17,31 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-Form = Literal["certificate", "lines", "onnx"]
-To = Literal["flex", "mask", "numpy", "jax"]
+Form = Literal["certificate", "lines"]
 
 
 @command()
 def export(
-    form: Annotated[Form, typer.Argument(help="certificate, lines or onnx: see above.")],
+    form: Annotated[Form, typer.Argument(help="certificate or lines: see above.")],
+    asked: ExportOptions,
     run: RunArgument = None,
-    to: Annotated[To | None, typer.Option(help="What lines are written for.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
     ] = None,
 ) -> Result:
-    """Export the lines, the model or the certificate of a run for other tools.
+    """Export the lines or the certificate of a run for other tools.
 
     certificate: a folder with weights, rule and check.py, which checks them with numpy alone.
-    lines: a Python file with the lines --to flex (torch's flex_attention), mask, numpy or jax.
-    onnx: the model with inputs of any length.
+    lines: an npz file with the bias of every layer on problems of the --lengths.
 
-    Example: **abc export lines --to flex**
+    Example: **abc export lines --lengths 6,50 --out lines.npz**
     """
-    from abc_calib import exports, stages
+    from abc_calib import stages
     from abc_calib.runs import Run
 
-    if (form == "lines") != (to is not None):
-        raise UsageError(
-            "abc export lines: name what for: --to flex, mask, numpy or jax"
-            if to is None
-            else f"abc export {form} takes no --to {to}: that is of abc export lines"
-        )
     if form == "certificate":
+        if asked.lengths is not None:
+            raise UsageError("abc export certificate takes no --lengths: it covers all of them")
         if out is None:
             raise UsageError(
                 f"{run}: a certificate is exported into a new folder: name it with --out"
@@ -56,14 +50,8 @@ def export(
         folder = stages.export(found, out)
         return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
     found = Run.open(run)
-    if to is not None:
-        return written(
-            found,
-            [exports.export_lines(found, to=to, out=out)],
-            "its docstring says how to call it",
-        )
-    file = exports.export_onnx(found, out=out)
-    return written(found, [file], "onnxruntime computes its logits at three lengths")
+    file = stages.export_lines(found, asked.lengths, out=out)
+    return written(found, [file], "numpy.load reads it: one array a length, site and layer")
 
 
 @command()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from abc_calib.reproduction.report import Report
 
 TARGET_HELP = (
-    "table1, table2, table3, figure1, reviewers, rivals or chomsky; figure3, figure4, figure7 or "
-    "figure8, drawn of models made from nothing; attenders-table2, -table3, "
+    "table1, table2, table3, figure1, published, reviewers, rivals or chomsky; figure3, figure4, "
+    "figure7 or figure8, drawn of models made from nothing; attenders-table2, -table3, "
     "-table4, -table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
 

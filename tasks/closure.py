@@ -15,10 +15,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from tasks.rules import ABOVE, ROW, Rule, Transducer, reduced
+from tasks.rules import ABOVE, NO, ROW, Rule, Transducer, reduced
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
@@ -52,6 +53,9 @@ class Accepted:
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
     later = rule.later
+    for one in (rule.first, later):
+        if one is not None:
+            _check_tables(one)
     if later is None:
         return
     if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
@@ -61,6 +65,9 @@ def check_closed(rule: Rule) -> None:
     outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
     if rule.closers and (outputs == rule.base + 2).any():
         raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
+    for one in (rule.first, later):
+        if _narrow(rule, one):
+            raise NotClosed(f"a row that another follows has fewer than {rule.shift} symbols")
     symbols = {*rule.first.symbols, *later.symbols} - {rule.base}
     for opener in [x for x in rule.closers if (outputs == x).any()] or (None,):
         below = _opened(later, opener)
@@ -81,6 +88,41 @@ def check_closed(rule: Rule) -> None:
     if rule.closers and rule.of_row is not None:
         for one in (rule.first, later):
             _check_ends(one)
+
+
+def _check_tables(one: Transducer) -> None:
+    """Every entry of a transducer names a state or a symbol that there is."""
+    states, base = one.states, one.base
+    entries: list[tuple[str, Any, int, int]] = [
+        ("start", one.start, 0, states),
+        ("next", one.next, NO, states),
+        ("written", one.written, NO, base + 4),
+        ("symbols", one.symbols, 0, base + 1),
+        ("openers", one.openers, 0, base),
+        ("closers", one.closers, 0, base),
+    ]
+    for name, values, low, high in entries:
+        found = np.asarray(values, np.int64)
+        if ((found < low) | (found >= high)).any():
+            wrong = found[(found < low) | (found >= high)].flat[0]
+            raise NotClosed(f"{name} has {wrong}: give whole numbers from {low} to {high - 1}")
+    if {len(x) for x in (one.symbols, one.openers) if x} - {len(one.start)}:
+        raise NotClosed("not every symbol and opener has a start of its own")
+    if (one.steps[2] < 0).any():
+        raise NotClosed("a step writes nothing that is known: give base + 1 for nothing")
+
+
+def _narrow(rule: Rule, one: Transducer) -> bool:
+    """May it write a row with fewer symbols than are skipped of it, which another row follows?"""
+    goes_on = [*((one.base,) if rule.counted else ()), one.base + 2, *one.closers]
+    state, _, out, after = one.steps
+    now = np.array(one.start)
+    for _ in range(rule.shift + one.lag if rule.shift else 0):
+        here = np.isin(state, now)
+        if np.isin(out[here], goes_on).any():
+            return True
+        now = np.unique(after[here])
+    return False
 
 
 def _opened(later: Transducer, opener: int | None) -> Transducer:

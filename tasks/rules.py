@@ -135,12 +135,19 @@ class Transducer:
 
     @cached_property
     def extra(self) -> int | None:
-        """How many symbols a row has more than its tapes have letters; None if that varies."""
+        """How many symbols a row has more than its tapes have letters; None if that varies.
+
+        Of rows that another may follow: one that closes as the last before its last letter is
+        above none.
+        """
         if self.lag > 1 or not self.tapes:
             return None  # a row of fewer letters is written as late
         _, letters, out, after = self.steps
         inside, ended = (letters < self.base).all(0), (letters == self.base).all(0)
-        if not (inside | ended).all() or np.isin(out[inside], self.closing).any():
+        if (
+            not (inside | ended).all()
+            or np.isin(out[inside], (*self.closers, self.base, self.base + 2)).any()
+        ):
             return None
         found, state = set[int](), np.unique(after[inside])
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))

@@ -133,7 +133,7 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 }
 """What makes each command quick and possible, but for what is attacked."""
 
-FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines", "--to=flex"), ("onnx",))
+FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines",), ("lines", "--lengths=3"))
 """What a run may be exported as."""
 NO_VALUE = {"--stress"}
 """Options that may stand without a value."""

@@ -45,6 +45,7 @@ abc train successor --preset huge => unknown preset 'huge': choose one of small,
 abc train successor --sampling odd => --sampling odd: choose uniform, balanced, carry, mixed
 abc train successor --format wide => --format wide: choose free, aligned, hints or
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
+abc train addition --format aligned,fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a whole
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
@@ -58,6 +59,15 @@ abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
 abc calibrate --threshold 2 => --threshold 2: give a number above 0 and at most 1
+abc calibrate --average sum => --average sum: only the fit mean averages along lines: leave it
+abc calibrate --attention raw => --attention raw: only the fit mean averages along lines: leave it
+abc calibrate --fit mean --average sum --anchors segment => --average sum: sums are along lines from
+abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: cross is named
+abc calibrate --fit mean --threshold up=1 => --threshold up=1: unknown site 'up': choose among enc
+abc calibrate --fit mean --threshold self=1 => --threshold self=1: cross is not named; name self, cr
+abc calibrate --fit mean --threshold cross=1_0,self=1 => --threshold cross=1_0,self=1: give a number
+abc calibrate --fit mean --dirs cross=anti => --dirs cross=anti: self is not named; name self, cross
+abc calibrate --fit mean --dirs self=up,cross=anti => --dirs self=up,cross=anti: choose among diag,
 abc calibrate --sites self --dirs anti => there is no line in these directions at these
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
 abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'

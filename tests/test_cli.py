@@ -124,7 +124,13 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
     options = {
         **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
         **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
-        **{"average": "digits", "off_line_bias": -3, "values": "hard", "empty": "sink"},
+        **{
+            "average": "digits",
+            "attention": "raw",
+            "off_line_bias": -3,
+            "values": "hard",
+            "empty": "sink",
+        },
     }
     words: list[object] = []
     for name, value in options.items():

@@ -63,8 +63,9 @@ def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):
 
 def test_the_papers_preset_is_the_papers_model():
     model, *_ = PRESETS["paper"]
-    assert (model.encoder_layers, model.decoder_layers, model.heads) == (1, 6, 8)
+    assert (model.encoder_layers, model.decoder_layers, model.heads) == (0, 3, 8)
     assert (model.width, model.feedforward, model.dropout) == (128, 512, 0.3)
+    assert model.post_norm
 
 
 def test_lists_are_words_with_commas_each_once_and_not_none():

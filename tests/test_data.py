@@ -51,6 +51,9 @@ def laid_out(task: str, source: str, layout: str, base: int | None = None) -> tu
         ("multiplication", 10, "fixed:5", "123*6", "$00123*6&", "83700&"),
         ("multiplication", 10, "aligned", "123*6", "$*162636&", "837&"),
         ("successor", 10, "aligned", "199", "$199&", "002&"),
+        ("addition", 10, "aligned,fixed:4", "6+35", "$+00000365&", "1400&"),
+        ("multiplication", 10, "aligned,fixed:4", "123*6", "$*06162636&", "8370&"),
+        ("successor", 10, "aligned,fixed:4", "199", "$0199&", "0020&"),
         ("addition3", 10, "aligned", "6+35+7", "$+030657&", "84&"),
         ("multiplication2", 10, "free", "123*6", "$123*06&", "8370&"),
         ("zigzag", 10, "free", "12345", "$12345&", "51423&"),
@@ -62,7 +65,17 @@ def test_layout_by_hand(task, base, layout, source, read, write):
 
 
 def test_formats_that_are_none_or_do_not_fit_are_refused():
-    for layout in ("", "Free", "free:3", "fixed", "fixed:0", "fixed:-1", "fixed:²"):
+    for layout in (
+        "",
+        "Free",
+        "free:3",
+        "fixed",
+        "fixed:0",
+        "fixed:-1",
+        "fixed:²",
+        "aligned,free",
+        "aligned,hints",
+    ):
         with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed"):
             Format(layout)
     for task, source, layout, said in (

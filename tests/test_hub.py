@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import additions, assert_same_weights, change_json
+from random_models import drawn, sources
 from safetensors.torch import load_file, save_file
 from test_recurrent import model_of
 from test_transformer import CASES
@@ -268,3 +270,41 @@ def test_another_way_of_decoding_is_refused(make_model):
             face.generate(SOURCE, **{name: value})
     with pytest.raises(UsageError, match="give labels"):
         face(SOURCE)
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_padding_may_stand_on_either_side(seed, tmp_path):
+    """With a mask and without, of every kind of model; each source as it is alone."""
+    model, data = drawn(seed)
+    batches = [data.lay_out(some) for some in itertools.islice(sources(data, 40), 3)]
+    alone = [batch.source[k][batch.source[k] != model.pad] for batch in batches for k in (0, -1)]
+    steps = max(batch.target.shape[1] for batch in batches) + 2
+    save_weights(tmp_path / "model", model, data.vocabulary)
+    face = hub.load(tmp_path / "model")
+    expected = [face.generate(one[None], max_new_tokens=steps)[0] for one in alone]
+    width = max(map(len, alone)) + 2
+    for before in (lambda n: 0, lambda n: width - n, lambda n: (width - n) // 2):
+        ids = torch.full((len(alone), width), model.pad)
+        for row, one in zip(ids, alone, strict=True):
+            row[before(len(one)) :][: len(one)] = one
+        mask = (ids != model.pad).long()
+        for given in ({}, {"attention_mask": mask}):
+            covered = ids.masked_fill(mask == 0, 0) if given else ids
+            written = face.generate(covered, max_new_tokens=steps, **given)
+            for row, right in zip(written, expected, strict=True):
+                assert torch.equal(row[row != model.pad], right[right != model.pad])
+
+
+def test_padding_that_cannot_be_moved_is_refused(build):
+    face, source = hub.wrapped(build({}, "none")), additions()[:2]
+    labels = source[:, 1:5].clamp(max=9)
+    hole = torch.ones_like(source)
+    hole[:, 2] = 0
+    with pytest.raises(UsageError, match="padding inside a source"):
+        face(source, hole, labels)
+    with pytest.raises(UsageError, match="padding before labels"):
+        face(source, labels=functional.pad(labels, (1, 0), value=-100))
+    left = functional.pad(source[:, : int((source[0] != 14).sum())], (2, 0), value=14)[:1]
+    with pytest.raises(UsageError, match="padding before a source"):
+        face(left, labels=labels[:1], output_attentions=True)
+    same(face(left, labels=labels[:1]).logits, face(source[:1], labels=labels[:1]).logits)

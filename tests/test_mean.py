@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from abc_calib.calibration import extend_bias
 from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines, of_digits
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, Layout, Line
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Layout, Line
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import Lines
 
@@ -159,3 +159,51 @@ def test_padding_hides_a_line_that_only_digits_follow():
     digits = line_means(np.where(inside, attention, np.nan), "anti")
     assert all_cells[1] == pytest.approx(2 / 21)
     assert digits == {1: 1.0, 2: 0.0, 0: 0.0}
+
+
+def summed_by_hand(
+    attention: np.ndarray, shape: tuple[int, int], dirs: list[str], k: float, site: str
+) -> tuple[np.ndarray, float]:
+    """The bias of the public code, cell by cell, and how near a sum came to a limit."""
+    heads, m, n = attention.shape
+    rows, keys = shape
+    result = np.full((heads, rows, keys), -math.inf)
+    nearest = math.inf
+    for h in range(heads):
+        for direction in dirs:
+            delta = DELTA[direction]
+            shift = keys - n if delta < 0 else 0
+            sums = np.zeros(shape)
+            for i in range(rows):
+                for j in range(keys):
+                    back = i  # the line's cell in row 0, which may lie outside of the matrix
+                    column = j - back * delta
+                    for row in range(m):
+                        key = column + row * delta - shift
+                        if 0 <= key < n:
+                            sums[i, j] += attention[h, row, key]
+            distinct = sorted({value for value in sums.flatten().tolist() if value != 0})
+            if not distinct:
+                continue
+            mu = sum(distinct) / len(distinct)
+            sigma = math.sqrt(sum((value - mu) ** 2 for value in distinct) / len(distinct))
+            for i in range(rows):
+                for j in range(keys):
+                    nearest = min(nearest, abs(sums[i, j] - mu - k * sigma))
+                    if sums[i, j] > mu + k * sigma:
+                        result[h, i, j] = max(result[h, i, j], sums[i, j])
+        if site == "cross":
+            result[h, 0, keys - 1] = max(result[h, 0, keys - 1], 0)
+        elif np.isneginf(result[h]).all():
+            result[h] = 0
+    return result, nearest
+
+
+@given(attentions(), DIRS, st.sampled_from([0.0, 0.5, 0.87, 1.5, 2.3]), st.sampled_from(SITES[1:]))
+def test_sums_extend_as_in_the_public_code(given_, dirs, threshold, site):
+    attention, shape = given_
+    expected, nearest = summed_by_hand(attention, shape, dirs, threshold, site)
+    assume(nearest > 1e-9)
+    bias = extend_bias(attention, shape, dirs, threshold, average="sum", site=site)
+    assert (np.isinf(bias) == np.isinf(expected)).all()
+    np.testing.assert_allclose(bias, expected, rtol=0, atol=1e-12)

@@ -1,27 +1,12 @@
-"""Files of pairs as people have them, rules as they write them, tokenizers as they are."""
+"""Files of pairs as people have them, and rules as they write them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from others import tokenizer
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-)
 
-from abc_calib.data.pairs import Coder
-from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.tokenizers import whole
 from tasks import TaskError, get_task
 from tasks.pair_files import Texts, read_pairs
 from tasks.written import rule_named, rule_of, wrong_pairs
@@ -130,94 +115,3 @@ def test_a_pair_without_its_closing_delimiter_does_not_follow():
     pairs = Texts(tuple(sources), tuple(targets))
     found = rule_of(pairs)
     assert found is not None and wrong_pairs(found, pairs) == [57]
-
-
-ALPHABET = "0123456789+="
-KNOWN = {symbol: i for i, symbol in enumerate(["<unk>", *ALPHABET])}
-
-
-def changed(found: Any = None, tokens: Any = (), **parts: Any) -> Any:
-    """A tokenizer of one token a symbol, with other parts and more tokens."""
-    found = tokenizer().backend_tokenizer if found is None else found
-    for name, part in parts.items():
-        setattr(found, name, part)
-    found.add_tokens(list(tokens))
-    return found
-
-
-def byte_pairs(*merges: tuple[str, str], **more: Any) -> Any:
-    known = {**KNOWN, **{"".join(pair): 20 for pair in merges}}
-    return Tokenizer(models.BPE(vocab=known, merges=[*merges], unk_token="<unk>", **more))
-
-
-def words(splitting: Any) -> Any:
-    return changed(Tokenizer(models.WordLevel(KNOWN, unk_token="<unk>")), pre_tokenizer=splitting)
-
-
-def word_pieces() -> Any:
-    """Of digits that are the same wherever they stand, in words of at most 100."""
-    known: dict[str, Any] = {"unk_token": "<unk>", "continuing_subword_prefix": ""}
-    model = models.WordPiece(KNOWN, max_input_chars_per_word=100, **known)
-    return changed(Tokenizer(model), pre_tokenizer=pre_tokenizers.Whitespace())
-
-
-def pieces(prefixed: bool) -> Any:
-    """Of 5,000 characters."""
-    split = pre_tokenizers.Split(Regex(".{1,5000}"), "isolated")
-    opened = pre_tokenizers.ByteLevel(add_prefix_space=prefixed, use_regex=False)
-    return changed(byte_pairs(), pre_tokenizer=pre_tokenizers.Sequence([split, opened]))
-
-
-def split(pattern: str, behaviour: str) -> Any:
-    return pre_tokenizers.Split(Regex(pattern), behaviour)
-
-
-SPACES = pre_tokenizers.WhitespaceSplit()
-SINGLE = pre_tokenizers.Digits(individual_digits=True)
-REPLACED: dict[str, Any] = {"replaced": Regex("8{12}"), "replaced text": "8" * 120}
-WRITTEN = {"4~2": normalizers.Replace("~", ""), "４２": normalizers.NFKC()}
-DECODED = {
-    "ctc": decoders.CTC(),
-    "stripped": decoders.Strip("0", 1, 0),
-    "replaced": decoders.Replace(Regex("9{99}"), "8"),
-    "continued": decoders.WordPiece(prefix="1"),
-}
-ONE_A_SYMBOL: dict[str, Callable[[], Any]] = {
-    "plain": changed,
-    "harmless": lambda: changed(normalizer=normalizers.Replace(" ", "")),
-    "spaced": lambda: words(SPACES),
-    "spaced word pieces": word_pieces,
-    "byte pairs of single digits": lambda: changed(byte_pairs(("1", "2")), pre_tokenizer=SINGLE),
-    "pieces": lambda: pieces(False),
-}
-OTHERWISE: dict[str, Callable[[], Any]] = {
-    "added": lambda: changed(tokens=["777777"]),
-    "added special": lambda: changed(tokens=[AddedToken("0" * 70, special=True)]),
-    **{k: partial(changed, normalizer=normalizers.Replace(v, "")) for k, v in REPLACED.items()},
-    **{
-        k: partial(changed, normalizer=v, tokens=[AddedToken(k, normalized=True)])
-        for k, v in WRITTEN.items()
-    },
-    **{f"decoded {k}": partial(changed, decoder=v) for k, v in DECODED.items()},
-    "long split": lambda: changed(pre_tokenizer=split("9{99}|.", "isolated")),
-    "unspaced": lambda: words(SPACES),
-    "byte pairs": lambda: byte_pairs(("1", "2")),
-    "byte pairs removed": lambda: changed(byte_pairs(), pre_tokenizer=split("9{99}", "removed")),
-    "byte pairs dropped out": lambda: byte_pairs(("1", "2"), dropout=0.999),
-    "word pieces": word_pieces,
-    "prefixed pieces": lambda: pieces(True),
-}
-
-
-@pytest.mark.parametrize("how", ONE_A_SYMBOL)
-def test_a_tokenizer_of_one_token_a_symbol(how, tmp_path):
-    ONE_A_SYMBOL[how]().save(str(tmp_path / "tokenizer.json"))
-    whole(Coder(str(tmp_path)), ALPHABET, " " if "spaced" in how else "")
-
-
-@pytest.mark.parametrize("how", OTHERWISE)
-def test_a_tokenizer_that_reads_some_texts_otherwise(how, tmp_path):
-    """However rare they are: no sample of short problems holds them."""
-    OTHERWISE[how]().save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(Unbounded, match="its tokenizer"):
-        whole(Coder(str(tmp_path)), ALPHABET)

@@ -14,7 +14,7 @@ import torch
 from conftest import CALIBRATED, VANILLA, assert_same_weights, digit_data, in_stream, view_of
 
 from abc_calib.calibration import capture as module
-from abc_calib.calibration import pipeline
+from abc_calib.calibration import extend_bias, pipeline
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.capture import (
     average_attention,
@@ -25,7 +25,7 @@ from abc_calib.calibration.capture import (
 from abc_calib.calibration.fits import base as evidence
 from abc_calib.calibration.fits import nnls
 from abc_calib.calibration.fits.base import sinks
-from abc_calib.calibration.fits.mean import outstanding, segment_means
+from abc_calib.calibration.fits.mean import dense_bias, outstanding, segment_means
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.kept import Kept, Trial
 from abc_calib.calibration.pipeline import calibrate, full_length
@@ -414,6 +414,40 @@ def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
     for site, layers in model.attention(batch.source, batch.target).weights.items():
         expected = torch.stack([layer.mean(0) for layer in layers])
         torch.testing.assert_close(torch.from_numpy(average[site]), expected)
+
+
+@torch.no_grad()
+def test_raw_attention_is_the_scores_before_softmax_where_a_query_may_look(model_for):
+    data = digit_data()
+    model = model_for(data, encoder_layers=1)
+    batch = data.training(0, 9)
+    weights = model.attention(batch.source, batch.target).weights
+    for site, layers in model.attention(batch.source, batch.target, raw=True).weights.items():
+        for scores, weight in zip(layers, weights[site], strict=True):
+            assert (scores.isnan() == (weight == 0)).all()
+            again = scores.nan_to_num(nan=-torch.inf).softmax(-1)
+            torch.testing.assert_close(again, weight)
+            assert float(scores.nan_to_num().min()) < 0  # and no logarithms of weights
+            assert float(scores.nan_to_num().max()) > 0
+
+
+def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
+    """The bias of a calibration by sums is that of ``extend_bias``, head by head."""
+    by_site = {"encoder": 1.0, "self": 0.5, "cross": 2.0}
+    found = find(
+        fit="mean",
+        average="sum",
+        threshold=by_site,
+        dirs={"encoder": ("diag",), "self": ("diag",), "cross": ("anti", "vert")},
+    )
+    for site, dirs in (("self", ["diag"]), ("cross", ["anti", "vert"])):
+        last = found.attention[site][-1]
+        rows, keys = last.shape[1:]
+        first = last[:, : vanilla.data.length]
+        expected = extend_bias(first, (rows, keys), dirs, by_site[site], "sum", site)
+        bias = dense_bias(found.bias.sites[site][0], (rows, keys))
+        np.testing.assert_allclose(bias, expected, rtol=1e-6)
+        assert np.isfinite(bias[:, 0, -1]).all() == (site == "cross")
 
 
 # What rows see

@@ -189,6 +189,25 @@ def test_every_row_that_may_follow_is_there():
         check_closed(replace(rule, first=replace(rule.first, written=out)))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"start": (6,)}, "start has 6: give whole numbers from 0 to 5"),
+        ({"symbols": (0, 1)}, "not every symbol and opener has a start of its own"),
+        ({"symbols": (4,)}, "symbols has 4: give whole numbers from 0 to 3"),
+    ],
+)
+def test_tables_name_what_there_is(change, said):
+    rule = rules.addition(3)
+    assert rule.first.states == 6
+    with pytest.raises(NotClosed, match=said):
+        check_closed(replace(rule, first=replace(rule.first, **change)))
+    after = rule.first.next.copy()
+    after[0, 0, 0] = 6
+    with pytest.raises(NotClosed, match="next has 6"):
+        check_closed(replace(rule, first=replace(rule.first, next=after)))
+
+
 def test_rules_whose_rows_above_differ_in_too_many_ways_are_refused(monkeypatch):
     monkeypatch.setattr("tasks.closure.MOST_SUBSETS", 3)
     with pytest.raises(NotClosed, match="more than 3 kinds of rows above"):

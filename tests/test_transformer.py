@@ -11,17 +11,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import additions, assert_greedy, digit_data
-from torch import Tensor
+from torch import Tensor, nn
 
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
 from abc_calib.nn.positions import SCHEMES
+from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.cache import Cache
+from abc_calib.nn.transformer.known import window_period
 from abc_calib.nn.transformer.model import Transformer
 
 SHAPES = [
     pytest.param({"encoder_layers": 0, "decoder_layers": 2}, id="no-encoder"),
     pytest.param({"encoder_layers": 1, "decoder_layers": 2, "scheme": "none"}, id="encoder"),
+    pytest.param({"encoder_layers": 1, "decoder_layers": 2, "post_norm": True}, id="post-norm"),
 ]
 BIASED = ["none", "lines", "some transparent", "one line a head", "window"]
 SCHEMED = [
@@ -108,6 +111,39 @@ def test_logits_depend_neither_on_padding_nor_on_later_tokens(
     after = logits_of(model, sources, changed)
     torch.testing.assert_close(together[:, :6], after[:, :6], rtol=0, atol=1e-6)
     assert not torch.allclose(together[:, 6], after[:, 6])
+
+
+@torch.no_grad()
+def test_post_norm_layers_and_embeddings_are_those_of_vaswani(model_for, sources, outputs):
+    """Against torch's own decoder layer, with the same weights."""
+    model = model_for(digit_data(), encoder_layers=0, post_norm=True)
+    (block,) = model.layers
+    theirs = nn.TransformerDecoderLayer(16, 2, 32, batch_first=True).eval()
+    for mine, other in zip(
+        block.attentions, (theirs.self_attn, theirs.multihead_attn), strict=True
+    ):
+        parts = [mine.query, mine.key, mine.value]
+        other.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        other.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        other.out_proj.load_state_dict(mine.output.state_dict())
+    for mine, other in zip(block.norms, (theirs.norm1, theirs.norm2, theirs.norm3), strict=True):
+        other.load_state_dict(mine.state_dict())
+    theirs.linear1.load_state_dict(block.feedforward[0].state_dict())
+    theirs.linear2.load_state_dict(block.feedforward[3].state_dict())
+    source, read = (
+        4 * model.embed(ids) + waves(torch.arange(ids.shape[1]), 16) for ids in (sources, outputs)
+    )
+    mask = nn.Transformer.generate_square_subsequent_mask(outputs.shape[1])
+    states = theirs(read, source, mask, memory_key_padding_mask=sources == model.pad)
+    expected = model.head(model.norm(states))
+    torch.testing.assert_close(logits_of(model, sources, outputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_certificate_is_about_post_norm(build):
+    shape = {"encoder_layers": 0, "decoder_layers": 2, "scheme": "none"}
+    assert window_period(build(shape, "one line a head")) == 1
+    why = window_period(build({**shape, "post_norm": True}, "one line a head"))
+    assert why == "its blocks are post-norm"
 
 
 # Attention weights and paths

@@ -39,7 +39,7 @@ from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
-from abc_calib.proof import forms, prove, rounding, windows
+from abc_calib.proof import forms, prove, rounding, second_look, windows
 from abc_calib.proof import repair as repairing
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.compared import compared
@@ -209,10 +209,22 @@ def test_a_certificate_agrees_with_brute_force(certified):
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
     found = verify(certified, samples=20, sources=3).verified
     assert found["wrong"] == 0 and found["smallest_margin"] >= certificate.margin - 0.01
+    assert found["made_again"] and found["check_py"]["windows"] == certificate.windows
     page = (certified.path / "certificate.md").read_text()
     weights = certificate.fingerprint["weights"]
     for text in ("right for every source of every length", "dense attention", weights):
         assert text in page
+
+
+def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, monkeypatch):
+    def lacking(run: Any, folder: Path) -> Path:
+        export(run, folder)
+        (folder / "lines.json").write_text("{}")
+        return folder
+
+    monkeypatch.setattr(second_look, "export", lacking)
+    with pytest.raises(AbcError, match=r"not confirmed by check\.py: not certified: lines was"):
+        verify(certified, samples=5, sources=1)
 
 
 def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):

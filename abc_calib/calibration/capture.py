@@ -1,6 +1,7 @@
 """What a trained model attends to: its attention weights on samples that it decodes correctly.
 
-Paper, section 5, step 1. The weights are those after softmax, as in the public code.
+Paper, section 5, step 1. The weights are those after softmax, as in the public code, unless the
+scores before it are asked for, of which the paper's text speaks.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ def correct_samples(model: Model, batch: Batch) -> tuple[Batch, float]:
 
 
 @torch.inference_mode()
-def capture(model: Model, batch: Batch) -> Iterator[Attention]:
-    """The attention of ``batch`` in parts of a few hundred samples."""
+def capture(model: Model, batch: Batch, raw: bool = False) -> Iterator[Attention]:
+    """The attention of ``batch`` in parts of a few hundred samples; ``raw``: before softmax."""
     model.eval()
+    how = {"raw": True} if raw else {}
     for source, target in zip(batch.source.split(CHUNK), batch.target.split(CHUNK), strict=True):
-        yield model.attention(source.to(model.device), target.to(model.device))
+        yield model.attention(source.to(model.device), target.to(model.device), **how)
 
 
 def same_shape(batch: Batch, pad: int) -> Batch:
@@ -43,13 +45,14 @@ def same_shape(batch: Batch, pad: int) -> Batch:
     return Batch(kept.source[:, :s], kept.target[:, :t], kept.problems)
 
 
-def average_attention(model: Model, batch: Batch) -> dict[Site, np.ndarray]:
+def average_attention(model: Model, batch: Batch, raw: bool = False) -> dict[Site, np.ndarray]:
     """The averaged attention of samples of one shape: for each site ``(layers, h, i, j)``.
 
-    Paper, section 5, step 2. Samples must be of one shape: see ``same_shape``.
+    Paper, section 5, step 2. Samples must be of one shape: see ``same_shape``. ``raw``: scores
+    before softmax, nan where a query may not look.
     """
     totals: dict[Site, Tensor] = {}
-    for part in capture(model, batch):
+    for part in capture(model, batch, raw):
         for site, layers in part.weights.items():
             if layers:
                 total = torch.stack([layer.double().sum(0) for layer in layers])

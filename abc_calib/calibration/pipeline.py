@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -71,7 +72,7 @@ def calibrate(
     """
     fit, samples, accuracy = read(model, data, options, force)
     if options.threshold is not None or len(fit.thresholds) == 1:
-        threshold = fit.thresholds[0] if options.threshold is None else options.threshold
+        threshold: Any = fit.thresholds[0] if options.threshold is None else options.threshold
         choice = Choice(fit.bias(threshold), [])
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
@@ -110,7 +111,7 @@ def read(
         raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
     options = resolve_defaults(options)
     longest = full_length(data, options.samples, model)
-    evidence = Evidence.of_run(model, data, correct, longest)
+    evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw")
     return fit_type(options.fit)(evidence, options), len(correct), accuracy
 
 

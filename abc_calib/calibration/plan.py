@@ -16,7 +16,7 @@ from abc_calib.config import (
     preset,
     refuse_unknown,
 )
-from abc_calib.errors import UsageError
+from abc_calib.errors import OptionError, UsageError
 from abc_calib.evaluation.memory import check_samples, check_training
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
@@ -55,6 +55,20 @@ def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     return build(fit_type(options.fit).options_type, **wanted)
 
 
+def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
+    """``OptionError`` for an option by site without one of the sites at which lines are put."""
+    if options.attention == "raw" and config.kind not in ("transformer", "decoder"):
+        rule = "the scores of this model are not read; choose weights"
+        raise OptionError("attention", "raw", rule)
+    layers = {"encoder": getattr(config.model, "encoder_layers", 1)}
+    sites = [site for site in options.sites if layers.get(site, 1)]
+    for name, given in (("threshold", options.threshold), ("dirs", options.dirs)):
+        missing = [site for site in sites if isinstance(given, dict) and site not in given]
+        if missing:
+            rule = f"{missing[0]} is not named; name {', '.join(sites)}, or choose fewer sites"
+            raise OptionError(name, given, rule)
+
+
 def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -> RunConfig:
     """The configuration of calibrating a run of ``config``, checked; nothing is written.
 
@@ -70,6 +84,7 @@ def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -
     wanted = {name: value for name, value in named.items() if value is not None}
     options = build(CalibrationOptions, **wanted)
     resolve_defaults(options)
+    check_sites(options, config)
     shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation, _is_soon_learned(data.task))
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}

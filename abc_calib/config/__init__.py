@@ -6,6 +6,7 @@ from abc_calib.config.commands import (
     CurveOptions,
     DemoOptions,
     EvaluateOptions,
+    ExportOptions,
     FigureOptions,
     MachineOptions,
     ProveOptions,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from abc_calib.config.options import Options, Word, csv_field, option
+from abc_calib.config.options import Options, Word, by_site, csv_field, option
+
+Direction = Literal["diag", "anti", "vert"]
+Site = Literal["encoder", "self", "cross"]
+Directions = Annotated[tuple[Direction, ...], Field(min_length=1)]
+Threshold = Annotated[float, Field(ge=-(10**6), le=10**6)]
 
 
 class CalibrationOptions(Options):
@@ -23,24 +28,23 @@ class CalibrationOptions(Options):
         "nnls (lines from the delimiters), mean (the paper's), or rows (by default of tasks that "
         "write rows).",
     )
-    dirs: tuple[Literal["diag", "anti", "vert"], ...] = option(
+    dirs: Directions | dict[Site, Directions] = option(
         ("diag", "anti", "vert"),
-        "Directions of lines: diag, anti, vert, with commas between.",
-        min_length=1,
+        "Directions of lines: diag, anti, vert, with commas between; or by site, as in "
+        "cross=anti+vert,self=diag.",
     )
-    threshold: float | None = option(
+    threshold: Threshold | dict[Site, Threshold] | None = option(
         None,
         "nnls: least share of a head's attention on a line, by default of 0.4, 0.3, 0.2 and 0.1 "
         "what carries over to training lengths left out and sees least; mean: k, for lines above "
-        "mean + k standard deviations, by default 4; rows: least share of the heaviest line, 0.01.",
-        ge=-(10**6),
-        le=10**6,
+        "mean + k standard deviations, by default 4, or by site, as in cross=4.5,self=0.87; rows: "
+        "least share of the heaviest line, 0.01.",
     )
     samples: int = option(2048, "Training samples to read attention from.", ge=1, le=10**7)
     layer: Literal["own", "first", "last"] | None = option(
         None, "Whose attention a layer's lines are from: own, first, last."
     )
-    sites: tuple[Literal["encoder", "self", "cross"], ...] = option(
+    sites: tuple[Site, ...] = option(
         ("encoder", "self", "cross"),
         "Where to put lines: self, cross, encoder, with commas, or all.",
         min_length=1,
@@ -48,10 +52,15 @@ class CalibrationOptions(Options):
     anchors: Literal["segment", "corner"] | None = option(
         None, "Lines count from a segment's delimiters, or the corner."
     )
-    average: Literal["all", "digits"] | None = option(
+    average: Literal["all", "digits", "sum"] | None = option(
         None,
-        "mean: lines averaged over all cells, or, as in the public code, over those of digits that "
-        "are not padding.",
+        "mean: lines averaged over all cells (all), or those of digits that are not padding "
+        "(digits); or, as in the public code, summed over the first rows of the output, as many "
+        "as the training length (sum).",
+    )
+    attention: Literal["weights", "raw"] | None = option(
+        None,
+        "mean: weights, or, as in the paper's text, the scores before softmax (raw).",
     )
     off_line_bias: float | None = option(
         None, "Added off the lines, such as -5; by default -inf.", lt=0, ge=-(10**8)
@@ -63,9 +72,15 @@ class CalibrationOptions(Options):
         None, "Heads without lines: transparent, or a sink, which reads nothing new."
     )
 
+    def dirs_at(self, site: Site) -> tuple[Direction, ...]:
+        """The directions of lines at a site; none where others are named."""
+        return self.dirs.get(site, ()) if isinstance(self.dirs, dict) else self.dirs
+
     @field_validator("sites", mode="before")
     @classmethod
     def _every_site(cls, words: Any) -> Any:
         return ("encoder", "self", "cross") if words == ("all",) else words
 
     _several = csv_field("dirs", "sites")  # runs before the validator above
+    _thresholds = by_site("threshold")
+    _directions = by_site("dirs", each=lambda words: tuple(words.split("+")))

@@ -192,6 +192,19 @@ class EvaluateOptions(Options):
         return ("random", self.stress) if self.stress else ("random",)
 
 
+class ExportOptions(Options):
+    """What is exported."""
+
+    lengths: Sizes | None = option(
+        None,
+        "Lengths of the problems, as in 6,50; by default the training length and 50.",
+        min_length=1,
+        examples=["6,50"],
+    )
+
+    _sizes = csv_field("lengths", each=_by_rows)
+
+
 class StressOptions(Options):
     """How hard to look for inputs that fail."""
 

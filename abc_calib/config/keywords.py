@@ -58,6 +58,7 @@ class Shared2(TypedDict, total=False):
     encoder_scheme: str | type | None
     decoder_scheme: str | type | None
     cross_scheme: str | type | None
+    post_norm: bool | None
     cyclic: int | None
     attention_window: int | None
     backbone: str | None
@@ -84,13 +85,14 @@ class CalibrateKeywords(Shared0, total=False):
     """Of ``calibrate``."""
 
     fit: str | None
-    dirs: Sequence[Literal["diag", "anti", "vert"]] | str | None
-    threshold: float | None
+    dirs: Sequence[Literal["diag", "anti", "vert"]] | str | dict | None
+    threshold: float | dict | None
     samples: int | None
     layer: Literal["own", "first", "last"] | None
     sites: Sequence[Literal["encoder", "self", "cross"]] | str | None
     anchors: Literal["segment", "corner"] | None
-    average: Literal["all", "digits"] | None
+    average: Literal["all", "digits", "sum"] | None
+    attention: Literal["weights", "raw"] | None
     off_line_bias: float | None
     values: Literal["hard", "soft"] | None
     empty: Literal["transparent", "sink"] | None

@@ -75,6 +75,11 @@ class TransformerOptions(StackOptions):
     cross_scheme: Word | None = option(
         None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS
     )
+    post_norm: bool = option(
+        False,
+        "Blocks of Vaswani et al. 2017: layers normalise what they have added, and embeddings are "
+        "multiplied by the root of the width.",
+    )
     cyclic: int | None = option(
         None, "Positions modulo this number.", panel=POSITIONS, ge=1, le=10**6
     )

@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 from abc_calib.errors import OptionError, UsageError, shortened
 
 Word = Annotated[str, Field(min_length=1, max_length=200)]
+SITES = ("encoder", "self", "cross")
 PLAIN = {
     int: re.compile(r"[+-]?\d+", re.ASCII),
     float: re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE),
@@ -50,7 +51,8 @@ class Options(BaseModel):
             raise PydanticCustomError("plain_bool", "neither true nor false")
         if kinds & {int, float} and not kinds & {str, bool}:
             plain = PLAIN[float if float in kinds else int]
-            for one in given if isinstance(given, list | tuple) else [given]:
+            values = [*given.values()] if isinstance(given, dict) else given
+            for one in values if isinstance(values, list | tuple) else [values]:
                 text = isinstance(one, str) and not plain.fullmatch(one.strip(" \t\n"))
                 if text or isinstance(one, bool):
                     raise PydanticCustomError("plain_number", "no plain number")
@@ -99,6 +101,27 @@ def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> 
         return tuple(dict.fromkeys(map(each, given))) if plain else given
 
     return field_validator(*names, mode="before")(once_each)
+
+
+def by_site(*names: str, each: Callable[[str], Any] = lambda value: value) -> Any:
+    """A validator of fields that may have a value for each site, as in ``cross=4.5,self=0.87``.
+
+    ``each``: what is made of a value.
+    """
+
+    def split(given: Any) -> Any:
+        if isinstance(given, str) and "=" in given:
+            pairs = [part.split("=", 1) for part in given.split(",")]
+            sites = [pair[0].strip() for pair in pairs]
+            twice = next((site for site in sites if sites.count(site) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{twice} is named twice: name each site once")
+            given = {site: each(pair[-1].strip()) for site, pair in zip(sites, pairs, strict=True)}
+        if isinstance(given, dict) and (unknown := [site for site in given if site not in SITES]):
+            raise ValueError(f"unknown site {unknown[0]!r}: choose among {', '.join(SITES)}")
+        return given
+
+    return field_validator(*names, mode="before")(split)
 
 
 def field_meta(field: FieldInfo, name: str) -> str | None:

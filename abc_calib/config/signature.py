@@ -57,6 +57,7 @@ class Named:
         """``bool``, ``int``, ``float`` or ``str``: a list is written with commas between."""
         members = get_args(self.field.annotation) or (self.field.annotation,)
         several = get_origin(self.field.annotation) is tuple
+        several |= any(get_origin(member) is dict for member in members)  # a value for each site
         return next((k for k in (bool, int, float) if k in members and not several), str)
 
     @property

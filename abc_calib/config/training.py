@@ -57,7 +57,8 @@ class TrainOptions(Options):
     )
     format: Word = option(
         "free",
-        "free, aligned (in columns), fixed:N, or hints: an index before each digit.",
+        "free, aligned (in columns), fixed:N, aligned,fixed:N, or hints: an index before each "
+        "digit.",
         panel=TASK,
     )
     seed: int = option(
@@ -127,15 +128,14 @@ PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
     "small": (SMALL, TrainOptions(), RETRAIN),
     "quick": (SMALL, QUICK, QUICKLY),
     "paper": (
-        TransformerOptions(
-            encoder_layers=1, decoder_layers=6, width=128, feedforward=512, dropout=0.3
-        ),
+        TransformerOptions(width=128, feedforward=512, dropout=0.3, post_norm=True),
         TrainOptions(steps=20_000, learning_rate=5e-4, batch=256),
         RETRAIN.model_copy(update={"learning_rate": 5e-4, "batch": 256, "stop_early": False}),
     ),
 }
 """Transformer, first training and retraining. ``small`` takes CPU minutes and ``quick`` one or two;
-``paper`` has the model of Duan & Shi, section 3.3."""
+``paper`` has the model of the public code of Duan & Shi: three post-norm decoder layers, no encoder
+(their section 3.3 has one encoder and six decoder layers)."""
 
 ROWS = (
     TransformerOptions(scheme="coupled"),

@@ -34,13 +34,16 @@ class Format:
 
     ``aligned`` (paper, appendix A.4): the operator in front, then the digits column by column,
     ``12+34`` as ``+ 1 3 2 4`` and ``12*6`` as ``* 1 6 2 6``. With one operand it is ``free``.
+    ``aligned,fixed:N``: both, as in the paper.
 
     ``hints``, or ``hints:N`` with N of them: see the module.
     """
 
     def __init__(self, text: str = "free"):
         self.text = text
-        kind, colon, given = text.partition(":")
+        self.aligned = text == "aligned" or text.startswith("aligned,fixed:")
+        padding = text.removeprefix("aligned,") if self.aligned else text
+        kind, colon, given = padding.partition(":")
         plain = given.isascii() and given.isdigit() and len(given) < 10
         number = int(given) if plain else 0
         fixed = kind == "fixed" and 0 < number <= WIDEST
@@ -48,10 +51,9 @@ class Format:
             raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")
         if text not in ("free", "aligned") and not fixed and kind != "hints":
             raise OptionError(
-                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60"
+                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60, or both"
             )
         self.width = number if fixed else None
-        self.aligned = text == "aligned"
         self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
@@ -17,7 +17,8 @@ from safetensors.numpy import save_file
 from abc_calib.checked import checked
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import check_regular, parse_json
-from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line
+from abc_calib.geometry.layout import Layout
+from abc_calib.geometry.lines import SITES, Heads, Line, Site, check_line, formula
 from abc_calib.text import counted
 
 
@@ -120,6 +121,46 @@ class LineBias:
         ]
         names = "".join(f"<th>{name}</th>" for name in ("site", "layer", "head", "lines"))
         return f"<p>{escape(self.summary)}</p><table><tr>{names}</tr>{''.join(rows)}</table>"
+
+    # As arrays
+
+    def matrix(
+        self, site: Site, layer: int, layout: Layout, rows: Sequence[int] = (1,)
+    ) -> np.ndarray:
+        """Make the bias of a layer for one problem: what is added to scores, ``(heads, i, j)``.
+
+        ``layout``: of its source. ``rows``: how many tokens each row of the output has, with the
+        one that closes it. Queries ``i`` are the tokens that the decoder reads (of the encoder
+        those of the source); keys ``j`` are tokens of the source, in ``self`` of the output. Keys
+        that are closed have -inf; a head without lines adds 0, but to later tokens. Raises
+        ``UsageError`` where the site has no such layer.
+        """
+        if not 0 <= layer < len(self.sites.get(site, ())):
+            raise UsageError(f"no lines of {site}-attention in layer {layer}: {self.summary}")
+        heads = self.sites[site][layer]
+        opens = np.concatenate([[0], np.cumsum(rows)])
+        queries = layout.keys if site == "encoder" else int(opens[-1])
+        count = queries if site == "self" else layout.keys
+        closed = -np.inf if self.off_line_bias is None else self.off_line_bias
+        found = np.full((len(heads), queries, count), closed, np.float32)
+        starts = [0] if site == "encoder" else opens[:-1]
+        for row, (start, end) in enumerate(zip(starts, [*starts[1:], queries], strict=True)):
+            at = np.arange(start, end)
+            anchors: Sequence[Any] = layout.anchors
+            if site == "self":  # the row's opening token, the query itself, then rows above
+                above = opens[: row + 1][::-1]
+                anchors = (start, at, *above, *[0] * max(line.segment for line in self.every()))
+            for head, lines in zip(found, heads, strict=True):
+                if not lines:
+                    head[at] = 0
+                for line in lines:
+                    key, outside = formula(line, site).key(anchors, at - start, row)
+                    kept = at[~(outside | np.zeros(len(at), bool))]
+                    named = np.broadcast_to(key, at.shape)[kept - start]
+                    head[kept, named] = np.maximum(head[kept, named], line.value)
+        if site == "self":
+            found[:, ~np.tri(count, dtype=bool)] = -np.inf
+        return found
 
     # As plain data
 

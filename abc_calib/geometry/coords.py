@@ -51,8 +51,6 @@ class Coords:
     @property
     def alike(self) -> Coords:
         """The same for one sample, where all stand alike."""
-        if torch.compiler.is_compiling():  # a traced pass does not ask data
-            return self
         named = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
         if all(len(x) == 1 or bool((x == x[:1]).all()) for x in named.values()):
             return replace(self, **{name: x[:1] for name, x in named.items()})
@@ -141,9 +139,7 @@ def _marks(found: Tensor, count: Tensor, position: Tensor, after: Coords | None)
     A sample with fewer of them than others repeats its last one.
     """
     known = found.new_zeros(found.shape[0], 0, dtype=torch.long) if after is None else after.marks
-    total = found.shape[1]
-    if not torch.compiler.is_compiling():  # a traced pass has room for all
-        total = int(count.max()) if count.numel() else 0
+    total = int(count.max()) if count.numel() else 0
     known = F.pad(known.expand(found.shape[0], -1), (0, max(total - known.shape[1], 0) + 1))
     nowhere = known.shape[1] - 1
     at = torch.where(found, count - 1, nowhere)

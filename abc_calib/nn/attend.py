@@ -50,8 +50,7 @@ def attend(
         return gathered(queries, keys, values, bias, dropout, scaling)
     b, h, i, _ = queries.shape
     j = keys.shape[2]
-    traced = torch.compiler.is_compiling()  # for any size
-    if traced or queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
+    if queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
         return F.scaled_dot_product_attention(queries, keys, values, bias, dropout, scale=scaling)
     if (missing := LANES - j) > 0:
         keys, values = (F.pad(one, (0, 0, 0, missing)) for one in (keys, values))
@@ -63,10 +62,15 @@ def attend(
     return rearrange(weights @ heads[3], "(b h) i e -> b h i e", h=h)
 
 
+def scored(queries: Tensor, keys: Tensor, bias: Tensor, scaling: float | None = None) -> Tensor:
+    """The scores ``(b, h, i, j)`` before softmax, all arguments as of ``attend``."""
+    scaling = 1 / math.sqrt(queries.shape[-1]) if scaling is None else scaling
+    return queries @ keys.transpose(-1, -2) * scaling + bias.to(queries.dtype)
+
+
 def weighed(queries: Tensor, keys: Tensor, bias: Tensor, scaling: float | None = None) -> Tensor:
     """The weights ``(b, h, i, j)`` themselves, all arguments as of ``attend``."""
-    scaling = 1 / math.sqrt(queries.shape[-1]) if scaling is None else scaling
-    scores = queries @ keys.transpose(-1, -2) * scaling + bias.to(queries.dtype)
+    scores = scored(queries, keys, bias, scaling)
     precise = torch.promote_types(scores.dtype, torch.float32)
     return scores.softmax(-1, dtype=precise).to(queries.dtype)
 

@@ -99,6 +99,8 @@ class Model(nn.Module):
     has_attender: ClassVar[bool] = False
     #: what it may be trained with: see ``abc_calib.training.optimizers``
     optimizers: ClassVar[tuple[str, ...]] = ("adam",)
+    #: SHA-256 of the file that its weights were read from; None where they are not from a file
+    weights_sha256: str | None = None
     #: tokens of source and output that are decoded at once: what bounds the memory
     tokens_at_once: ClassVar[int] = 8192
 

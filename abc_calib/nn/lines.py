@@ -58,8 +58,7 @@ class Lines:
         found = self._tensors.get((site, device))
         if found is None:
             found = _build(self.heads[site], site, device)
-            if not torch.compiler.is_compiling():  # those of a trace are of no use outside it
-                self._tensors[site, device] = found
+            self._tensors[site, device] = found
         return found
 
     def positions(self, view: View) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ take it for weights, for an adapter or for code.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 from abc_calib.data.vocabulary import Vocabulary
@@ -39,11 +40,15 @@ def hub_files(model: Model) -> dict[str, dict[str, Any]]:
     return {CONFIG: {**about, "dtype": "float32", **ids, **model.hub_config()}, GENERATION: ids}
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file; ``AbcError`` if it is damaged."""
+def read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors in a safetensors file, and the SHA-256 of the bytes that they were read from.
+
+    ``AbcError`` if it is damaged.
+    """
     try:
         check_regular(path)
-        return load_file(path)
+        content = path.read_bytes()
+        return load(content), hashlib.sha256(content).hexdigest()
     except (OSError, SafetensorError, ValueError) as error:
         raise AbcError(f"{path.parent} is damaged ({error}): train again") from None
 
@@ -64,7 +69,7 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise AbcError(f"{folder / strange[0]} is not a file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
-    weights = read_weights(folder / WEIGHTS)
+    weights, _ = read_weights(folder / WEIGHTS)
     if name := not_finite(weights):
         raise AbcError(f"{folder / WEIGHTS} is damaged ({name} is not finite): train again")
     return described, weights
@@ -94,6 +99,7 @@ def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
             (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     write_atomically(folder, write)
+    model.weights_sha256 = None
 
 
 def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
@@ -102,7 +108,7 @@ def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
     ``AbcError`` if they are missing, damaged, not finite or those of another model; with ``force``
     other files in the folder are not looked at.
     """
-    weights = read_weights(folder / WEIGHTS)
+    weights, model.weights_sha256 = read_weights(folder / WEIGHTS)
     try:
         if not model.read_weights(weights):
             if not force:

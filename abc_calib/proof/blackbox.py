@@ -1,16 +1,13 @@
 """Windows in whole sources: for models whose layers this program does not compute itself.
 
-What a row writes depends on its window alone. So a window is put into a source of the smallest
-size that has room for it, everything else in source and output drawn at random, and the model is
-run on that as its users run it. Some windows are run in other sources, of other sizes and in
-float64 too: a margin that changes says that the model sees more than its window.
+A window is put into a source of the smallest size that has room for it, everything else in source
+and output drawn at random, and the model is run on that as its users run it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -23,36 +20,15 @@ from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
-from abc_calib.nn.foreign.checks import (
-    FARTHEST,
-    LAST,
-    check_far,
-    check_local,
-    check_positions,
-    sizes,
-)
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Shape
-from abc_calib.proof.tokenizers import whole
 from abc_calib.proof.windows import Field, Place
 from abc_calib.runs import Run
 from tasks.rules import Rule
-from tasks.written import squeezed
 
 TOKENS = 2**15
 """Tokens of one batch."""
-COMPARED = 64
-"""Windows of each node that are run in other surroundings."""
-FURTHER = 3
-"""How much larger every gap of those is, where it may be."""
-FEW, FAR = 2, 2**18
-"""Windows of each node that are run far from the start and the end of a source, as long as these
-have fewer tokens in all."""
-TIMES = 10.0
-"""A margin counts as certain if it is more than this factor times what surroundings changed."""
-MOST = 0.01
-"""What they may change: more is not rounding."""
 SAMPLE = 64
 """Problems on which it is seen how digits are written."""
 
@@ -62,7 +38,7 @@ def only_ours(run: Run, command: str) -> None:
     if model_type(run.config.kind).in_whole_sources:
         raise UsageError(
             f"{command} computes the layers of this program's own models, and {run} is a "
-            f"{run.config.model.label}: abc certify runs its windows, in whole sources"
+            f"{run.config.model.label}: abc certify tests those, which proves nothing"
         )
 
 
@@ -113,10 +89,6 @@ class BlackBox:
     def __init__(self, model: Any, data: Any, field: Field):
         self.model, self.data, self.field = deepcopy(model).eval(), data, field
         self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
-        self.changed = 0.0
-        self.compared = 0
-        self.farthest = self.far = 0
-        self.left = 0
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
@@ -125,15 +97,13 @@ class BlackBox:
         done = 0
         for node, codes in windows:
             place = max(self.field.places[node], key=_room)
-            found = self.margins(self.model, place, codes, place.size.gaps.values)
-            self._compare(place, codes, found)
-            yield node, codes, found
+            yield node, codes, self.margins(place, codes)
             done += len(codes)
             on_windows(done)
 
-    def margins(self, model: Any, place: Place, codes: np.ndarray, gaps: tuple[int, ...]) -> Tensor:
+    def margins(self, place: Place, codes: np.ndarray) -> Tensor:
         """How far the right token's logit is above the others in each window, ``(n,)`` float64."""
-        found = []
+        found, model, gaps = [], self.model, place.size.gaps.values
         row, width = place.size.column.at(gaps), place.size.wide.at(gaps)
         size = max(1, TOKENS // (self.data.layout_at(width).keys + row + 1))
         for first in range(0, len(codes), size):
@@ -169,76 +139,8 @@ class BlackBox:
         return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
 
     def uncertain(self) -> float:
-        """Many times what other surroundings changed of any margin."""
-        return TIMES * self.changed
-
-    @property
-    def told(self) -> str:
-        """How windows were run, for people."""
-        return (
-            f"each run by transformers in a whole source; {self.compared:,} were run in other "
-            f"sources and in float64, which changed margins by at most {self.changed:.1g}, and "
-            f"behind a source of {self.farthest:,} tokens decoding with the cache was compared "
-            "with decoding without it: that is measured, not bounded"
-        )
-
-    def _compare(self, place: Place, codes: np.ndarray, found: Tensor) -> None:
-        """Run some windows again elsewhere, and say if that changes their margins."""
-        some = np.sort(self.rng.permutation(len(codes))[:COMPARED])
-        before, gaps = found[torch.from_numpy(some)], place.size.gaps
-        more = [*zip(gaps.values, gaps.open, strict=True)]
-        larger = tuple(gap + FURTHER * open_ for gap, open_ in more)
-        ways = [(self.model, gaps.values, len(some)), (self._double, larger, len(some))]
-        if self.left > 0 and any(gaps.open):  # what counts tokens shows where there are many
-            far = tuple(gap + self.far * open_ for gap, open_ in more)
-            ways.append((self._double, far, FEW))
-            self.left -= FEW * self._tokens_of(place.size.wide.at(far))
-        for model, where, count in ways:
-            again = self.margins(model, place, codes[some[:count]], where)
-            self.changed = max(self.changed, float((again - before[:count]).abs().max()))
-        self.compared += len(some)
-        if self.changed > MOST:
-            raise Unbounded(
-                f"the same window gives other margins in other sources (by {self.changed:.2g}): "
-                "it sees more than its lines say"
-            )
-
-    @cached_property
-    def _double(self) -> Any:
-        return self.model.exact()
-
-    def look_further(self) -> None:
-        """What no window shows: every text's tokens, position ids, and very long sources.
-
-        ``Unbounded`` if the tokenizer does not read every text symbol by symbol, if other position
-        ids change logits, or if decoding with the cache differs from decoding without it behind a
-        source that is longer than any size in the configuration. Once for a certificate: it takes
-        seconds, and no training needs it.
-        """
-        pairs, written = self.data.task.pairs, self.data.task.follows
-        texts = "".join(map(squeezed, (*pairs.source, *pairs.target)))
-        whole(self.data.coder, texts, written.source.between)
-        known = [size for size in sizes(self.model.network.config) if size < FARTHEST]
-        width = 2
-        while self._tokens_of(width) <= max(known, default=0) + LAST:
-            width *= 2
-        try:
-            near, far = (self._drawn(digits) for digits in (3, width))
-            check_positions(self._double, near.source, near.target)
-            check_far(self._double, far.source, far.target)
-            check_local(self._double, far.source, far.target)
-        except UsageError as error:
-            raise Unbounded(str(error)) from None
-        self.farthest, self.far, self.left = self._tokens_of(width), width, FAR
-
-    def _tokens_of(self, width: int) -> int:
-        return self.data.layout_at(width).keys + width
-
-    def _drawn(self, width: int) -> Batch:
-        task = self.data.task
-        made = self.data.lay_out(task.sample(self.rng, 2, width, "balanced", exact=True))
-        device = self.model.device
-        return replace(made, source=made.source.to(device), target=made.target.to(device))
+        """Nothing is claimed of margins: see ``prove.Evaluator``."""
+        return 0.0
 
     # Tokens
 

@@ -10,14 +10,17 @@ from typing import Any, Literal
 
 from abc_calib.checked import checked
 from abc_calib.errors import AbcError
-from abc_calib.files import read_json, write_text
+from abc_calib.files import read_json, runs_root, write_text
 from abc_calib.proof.fingerprint import digest, fingerprint
 from abc_calib.proof.page import page
 from abc_calib.runs import Run
 
 FILE, PAGE = "certificate.json", "certificate.md"
+VERIFIED = "verified.txt"
+"""Next to runs: the hashes of certificates that were verified on this machine."""
 
-Outcome = Literal["certified", "refuted", "unknown"]
+Outcome = Literal["certified", "tested", "refuted", "unknown"]
+"""Models of ``transformers`` are tested, never certified."""
 
 NAMES = {
     "weights": "file of weights",
@@ -25,6 +28,7 @@ NAMES = {
     "model_config": "model/config.json",
     "generation_config": "model/generation_config.json",
     "tokenizer": "tokenizer.json",
+    "own_tokenizer": "model/tokenizer.json",
     "lines": "set of lines",
     "rule": "rule of the task",
     "abc_calib": "version of abc-calib",
@@ -96,6 +100,20 @@ class Certificate:
     def seal(self) -> str:
         """SHA-256 of all fields but this one."""
         return digest({k: v for k, v in self.as_dict().items() if k != "sha256"})
+
+    @property
+    def verified_here(self) -> bool:
+        """Was this very certificate verified by ``abc verify`` or ``abc prove`` on this machine?"""
+        try:
+            return self.seal() in (runs_root() / VERIFIED).read_text().split()
+        except (OSError, ValueError):
+            return False
+
+    def note_verified(self) -> None:
+        """Take down, next to the runs of this machine, that it was verified here."""
+        runs_root().mkdir(parents=True, exist_ok=True)
+        with (runs_root() / VERIFIED).open("a") as file:
+            file.write(f"{self.seal()}\n")
 
     @checked
     def save(self, run: Run) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
-MOST, FEW = 20_000, 400
+MOST, FEW = 20_000, 1000
 """Sizes that are looked at; the latter before lines are taken to run against the columns."""
 FILES = {
     **{name: f"{name}.json" for name in ("certificate", "config", "model_config")},
@@ -121,7 +121,9 @@ class Rule:
         for state in (queue := [*ahead]):
             for letters in np.flatnonzero(some[state]).tolist():
                 wrote, after = int(self.out[state, letters]), int(self.next[state, letters])
-                if inside[letters] and (self.ends[wrote] or self.done[state]):
+                if inside[letters] and (wrote == self.base + 3 or self.done[state]):
+                    continue  # the last row, which is above none
+                if inside[letters] and self.ends[wrote]:
                     return None  # it closes before the last letter
                 writes = wrote < self.base and not self.ends[wrote]
                 more = ahead[state] + int(writes) - int(inside[letters])
@@ -167,6 +169,7 @@ class Export:
         """Rule, lines and configurations, as plain data."""
         require("off_line_bias" not in lines, "it sees all")
         self.stream = bool(lines.get("stream", False))  # source and output in one attention
+        require(not config.get("post_norm"), "its blocks are post-norm")
         self.layers, self.encoder = config["decoder_layers"], config.get("encoder_layers") or 0
         need = {"encoder": self.layers - 1 if self.stream else self.encoder}
         self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}
@@ -563,7 +566,7 @@ class Walk:
         self.ending = {by.base: e.eos if size.last else e.closer}
         self.ending |= {by.base + 2: e.closer, by.base + 3: e.eos}
         here = size.column + by.lag
-        lengths = {-1: size.within(size.above - e.shift, 0, size.above)}
+        lengths = {-1: size.above - e.shift}
         short = e.stride - size.short if size.short else e.stride
         lengths |= {k: size.wide - int(e.stride > 1 and i >= short) for i, k in enumerate(e.tapes)}
         ends = [lengths[tape] for tape in by.tapes]
@@ -799,6 +802,14 @@ def rows_follow(e: Export) -> None:
     for symbol, opener in product(symbols, outputs & {*e.closers} or {0}):
         there = (symbol, opener if later.openers else 0) in pairs
         require(there, f"no row has symbol {symbol} below one that closes with {opener}")
+    for by in (first, later):
+        now = {*by.start}
+        followed = {by.base + 2, *e.closers, *([by.base] if e.counted else [])}
+        for _ in range(e.shift + by.lag if e.shift else 0):
+            steps = [(s, k) for s in now for k in np.flatnonzero(by.next[s] >= 0)]
+            short = followed & {int(by.out[one]) for one in steps}
+            require(not short, "a row that another follows is too short to be read")
+            now = {int(by.next[one]) for one in steps}
     same = [tape for tape in later.tapes if tape >= 0 and not e.listed]
     closings = [*e.closers] or [None]
     for by, begin, closing in product((first, later), range(len(later.start)), closings):
@@ -901,7 +912,9 @@ def check(folder: Path) -> str:
         values, right = code[:, None] // e.base ** np.arange(count) % e.base, code // e.base**count
         found = Model(e, nodes, values).margins(name, right)
         least, total, at = min(least, found.min()), total + len(code), found.argmin()
-        require(found.min() > rounding, f"wrong at {values[at]}: {right[at]} is right")
+        where = f"at {values[at]}, where {right[at]} is right"
+        require(found.min() > 0, f"wrong {where}")
+        require(found.min() > rounding, f"the margin {found.min():.3g} is within rounding {where}")
     require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
     some = ", ".join(map(str, e.first.counts(3)))
     rule = f"the rule in rule.json, {e.first.states} states, named {said['task']}"

@@ -31,6 +31,7 @@ from abc_calib.proof.prove import (
     prepare,
 )
 from abc_calib.proof.search import judge
+from abc_calib.proof.tested import generated
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 
@@ -41,6 +42,8 @@ DECODED, SAMPLES = 100, 4
 """Short sources that are decoded one by one, and random and hard ones of each longer length."""
 FASTEST = 300_000
 """Windows a second that no machine of today checks: more than that in all minutes is not tried."""
+MOST_TESTED = 100_000
+"""Windows of a model of transformers that are run; of more a sample is drawn."""
 COUNTEREXAMPLES = 20
 """Sources that the model gets wrong, and that are named; all windows that fail are counted."""
 WIDEST = 64
@@ -78,36 +81,71 @@ def decide(
         base=config.base,
         train_length=config.train.length,
         scheme=getattr(config.model, "scheme", config.model.label),
-        fingerprint=fingerprint(run),
+        fingerprint=fingerprint(run) | _loaded(model),
         machine=machine(),
     )
     decision = Decision(certificate)
     model.eval()
-    if model.no_certificate and not model.in_whole_sources:
-        judge(certificate, model, run.data, model.no_certificate)
+    if model.in_whole_sources or model.no_certificate:
+        if model.in_whole_sources:
+            _test(decision, run, model, on_windows)
+        else:
+            judge(certificate, model, run.data, model.no_certificate)
         certificate.seconds = round(time.perf_counter() - started, 1)
         return decision
     try:
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
         proof = prepare(model, run.data, most=most)
-        if not model.in_whole_sources:
-            proof = replace(proof, model=model.frozen().exact())  # copied once
-        decision.proof = proof
-        if isinstance(proof.evaluator, BlackBox):
-            proof.evaluator.look_further()
-        if not model.in_whole_sources:
-            check_laid_out(run.data, proof.field.shape)
+        decision.proof = proof = replace(proof, model=model.frozen().exact())  # copied once
+        check_laid_out(run.data, proof.field.shape)
         certificate.compared = compared(Witnesses(run.data.task.rule_task, proof.field))
-        _check_time(decision.proof, minutes)
+        _check_time(proof, minutes)
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:
         decision.proof = None
-        if model.in_whole_sources:
-            judge(certificate, model, run.data, str(error))
-        else:
-            _search(certificate, run, model, str(error))
+        _search(certificate, run, model, str(error))
     certificate.seconds = round(time.perf_counter() - started, 1)
     return decision
+
+
+def _loaded(model: Any) -> dict[str, str | None]:
+    """The hash of the bytes that the weights were read from, where they are from a file."""
+    return {"weights": model.weights_sha256} if model.weights_sha256 else {}
+
+
+def _test(decision: Decision, run: Run, model: Any, on_windows: Callable[[int, int], None]) -> None:
+    """Test a model of ``transformers``: its windows, all short sources, and what it generates."""
+    certificate = decision.certificate
+    try:
+        proof = prepare(model, run.data)
+        done = f"all {proof.size} windows"
+        if proof.size > MOST_TESTED:
+            done = f"{MOST_TESTED} of about {proof.size} windows, drawn at random,"
+            proof = proof.some(MOST_TESTED, np.random.default_rng(17))
+        decision.proof = proof
+        _run_windows(decision, on_windows)
+        failing = outright(certificate, proof)
+        certificate.decoded = {"sources": 0, "longest": 0, "wrong": 0}
+        if certificate.wrong or failing:
+            _refute(decision, failing)
+    except (Undecided, Unbounded) as error:
+        decision.proof = None
+        judge(certificate, model, run.data, str(error))
+        done = f"no windows ({error})"
+    if certificate.outcome == "refuted" or getattr(run.task, "follows", None) is None:
+        return
+    certificate.decoded, wrong = generated(run)
+    sources = certificate.decoded["sources"]
+    if wrong:
+        certificate.outcome, certificate.counterexamples = "refuted", wrong[:COUNTEREXAMPLES]
+        certificate.reason = f"its folder generates {len(wrong)} of {sources} answers wrong"
+        return
+    sources += sum(int(row["sources"]) for row in certificate.outright)
+    certificate.outcome = "tested"
+    certificate.reason = (
+        f"no error in {done} and {sources} sources of up to {certificate.decoded['longest']} "
+        "digits; not a proof"
+    )
 
 
 def _check_time(proof: Proof, minutes: float) -> None:
@@ -125,13 +163,32 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
     """Check every window and every short source, decode some, and say what follows."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
+    _run_windows(decision, on_windows)
+    uncertain = proof.evaluator.uncertain()
+    certificate.rounding = _number(uncertain, ROUND_CEILING)
+    failing = [*outright(certificate, proof), *decoded(certificate, proof)]
+    if certificate.wrong or failing:
+        _refute(decision, failing)
+    elif not min(c.margin for c in decision.checked) > uncertain:
+        certificate.reason = (
+            f"the smallest margin, {certificate.margin}, is within what rounding may take, "
+            f"{certificate.rounding if certificate.rounding is not None else 'without bound'}"
+        )
+    else:
+        certificate.outcome = "certified"
+        certificate.reason = f"right in each of {certificate.windows} windows"
+
+
+def _run_windows(decision: Decision, on_windows: Callable[[int, int], None]) -> None:
+    """Check every window of the proof, and note what they are and how they are."""
+    certificate, proof = decision.certificate, decision.proof
+    assert proof is not None
     decision.checked = check(proof, lambda done: on_windows(done, max(done, proof.size)))
     checked, shape = decision.checked, proof.field.shape
-    uncertain = proof.evaluator.uncertain()
     margin = min(c.margin for c in checked)
     certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
-    certificate.margin, certificate.rounding = _number(margin), _number(uncertain, ROUND_CEILING)
+    certificate.margin = _number(margin)
     certificate.sizes, certificate.period = proof.field.sizes, shape.period
     certificate.rule = proof.rule.as_dict()
     certificate.source = {
@@ -145,19 +202,6 @@ def _enumerate(decision: Decision, on_windows: Callable[[int, int], None]) -> No
         for site, layers in shape.lines.sites.items()
     }
     certificate.kinds = [_as_row(proof, c) for c in checked]
-    failing = [*outright(certificate, proof), *decoded(certificate, proof)]
-    if certificate.wrong or failing:
-        _refute(decision, failing)
-    elif not margin > uncertain:
-        certificate.reason = (
-            f"the smallest margin, {certificate.margin}, is within what rounding may take, "
-            f"{certificate.rounding if certificate.rounding is not None else 'without bound'}"
-        )
-    else:
-        certificate.outcome = "certified"
-        certificate.reason = f"right in each of {certificate.windows} windows"
-        if isinstance(proof.evaluator, BlackBox):
-            certificate.reason += f", {proof.evaluator.told}"
 
 
 def _number(value: float, way: str = ROUND_FLOOR) -> float | None:

@@ -28,13 +28,15 @@ def fingerprint(run: Run) -> dict[str, str | None]:
     """SHA-256 of files, lines and rule, and the versions that computed.
 
     ``lines`` is None for a model without lines, ``rule`` for a task that is not a rule on columns.
-    A run on pairs has a ``tokenizer``, too: its file is not the run's own.
+    A run on pairs has a ``tokenizer``, too, whose file is not the run's own, and one next to its
+    weights.
     """
     found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
     lines = run.fresh_model().lines
     rule = run.task.rule()
     if (folder := getattr(run.task, "tokenizer", None)) is not None:
         found["tokenizer"] = _of_file(run, f"{folder}/tokenizer.json")
+        found["own_tokenizer"] = _of_file(run, "model/tokenizer.json")
     found["lines"] = digest(lines.to_dict()) if lines is not None else None
     found["rule"] = digest(rule.as_dict()) if rule is not None else None
     return found | {"abc_calib": __version__, "torch": torch.__version__}

@@ -73,10 +73,10 @@ def _differences(data: Data, shape: Shape, problem: Any) -> Iterator[tuple[str, 
                 operand = row if rule.listed else at.of
                 expected = int(letters[operand][0][0, column])
             if token != expected:
-                named = (data.vocabulary.symbols[x] for x in (token, expected))
-                yield f"token {position} of the source", *named
+                names: Any = data.vocabulary.symbols
+                yield f"token {position} of the source", names[token], names[expected]
     yield from _written(shape, target, rows)
-    for row, (size, (_, width)) in enumerate(zip(sizes, rows, strict=True)):
+    for row, (size, (_, width)) in enumerate(zip(sizes, rows[:-1], strict=False)):
         if rule.extra is not None and width != size.wide.value + rule.extra:
             yield f"the width of row {row}", width, size.wide.value + rule.extra
         if row and rule.shorter is not None and width != rows[row - 1][1] - rule.shorter:

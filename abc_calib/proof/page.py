@@ -86,6 +86,8 @@ def _second_look(seen: dict[str, Any]) -> str:
             f"{checker['windows']:,} windows, all right, with a smallest margin of "
             f"{checker['smallest_margin']}."
         )
+    elif "check_py" in seen:
+        found.append("`check.py` was not run: it would have to hold too many windows.")
     return " ".join(found)
 
 
@@ -169,6 +171,11 @@ def _verdict(c: dict[str, Any]) -> str:
             f"**The model's greedy output is right for every source of every length{by}.** "
             f"Checked: {c['windows']:,} windows, none wrong, smallest logit margin "
             f"{c['margin']:.3f}."
+        )
+    if c["outcome"] == "tested":
+        return (
+            f"**Tested: {c['reason']}.** Windows were run inside whole sources, and the model's "
+            "folder generated with its own tokenizer and settings. Other sources may be wrong."
         )
     if c["outcome"] == "refuted":
         return f"**There are sources that the model gets wrong**: {c['reason']}."

@@ -124,10 +124,7 @@ class Place:
         for tape in self.steps.by.tapes:
             size = self.size
             above = size.above if tape == ABOVE else None
-            if above is None:
-                found.append(size.letters(tape))
-            else:  # of an empty row nothing is read, however late
-                found.append((above - size.shape.rule.shift).maximum(0))
+            found.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
         return tuple(found)
 
     @cached_property

@@ -122,7 +122,8 @@ def _verdict(certificate: Certificate | None) -> str:
     return (
         "It is **certified for every length**: "
         f"{reason}, smallest logit margin {certificate.margin}. The certificate is "
-        f"in `{FILE}` and below."
+        f"in `{FILE}` and below. It was {'' if certificate.verified_here else 'not '}verified on "
+        "the machine where this card was written."
     )
 
 

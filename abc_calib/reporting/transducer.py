@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from abc_calib.errors import UsageError
-from abc_calib.exports.lines import opened
-from abc_calib.exports.templates import transducer as template
 from abc_calib.files import write_atomically
+from abc_calib.nn.build import model_type
+from abc_calib.nn.transformer.model import Transformer
 from abc_calib.proof.compiled import Compiled, Letters, compiled
+from abc_calib.reporting import transducer_program as template
 from abc_calib.reporting.style import (
     PALETTE,
     SMALL,
@@ -44,7 +45,14 @@ def compile(run: Run | Path | str | None = None, *, out: Path | str | None = Non
     lines or not of this program, and ``AbcError`` where the model is wrong in some window, or is no
     transducer.
     """
-    found = opened(run)
+    found = Run.open(run)
+    found.check()
+    if not issubclass(model_type(found.config.kind), Transformer):
+        raise UsageError(
+            f"{found} is a {found.config.model.label}: only models of the kinds transformer and "
+            "decoder are compiled"
+        )
+    found.lines()
     folder = Path(out) if out is not None else found.path / "exports" / NAME
     if out is not None and folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")

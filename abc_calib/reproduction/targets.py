@@ -182,9 +182,15 @@ class Target(Data):
 
 
 def read_targets(text: str) -> dict[str, Target]:
-    """The targets of a file's text, by name; ``ValueError`` for a key that there is not."""
+    """The targets of a file's text, by name; ``ValueError`` for a key that there is not.
+
+    A row that is ``like`` an earlier one has its keys, unless it says otherwise.
+    """
     data = tomllib.loads(text)
-    rows = {name: Row(**{"label": name, **row}) for name, row in data.pop("rows").items()}
+    keys: dict[str, dict[str, Any]] = {}
+    for name, own in data.pop("rows").items():
+        keys[name] = {"label": name, **keys.get(own.pop("like", ""), {}), **own}
+    rows = {name: Row(**row) for name, row in keys.items()}
     found = {}
     for name, own in data.pop("targets").items():
         tests = [Rule(**rule) for rule in (*data.get("tests", ()), *own.get("tests", ()))]
@@ -193,7 +199,7 @@ def read_targets(text: str) -> dict[str, Target]:
 
 
 TARGETS: dict[str, Target] = {}
-for _paper in ("duan_shi", "reviewers", "attenders", "rivals"):
+for _paper in ("duan_shi", "published", "reviewers", "attenders", "rivals"):
     TARGETS |= read_targets((PAPERS / f"{_paper}.toml").read_text("utf-8"))
 
 

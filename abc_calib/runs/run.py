@@ -263,7 +263,7 @@ class Run:
         """The weights of the trial that chose the lines; None if there was none, or none passed."""
         self._look()
         path = self.path / "trial.safetensors"
-        return read_weights(path) if os.path.lexists(path) else None
+        return read_weights(path)[0] if os.path.lexists(path) else None
 
     def save_model(self, model: Model) -> None:
         """Write the folder ``model``: the weights, and what ``from_pretrained`` needs."""

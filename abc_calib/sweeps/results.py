@@ -80,6 +80,8 @@ def describe(job: Job, root: Path | None) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A value that a cell can hold."""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={_plain(one)}" for name, one in value.items())
     return "+".join(map(str, value)) if isinstance(value, tuple | list) else value
 
 

@@ -26,7 +26,7 @@ class Evidence:
     many ``layers`` of each site with how many ``heads``; is it a ``stream``? Of a run also
     ``correct``, the training samples that it decodes correctly, and ``longest``, those of one
     shape, operands of the full training length. ``stride``: words of the source that a column of
-    the task's rule reads.
+    the task's rule reads. ``raw``: is ``averaged`` of scores before softmax?
     """
 
     captured: Callable[[], Iterator[Attention]]
@@ -40,19 +40,22 @@ class Evidence:
     correct: Any = None
     longest: Any = None
     stride: int = 1
+    raw: bool = False
 
     @classmethod
-    def of_run(cls, model: Any, data: Data, correct: Batch, longest: Batch) -> Evidence:
+    def of_run(
+        cls, model: Any, data: Data, correct: Batch, longest: Batch, raw: bool = False
+    ) -> Evidence:
         """What a run's model and data give."""
         shape = model.attention_layers, model.options.heads, model.stream
         parts, read = len(data.layout_at(1).parts), partial(capture, model, correct)
         stride = getattr(data.task, "stride", 1)
-        return cls(read, parts, data.length, *shape, model, data, correct, longest, stride)
+        return cls(read, parts, data.length, *shape, model, data, correct, longest, stride, raw)
 
     @cached_property
     def averaged(self) -> dict[Site, np.ndarray]:
         """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
-        return average_attention(self.model, self.longest)
+        return average_attention(self.model, self.longest, self.raw)
 
     @cached_property
     def views(self) -> dict[Site, View]:
@@ -98,7 +101,7 @@ class Fit(ABC):
         self.evidence, self.options = evidence, options
 
     @abstractmethod
-    def bias(self, threshold: float) -> LineBias:
+    def bias(self, threshold: Any) -> LineBias:
         """The lines kept at a threshold."""
 
     @abstractmethod

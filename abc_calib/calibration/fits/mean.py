@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import ValidationInfo, field_validator
 
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, filled, name_of
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
-from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Layout, Line, LineBias, Site
+from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Layout, Line, LineBias, Site
 from abc_calib.geometry.coords import View
-from abc_calib.geometry.lines import Direction, formula
+from abc_calib.geometry.lines import FARTHEST, Direction, formula
 from abc_calib.nn.lines import Lines
 
 
@@ -25,9 +26,19 @@ class MeanOptions(CalibrationOptions):
     anchors: Literal["segment", "corner"] = "corner"
     values: Literal["hard", "soft"] = "soft"
     empty: Literal["transparent", "sink"] = "transparent"
-    average: Literal["all", "digits"] = "all"
+    average: Literal["all", "digits", "sum"] = "all"
+    attention: Literal["weights", "raw"] = "weights"
+
+    @field_validator("average")
+    @classmethod
+    def _from_the_corner(cls, word: str, info: ValidationInfo) -> str:
+        if word == "sum" and info.data.get("anchors") == "segment":
+            raise ValueError("sums are along lines from the corners: leave out anchors")
+        return word
 
 
+END = Line("anti", CORNER, 0, stride=FARTHEST - 1)
+"""Of a matrix of any width the cell at the top right: the end of the source in row 0."""
 LAST = -1
 """In the table, the layer of lines that were found in the last one and serve all."""
 
@@ -40,37 +51,46 @@ class Mean(Fit):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        #: of each layer and head the mean along each line that was looked at, of value 0
+        #: of each layer and head the mean (or sum) along each line looked at, of value 0
         self.looked = self.means = dict[Site, list[list[dict[Line, float]]]]()
         for site, layers in evidence.averaged.items():
             if site in options.sites:
-                found = [self._along(site, layer) for layer in self._of_digits(site, layers)]
+                found = [self._along(site, layer) for layer in self._counted(site, layers)]
                 self.means[site] = [found[origin] for origin in self.origins(len(found))]
         self.found: dict[Site, list[Heads]] = {}
 
-    def _of_digits(self, site: Site, layers: np.ndarray) -> np.ndarray:
-        """The attention, nan in the cells that the option ``average`` leaves out."""
-        if self.options.average != "digits":
-            return layers
+    def _counted(self, site: Site, layers: np.ndarray) -> np.ndarray:
+        """The attention, without the cells that the option ``average`` leaves out, or nan there."""
         length = self.evidence.length
+        if self.options.average == "sum":
+            return layers[:, :, :length]
+        if self.options.average == "all":
+            return layers
         layout = self.evidence.data.layout_at(length)
         return np.where(of_digits(site, layout, length, layers.shape[-2:]), layers, np.nan)
 
     def _along(self, site: Site, matrices: np.ndarray) -> list[dict[Line, float]]:
         """The mean along each line that is looked for, of every head of a layer."""
         # anti-diagonals of self-attention have no meaning while the output's length is open
-        dirs = [d for d in self.options.dirs if not (site == "self" and d == "anti")]
+        dirs = self.options.dirs_at(site)
+        dirs = tuple(d for d in dirs if not (site == "self" and d == "anti"))
         if self.options.anchors != "segment":
-            return [corner_means(matrix, dirs) for matrix in matrices]
+            summed = self.options.average == "sum"
+            return [corner_means(matrix, dirs, summed) for matrix in matrices]
         evidence = self.evidence
         lines = candidates(site, dirs, evidence.parts, evidence.length)
         if not lines:
             return [{} for _ in matrices]
         return segment_means(matrices, lines, evidence.views[site])
 
-    def bias(self, threshold: float) -> LineBias:
+    def bias(self, threshold: float | dict[Site, float]) -> LineBias:
+        summed = self.options.average == "sum"
         for site, layers in self.means.items():
-            self.found[site] = [tuple(outstanding(x, threshold) for x in heads) for heads in layers]
+            k = threshold[site] if isinstance(threshold, dict) else threshold
+            end = (END,) if summed and site == "cross" else ()
+            self.found[site] = [
+                tuple((*outstanding(x, k, summed), *end) for x in heads) for heads in layers
+            ]
             if self.options.values == "hard":
                 self.found[site] = [
                     tuple(tuple(map(name_of, head)) for head in heads) for heads in self.found[site]
@@ -108,10 +128,10 @@ def of_digits(site: Site, layout: Layout, length: int, shape: tuple[int, int]) -
     return np.logical_and.outer(row, key)
 
 
-def line_means(matrix: np.ndarray, direction: Direction) -> dict[int, float]:
+def line_means(matrix: np.ndarray, direction: Direction, summed: bool = False) -> dict[int, float]:
     """The mean of ``matrix (m, n)`` along each of its lines, by line index (eq. 1).
 
-    Cells that are nan are left out, and lines of such cells alone.
+    Cells that are nan are left out, and lines of such cells alone. ``summed``: the sum instead.
     """
     row, column = np.nonzero(~np.isnan(matrix))
     if direction == "diag":
@@ -122,40 +142,52 @@ def line_means(matrix: np.ndarray, direction: Direction) -> dict[int, float]:
         index = column
     lines, inverse = np.unique(index, return_inverse=True)
     sums = np.bincount(inverse, weights=matrix[row, column].astype(np.float64))
-    counts = np.bincount(inverse)
+    counts = 1 if summed else np.bincount(inverse)
     return dict(zip(lines.tolist(), (sums / counts).tolist(), strict=True))
 
 
 def mean_lines(
-    attention: np.ndarray, dirs: Sequence[Direction] = DIRECTIONS, threshold: float = 4.0
+    attention: np.ndarray,
+    dirs: Sequence[Direction] = DIRECTIONS,
+    threshold: float = 4.0,
+    summed: bool = False,
 ) -> Heads:
     """The lines of each head of an averaged attention ``(h, m, n)`` that stand out.
 
     Kept where ``d_l > mu + threshold * sigma``, with mu and the population standard deviation
-    sigma over all lines of that head and direction; valued ``d_l - d_max`` (eq. 2).
+    sigma over all lines of that head and direction; valued ``d_l - d_max`` (eq. 2). ``summed``: as
+    in the public code, ``d_l`` is the sum along the line and its value, and mu and sigma are over
+    the different sums that are not zero.
     """
-    return tuple(outstanding(corner_means(matrix, dirs), threshold) for matrix in attention)
+    means = (corner_means(matrix, dirs, summed) for matrix in attention)
+    return tuple(outstanding(one, threshold, summed) for one in means)
 
 
-def corner_means(matrix: np.ndarray, dirs: Sequence[Direction]) -> dict[Line, float]:
-    """The mean of ``matrix (m, n)`` along each of its corner lines."""
+def corner_means(
+    matrix: np.ndarray, dirs: Sequence[Direction], summed: bool = False
+) -> dict[Line, float]:
+    """The mean (or the sum) of ``matrix (m, n)`` along each of its corner lines."""
     return {
         Line(direction, CORNER, index): mean
         for direction in dirs
-        for index, mean in line_means(matrix, direction).items()
+        for index, mean in line_means(matrix, direction, summed).items()
+        if mean or not summed
     }
 
 
-def outstanding(means: dict[Line, float], threshold: float) -> tuple[Line, ...]:
+def outstanding(
+    means: dict[Line, float], threshold: float, summed: bool = False
+) -> tuple[Line, ...]:
     """The lines whose mean is above the limit of their direction: see ``mean_lines``."""
     kept: list[Line] = []
     for direction in dict.fromkeys(line.direction for line in means):
         mine = {line: m for line, m in means.items() if line.direction == direction}
-        values = np.array(list(mine.values()))
+        values = np.array(list({*mine.values()} if summed else mine.values()))
         # a head that attends evenly has no line: rounding does not make one
         noise = 1e-12 * np.abs(values).max()
         limit = values.mean() + threshold * values.std() + noise
-        kept += [replace(line, value=m - values.max()) for line, m in mine.items() if m > limit]
+        highest = 0 if summed else values.max()
+        kept += [replace(line, value=m - highest) for line, m in mine.items() if m > limit]
     return tuple(kept)
 
 
@@ -164,14 +196,21 @@ def extend_bias(
     shape: tuple[int, int],
     dirs: Sequence[Direction] = DIRECTIONS,
     threshold: float = 4.0,
+    average: Literal["all", "sum"] = "all",
+    site: Literal["self", "cross"] = "cross",
 ) -> np.ndarray:
     """Extend an averaged attention ``(h, m, n)`` to a bias ``(h, M, N)``, float64.
 
     The paper's steps 2.1 to 2.3: closed cells are -inf, anti-diagonals are aligned at the top
     right and the other lines at the top left, directions combine by their maximum, and a head
     without a line is 0 everywhere. A row that no line of its head reaches is -inf throughout:
-    softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros. Raises
-    ``UsageError`` for another shape or direction, and for attention that is not finite.
+    softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros.
+
+    ``average="sum"``: as the paper's public code does. A line is kept by the sum of its cells,
+    which is its value, and in cross-attention (``site``) every head sees the end of the source in
+    row 0, cell (0, N-1). There ``attention`` has the rows below the training length.
+
+    Raises ``UsageError`` for another shape or direction, and for attention that is not finite.
     """
     try:
         attention = np.asarray(attention, dtype=float)
@@ -191,7 +230,15 @@ def extend_bias(
         raise UsageError(f"unknown direction {given!r}: choose among {', '.join(DIRECTIONS)}")
     if len(shape) != 2 or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
-    return dense_bias(mean_lines(attention, dirs, threshold), shape)
+    choices = {"average": (average, ("all", "sum")), "site": (site, SITES[1:])}
+    for name, (choice, known) in choices.items():
+        if choice not in known:
+            raise OptionError(name, choice, f"choose {' or '.join(known)}")
+    summed = average == "sum"
+    heads = mean_lines(attention, dirs, threshold, summed)
+    if summed and site == "cross":
+        heads = tuple((*lines, END) for lines in heads)
+    return dense_bias(heads, shape)
 
 
 def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:

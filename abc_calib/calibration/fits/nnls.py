@@ -38,7 +38,7 @@ class NnlsOptions(CalibrationOptions):
     values: Literal["hard", "soft"] = "hard"
     empty: Literal["transparent", "sink"] = "sink"
 
-    @field_validator("average")
+    @field_validator("average", "attention")
     @classmethod
     def _of_the_mean(cls, word: str | None) -> str | None:
         if word is not None:
@@ -67,7 +67,7 @@ class Nnls(Fit):
         super().__init__(evidence, options)
         about = evidence.parts, evidence.length, options.anchors or "", evidence.stride
         wanted: dict[Site, tuple[Line, ...]] = {
-            site: candidates(site, options.dirs, *about) for site in options.sites
+            site: candidates(site, options.dirs_at(site), *about) for site in options.sites
         }
         if not any(wanted.values()):
             raise UsageError("there is no line in these directions at these sites: name others")

@@ -208,7 +208,7 @@ def candidates(
         "cross": [*crossed, *moving, *still, Line("vert", 0, 0)],
     }
     return {
-        site: tuple(line for line in lines if line.direction in options.dirs)
+        site: tuple(line for line in lines if line.direction in options.dirs_at(site))
         for site, lines in every.items()
     }
 

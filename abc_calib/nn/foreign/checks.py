@@ -15,22 +15,15 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import said
 from tasks.written import squeezed
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
-PLACES = ((1, 10_007), (613, 0), (7, 10**6))
-"""Between position ids, and before the first of them, where they must not matter."""
-SIZES = ("position", "window", "chunk", "capacity", "length", "ctx", "block", "context", "seq")
-"""Parts of the names of sizes in configurations up to which a model may do otherwise."""
-FARTHEST = 10_000
-"""Tokens; of longer ones nothing is run."""
+STRETCHED = 10_007
+"""Between position ids, where they must not matter."""
 LONG, LONG_ONES = 150, 8
 """Tokens of each part of long sources, and how many of these are tried."""
-LAST = 16
-"""Tokens that are written with a cache, behind what is written already."""
 
 
 @dataclass(frozen=True)
@@ -138,17 +131,13 @@ def check_lined(model: Foreign, source: Tensor, target: Tensor) -> None:
 
 
 @torch.no_grad()
-def check_cache(
-    model: Foreign, source: Tensor, steps: int, begun: Tensor | None = None, where: str = ""
-) -> None:
+def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
     """``UsageError`` unless a model writes the same with its cache as without."""
-    written = model.decode(source, steps, begun=begun).ids
-    read = written.masked_fill(written == model.pad, model.eos)
-    read = read if begun is None else torch.cat([begun, read], 1)
-    again = model(source, read)[:, -steps:].argmax(-1)
+    written = model.decode(source, steps).ids
+    again = model(source, written.masked_fill(written == model.pad, model.eos)).argmax(-1)
     if not bool(((written == again) | (written == model.pad)).all()):
         name = type(model.network).__name__
-        raise UsageError(f"{name} generates with its cache what it does not write without{where}")
+        raise UsageError(f"{name} generates with its cache what it does not write without")
 
 
 def long_sources(model: Foreign, source: Tensor) -> Tensor:
@@ -173,19 +162,6 @@ def check_alone(model: Foreign, source: Tensor, target: Tensor) -> None:
     _check_rows(model, source, digits, target, written)
 
 
-def check_local(model: Foreign, source: Tensor, target: Tensor) -> None:
-    """``UsageError`` if what stands in the middle of long parts changes the first row.
-
-    As where experts take a limited number of tokens.
-    """
-    closes = Marks(model.marks.delimiters, 1).of(source, source != model.pad).marks
-    widths = closes.diff(dim=1)
-    place = torch.arange(source.shape[1], device=source.device)[None, None]
-    begins, ends = closes[:, :-1] + widths // 4, closes[:, 1:] - widths // 4
-    middle = ((place > begins[..., None]) & (place < ends[..., None])).any(1)
-    _check_rows(model, source, middle, target)
-
-
 @torch.no_grad()
 def _check_rows(
     model: Foreign, source: Tensor, there: Tensor, target: Tensor, written: Tensor | None = None
@@ -205,38 +181,15 @@ def _check_rows(
 
 @torch.no_grad()
 def check_positions(model: Foreign, source: Tensor, target: Tensor) -> None:
-    """``UsageError`` unless position ids, shifted and stretched, change nothing."""
+    """``UsageError`` where a stream without positions counts them somewhere else."""
     if not model.sites.stream:
         return
-    plain = model._run(source, target).logits
-    for step, first in PLACES:
-        changed = float(
-            (model._run(source, target, step=step, first=first).logits - plain).abs().max()
+    plain, other = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
+    if not (changed := float((other - plain).abs().max())) <= 1e-4:
+        raise UsageError(
+            f"{type(model.network).__name__} counts positions somewhere else, too: other position "
+            f"ids change its logits by {changed:.2g}"
         )
-        if not changed <= 1e-4:
-            raise UsageError(
-                f"{type(model.network).__name__} counts positions somewhere else, too: other "
-                f"position ids change its logits by {changed:.2g}"
-            )
-
-
-def sizes(config: Any) -> list[int]:
-    """The sizes in a configuration, in order, that may be those of a source."""
-    found, every = set[int](), [config.to_dict()]
-    while every:
-        for name, value in every.pop().items():
-            if isinstance(value, dict):
-                every.append(value)
-            elif type(value) is int and value > 0 and any(part in name for part in SIZES):
-                found.add(value)
-    return sorted(found)
-
-
-def check_far(model: Foreign, source: Tensor, target: Tensor) -> None:
-    """``UsageError`` unless a model goes on with its cache as without, far from its start."""
-    begun = target[:, :-LAST]
-    where = f", behind {source.shape[1] + begun.shape[1]} tokens"
-    check_cache(model, source, LAST, begun, where)
 
 
 def check_tokenizer(coder: Any, task: Any, written: Sequence[Sequence[int]]) -> None:

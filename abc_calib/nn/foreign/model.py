@@ -135,19 +135,8 @@ class Foreign(Model):
         found = self._run(source, target, kept=steps)
         return found.logits[:, -steps:]
 
-    def _run(
-        self,
-        source: Tensor,
-        target: Tensor,
-        kept: int = 0,
-        step: int = 1,
-        first: int = 0,
-        **how: Any,
-    ) -> Any:
-        """The network's output while ``target`` is written.
-
-        ``step``, ``first``: between the position ids of a stream, and before them.
-        """
+    def _run(self, source: Tensor, target: Tensor, kept: int = 0, step: int = 1, **how: Any) -> Any:
+        """The network's output while ``target`` is written; ``step``: between its position ids."""
         ids, mask = self.sources.ids(source, self.pad)
         if not self.stream:
             read = self._plain(self.shifted(target))
@@ -158,7 +147,7 @@ class Foreign(Model):
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        given = {"attention_mask": mask.long(), "position_ids": first + step * places}
+        given = {"attention_mask": mask.long(), "position_ids": step * places}
         return self.network(input_ids=self._plain(ids), **given, use_cache=False, **how)
 
     def shifted(self, target: Tensor) -> Tensor:
@@ -172,25 +161,12 @@ class Foreign(Model):
         return ids.masked_fill(ids >= self.vocabulary, 0)
 
     @torch.inference_mode()
-    def decode(
-        self,
-        source: Tensor,
-        steps: int,
-        attention: bool = False,
-        begun: Tensor | None = None,
-    ) -> Decoded:
-        """As ``generate()`` writes; ``begun (b, t)`` is written already, and the output behind."""
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        """As ``generate()`` writes."""
         ids, mask = self.sources.ids(source, self.pad)
-        begun, given = source[:, :0] if begun is None else begun, dict[str, Any]()
-        if self.stream:
-            ids = torch.cat([ids, begun], 1)
-            mask = torch.cat([mask, torch.ones_like(begun, dtype=torch.bool)], 1)
-        else:
-            start = begun.new_full((len(begun), 1), self.network.config.decoder_start_token_id)
-            given["decoder_input_ids"] = torch.cat([start, begun], 1)
-        given |= {"attention_mask": mask.long(), "max_new_tokens": steps}
-        written = self.network.generate(self._plain(ids), **given)
-        written = written[:, ids.shape[1] if self.stream else 1 + begun.shape[1] :]
+        how = {"attention_mask": mask.long(), "max_new_tokens": steps}
+        written = self.network.generate(self._plain(ids), **how)
+        written = written[:, ids.shape[1] if self.stream else 1 :]
         ends = written.eq(self.eos).int()
         written = written.masked_fill(ends.cumsum(1) > ends, self.pad)
         return Decoded(F.pad(written, (0, steps - written.shape[1]), value=self.pad))

@@ -85,6 +85,7 @@ class AbcConfig(AttentionConfig):
     encoder_layers: int = 0
     own_schemes: dict[str, str] | None = None
     cyclic: int | None = None
+    post_norm: bool | None = None
 
 
 @strict
@@ -169,8 +170,21 @@ class HubModel(PreTrainedModel):
         return super().train(mode)
 
     def _source(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Sources in which all that a mask leaves out is padding."""
-        return ids if mask is None else ids.masked_fill(mask == 0, self.network.pad)
+        """Sources with their padding behind them, wherever a mask or the pad id says it is.
+
+        ``UsageError`` for padding inside a source.
+        """
+        there = ids != self.network.pad if mask is None else mask.bool()
+        if bool(
+            (there.int().diff(dim=1, prepend=there.new_zeros(len(ids), 1).int()) > 0)
+            .sum(1)
+            .gt(1)
+            .any()
+        ):
+            raise UsageError("padding inside a source: put it before or behind the source")
+        order = there.int().argsort(dim=1, descending=True, stable=True)
+        moved = ids.gather(1, order)
+        return moved.masked_fill(~there.gather(1, order), self.network.pad)
 
     def forward(
         self,
@@ -189,6 +203,11 @@ class HubModel(PreTrainedModel):
             raise UsageError("give labels, which the logits are of; generate() writes without")
         source = self._source(input_ids, attention_mask)
         target = labels.masked_fill(labels == -100, self.network.pad)
+        if bool((target[:, :1] == self.network.pad).any()):
+            raise UsageError("padding before labels: put it behind them")
+        kept = input_ids[:, 0] == source[:, 0]
+        if output_attentions and not bool(kept.all()):
+            raise UsageError("padding before a source: put it behind, to ask for attentions")
         logits = self.network(source, target)
         found = self.network.attention(source, target).weights if output_attentions else {}
         return Seq2SeqLMOutput(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +15,16 @@ from torch import Tensor, nn
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import Coords, View
-from abc_calib.nn.attend import MASKED, attend, one_key, opened, weighed
+from abc_calib.nn.attend import MASKED, attend, one_key, opened, scored, weighed
 from abc_calib.nn.lines import Lines, side_by_side
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.cache import Cache
 
 GATHER_FROM = 64
 """From this many keys on, gathering a few keys a query is faster than scoring all of them."""
+
+Weights = bool | Literal["raw"]
+"""Are attention weights asked for? ``raw``: the scores before softmax, nan at masked keys."""
 
 Part = tuple[Tensor, Tensor]
 """Keys and values of what one view shows, ``(b, h, j, e)`` each."""
@@ -46,7 +51,7 @@ class Attention(nn.Module):
         self.path = "auto"
 
     def project(
-        self, memory: Tensor, at: Coords, scheme: Scheme, site: Site, weights: bool = False
+        self, memory: Tensor, at: Coords, scheme: Scheme, site: Site, weights: Weights = False
     ) -> Part:
         """Keys and values of ``memory (b, j, d)``, for a call whose last view is of a ``site``.
 
@@ -64,7 +69,7 @@ class Attention(nn.Module):
         parts: Sequence[Part],
         views: Sequence[View],
         scheme: Scheme,
-        weights: bool = False,
+        weights: Weights = False,
     ) -> tuple[Tensor, Tensor | None]:
         """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``.
 
@@ -89,6 +94,9 @@ class Attention(nn.Module):
                 mixed = dropped @ values
                 if scheme.has_value_term:
                     mixed = mixed + scheme.value_term(dropped, _as_one(views))
+                if weights == "raw":
+                    scores = scored(queries, keys, bias)
+                    seen = scores.masked_fill(scores == MASKED, math.nan)
             else:
                 mixed = attend(queries, keys, values, bias, dropout)
             if nowhere is not None:
@@ -97,14 +105,12 @@ class Attention(nn.Module):
         return self.output(mixed), seen if weights else None
 
     def _gathers(
-        self, lines: Lines, keys: int, views: Sequence[View], scheme: Scheme, weights: bool
+        self, lines: Lines, keys: int, views: Sequence[View], scheme: Scheme, weights: Weights
     ) -> bool:
         """Are the keys on lines gathered, and the others left out?"""
         if not lines.restricted or scheme.has_score_bias or weights or self.path == "dense":
             return False
-        traced = torch.compiler.is_compiling()  # for any size
-        always = self.path == "lines" or traced
-        return always or keys >= GATHER_FROM or views[-1].evicted[1] > 0
+        return self.path == "lines" or keys >= GATHER_FROM or views[-1].evicted[1] > 0
 
     def _split(self, x: Tensor) -> Tensor:
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
@@ -158,8 +164,9 @@ def _as_one(views: Sequence[View]) -> View:
 
 
 class Block(nn.Module):
-    """Attention to the sequence itself, to a source where it has one, then feed-forward; pre-norm.
+    """Attention to the sequence itself, to a source where it has one, then feed-forward.
 
+    Each normalises what it reads (pre-norm) or, with ``post_norm``, the sum that it leaves.
     ``crossed``: with an attention of its own to the source. Without, it is a block of an encoder or
     of a stream, whose one attention reads both.
     """
@@ -177,6 +184,7 @@ class Block(nn.Module):
         )
         self.norms = nn.ModuleList(nn.LayerNorm(options.width) for _ in (*self.names, ""))
         self.dropout = nn.Dropout(options.dropout)
+        self.post_norm = getattr(options, "post_norm", False)
 
     @property
     def attentions(self) -> list[Attention]:
@@ -190,7 +198,7 @@ class Block(nn.Module):
         schemes: Mapping[Site, Scheme],
         memory: Tensor | None = None,
         cache: Cache | None = None,
-        weights: bool = False,
+        weights: Weights = False,
     ) -> tuple[Tensor, list[Tensor | None]]:
         """``x (b, i, d)`` a block later, and the weights of each attention if asked for.
 
@@ -199,7 +207,7 @@ class Block(nn.Module):
         """
         seen = []
         for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
-            site, y = views[-1].site, norm(x)
+            site, y = views[-1].site, x if self.post_norm else norm(x)
             parts: list[Part] = []
             how = schemes[site], site, weights
             for view in views:
@@ -216,7 +224,10 @@ class Block(nn.Module):
                 parts.append(part)
             y, one = attention(y, parts, views, schemes[site], weights)
             x = x + self.dropout(y)
+            x = norm(x) if self.post_norm else x
             seen.append(one)
+        if self.post_norm:
+            return self.norms[-1](x + self.dropout(self.feedforward(x))), seen
         return x + self.dropout(self.feedforward(self.norms[-1](x))), seen
 
 

@@ -30,6 +30,8 @@ def window_period(model: Any) -> int | str:
         return "its attention is not restricted to lines"
     if found := unknown_part(model):
         return found
+    if getattr(model.options, "post_norm", False):
+        return "its blocks are post-norm"
     if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
         return "its attention is not restricted to lines at every site"
     if any(line.anchor == "corner" for line in lines.every()):

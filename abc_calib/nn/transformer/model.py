@@ -1,7 +1,8 @@
 """A small Transformer with pluggable positions and calibrated lines.
 
-Pre-norm blocks. A source is read once (``encode``), then the output is written (``run``) on what
-was read and on the output so far. An encoder of 0 layers passes the embeddings straight to
+Pre-norm blocks, or post-norm with scaled embeddings as in Vaswani et al. 2017. A source is read
+once (``encode``), then the output is written (``run``) on what was read and on the output so far.
+An encoder of 0 layers passes the embeddings straight to
 cross-attention, as the public code of Duan & Shi does. In a *stream* (a decoder-only model) source
 and output are one sequence: a token of the source sees those before it, one of the output all of
 the source and the output so far, each head with one softmax.
@@ -9,6 +10,7 @@ the source and the output so far, each head with one softmax.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -23,7 +25,7 @@ from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn.base import Attention, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme
-from abc_calib.nn.transformer.attention import Block, Encoder, draw
+from abc_calib.nn.transformer.attention import Block, Encoder, Weights, draw
 from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs, token_by_token
 from abc_calib.nn.transformer.lines import AlongLines
 
@@ -61,6 +63,11 @@ class Transformer(AlongLines):
         #: cyclic positions: schemes get positions modulo this number
         self.period: int | None = options.cyclic
         self.apply(draw)
+        #: what embeddings are multiplied by
+        self.scale = 1.0
+        if getattr(options, "post_norm", False):
+            self.scale = math.sqrt(options.width)
+            nn.init.xavier_uniform_(self.embed.weight)  # times the scale as large as the sinusoids
         self.set_lines(None)
 
     def _schemes(self) -> None:
@@ -111,7 +118,13 @@ class Transformer(AlongLines):
 
     # The pass
 
-    def encode(self, source: Tensor, mask: Tensor | None = None, weights: bool = False) -> Encoded:
+    def _embedded(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)
+        return x if self.scale == 1 else self.scale * x
+
+    def encode(
+        self, source: Tensor, mask: Tensor | None = None, weights: Weights = False
+    ) -> Encoded:
         """The source ``(b, s)``, read; ``mask``: what is not padding.
 
         Cyclic positions of a source are counted from its last token, as answers are written from
@@ -138,14 +151,14 @@ class Transformer(AlongLines):
             states, seen = self._through(self.embed(every), coords(every[:1]), weights)
             states = [state[:, 0][source] for state in states]
         else:
-            x = self.dropout(scheme.embed(self.embed(source), given))
+            x = self.dropout(scheme.embed(self._embedded(source), given))
             states, seen = self._through(x, at, weights)
         if not self.stream:
             states = [self.encoder.norm(states[-1])] * len(self.layers)
         attention = tuple(seen) if weights else ()
         return Encoded(tuple(states), at, phase, drawn, numbers, attention)
 
-    def _through(self, x: Tensor, at: Coords, weights: bool) -> tuple[list[Tensor], list[Any]]:
+    def _through(self, x: Tensor, at: Coords, weights: Weights) -> tuple[list[Tensor], list[Any]]:
         """The source before and after each block that reads it, and what its tokens saw."""
         blocks = self.layers[:-1] if self.stream else self.encoder.layers
         seen: list[Any] = []
@@ -162,12 +175,12 @@ class Transformer(AlongLines):
         encoded: Encoded,
         read: Tensor,
         cache: Cache | None = None,
-        weights: bool = False,
+        weights: Weights = False,
     ) -> Outputs:
         """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
         queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
         given = replace(queries, place=self._numbered(queries, encoded))
-        x = self.dropout(scheme.embed(self.embed(read), given))
+        x = self.dropout(scheme.embed(self._embedded(read), given))
         own = View("self", queries, queries, True) if cache is None else cache.view(queries)
         crossed = View("cross", queries, encoded.at)
         calls: Sequence[Sequence[View]] = [(own,), (crossed,)]
@@ -209,7 +222,7 @@ class Transformer(AlongLines):
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
         encoded, read = self.encode(source), self.shifted(target)
-        whole = self.training or torch.compiler.is_compiling() or read.shape[1] <= ROWS_AT_ONCE
+        whole = self.training or read.shape[1] <= ROWS_AT_ONCE
         kept = None if whole else self.kept_rows
         if kept is None:
             return self.run(encoded, read).logits
@@ -235,10 +248,11 @@ class Transformer(AlongLines):
             ids = torch.cat(found)
         return Decoded(ids.to(source.device))
 
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> Attention:
         mask, written = source != self.pad, target != self.pad
-        encoded = self.encode(source, mask, weights=True)
-        outputs = self.run(encoded, self.shifted(target), weights=True)
+        weights: Weights = "raw" if raw else True
+        encoded = self.encode(source, mask, weights)
+        outputs = self.run(encoded, self.shifted(target), weights=weights)
         return Attention(
             weights={
                 "encoder": encoded.attention,
@@ -282,6 +296,7 @@ class Transformer(AlongLines):
             **super().hub_config(),
             "delimiter_ids": list(tokens.delimiters),
             **({"row_id": rows} if rows else {}),
+            **({"post_norm": True} if self.scale != 1 else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
             **own,
@@ -293,6 +308,8 @@ class Transformer(AlongLines):
         sites = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
         own = (config.get("own_schemes") or {}).items()
         named = {f"{sites[site]}_scheme": name for site, name in own}
+        if config.get("post_norm"):
+            more["post_norm"] = True
         model = super().from_hub_config(config, **named, **more)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))

@@ -156,6 +156,8 @@ def embedded(model: Model) -> dict[str, Any]:
         raise UsageError(
             f"the page computes models without positions, and this one has {config['scheme']}"
         )
+    if config.get("post_norm"):
+        raise UsageError("the page computes pre-norm models, and this one is post-norm")
     tokens = model.tokens
     tensors = {
         name: b64encode(weight.numpy(force=True).astype("<f4").tobytes()).decode("ascii")

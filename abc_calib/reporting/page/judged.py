@@ -64,13 +64,15 @@ def certificate(run: Run) -> dict[str, Any] | None:
     if not os.path.lexists(run.path / FILE):
         return None
     try:
-        found = Certificate.load(run).as_dict()
+        held = Certificate.load(run)
     except AbcError as error:
         return {"outcome": "not valid", "reason": str(error)}
+    found = held.as_dict()
     hidden = ("fingerprint", "rule", "lines", "source", "machine", "repair")
     shown = {name: value for name, value in found.items() if name not in hidden}
     cases = found["counterexamples"][:3]
-    return {**shown, "reason": grouped(found["reason"]), "counterexamples": cases}
+    more = {"verified_here": held.verified_here, "reason": grouped(found["reason"])}
+    return {**shown, **more, "counterexamples": cases}
 
 
 @torch.inference_mode()
