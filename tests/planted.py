@@ -37,7 +37,7 @@ from tasks.automata import COLUMNS, named
 
 UNITS = 3
 """Added to a feed-forward: each makes good what the one before lost in single precision."""
-FAR, PERIOD = 60, 24
+FAR, PERIOD = 120, 24
 """A fault that is far out is in no source of fewer digits; or in a late phase of positions."""
 MARGIN = 0.1
 

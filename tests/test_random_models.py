@@ -71,8 +71,11 @@ def in_sources(model: Any, data: Any) -> tuple[int, float]:
     return len(every), least
 
 
-def seen(seed: int, sizes: int = 200) -> Seen:
-    """Judge a random model by both programs and by its sources."""
+def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
+    """Judge a random model by both programs and by its sources.
+
+    ``alone``: by check.py also where the program does not follow it.
+    """
     model, data = drawn(seed)
     kind = "decoder-only" if model.stream else "encoder-decoder"
     if getattr(model.options, "encoder_layers", 0):
@@ -87,7 +90,7 @@ def seen(seed: int, sizes: int = 200) -> Seen:
             found = None
     proof: Any = found[2] if found else None
     program = found and (sum(c.windows for c in found[3]), min(c.margin for c in found[3]))
-    if proof is None:
+    if proof is None and alone:
         rule = data.task.rule()
         shape = SimpleNamespace(layout=data.layout_at((1, 2) if rule.listed else 9))
         proof = SimpleNamespace(rule=rule, field=SimpleNamespace(shape=shape))
@@ -95,6 +98,7 @@ def seen(seed: int, sizes: int = 200) -> Seen:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check_py, "MOST", 3 * sizes)
         try:
+            check_py.require(proof is not None or alone, "not run")
             check_py.require(ends == 1, f"its sources end with {ends} tokens")  # as Export.same
             checker = program_margin(model, data, proof)
         except SystemExit as error:
@@ -104,15 +108,15 @@ def seen(seed: int, sizes: int = 200) -> Seen:
 
 
 @pytest.mark.parametrize(
-    "first, number, sizes", [(0, 100, 60), pytest.param(10_000, 2000, 120, marks=pytest.mark.slow)]
+    "first, number, sizes", [(0, 100, 40), pytest.param(10_000, 2000, 120, marks=pytest.mark.slow)]
 )
 def test_no_source_has_a_smaller_margin_than_either_program_lists(first, number, sizes):
     """And both list the same windows, where neither of them refuses."""
-    every = [seen(seed, sizes) for seed in range(first, first + number)]
+    every = [seen(seed, sizes, alone=number > 100) for seed in range(first, first + number)]
     assert not [one for one in every if one.below or not one.agree]
     attained = [one for one in every if one.program and abs(one.least - one.program[1]) < 1e-6]
     both = sum(one.program is not None and one.checker is not None for one in every)
-    assert len(attained) > 0.25 * number and both > 0.25 * number
+    assert len(attained) > 0.2 * number and both > 0.2 * number
 
 
 def test_sources_with_a_second_end_are_refused():

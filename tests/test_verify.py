@@ -149,7 +149,7 @@ def test_the_exported_program_counts_tokens_that_are_alike():
     assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 4, 8, 24, 32, 52, 56])
+@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 50, 63])
 def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     """With the margin there that the proof says; those that fail are found."""
     found = judged(seed)
@@ -168,7 +168,7 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert seen or not sum(c.wrong for c in checked)
 
 
-@pytest.mark.parametrize("seed", [5, 8, 9, 13])
+@pytest.mark.parametrize("seed", [4, 9, 13, 21])
 def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     """However few are held at once, each of them once, and with the margin of the whole."""
     found = judged(seed)
