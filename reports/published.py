@@ -1,4 +1,4 @@
-"""What the papers' authors ran, and what it gives here: writes published.md from published/*.csv."""
+"""What the papers' authors ran, and what it gives here: writes published.md from its tables."""
 
 from __future__ import annotations
 
