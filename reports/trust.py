@@ -1,6 +1,7 @@
 """Attempts to make a command fall over, a file mislead or a kill lose something; writes trust.md.
 
-    python reports/trust.py margins [NUMBER]       # random models (tests/test_verify.py)
+    python reports/trust.py planted [NUMBER KIND]  # planted faults (tests/planted.py)
+    python reports/trust.py models [NUMBER SIZES]  # random models (tests/test_random_models.py)
     python reports/trust.py invocations [NUMBER]   # hostile command lines (tests/hostile.py)
     python reports/trust.py damaged                # damaged files of runs (tests/damage.py)
     python reports/trust.py kills                  # kills at random moments (tests/killed.py)
@@ -45,28 +46,31 @@ def make_runs(root: Path) -> None:
     (root / "latest").write_text(latest)
 
 
-def margins(folder: Path, number: int = 1000) -> Rows:
-    """The least margin of all short sources of a random model, and the least that is proved."""
-    from random_models import drawn, sources
-    from test_verify import double, judged, smallest
+def planted(folder: Path, number: int = 20, *kinds: str) -> Rows:
+    """Pairs of each kind; without kinds named, of all of them."""
+    from planted import KINDS, Maker, pairs
+
+    os.environ["ABC_RUNS"] = str(folder / "runs")
+    for kind in kinds or KINDS:
+        yield from pairs(kind, Maker(folder / kind), number)
+
+
+def models(folder: Path, number: int = 2000, sizes: int = 120) -> Rows:
+    """Random models: what both programs list, and the least margin of all short sources."""
+    from test_random_models import seen
 
     for seed in range(10_000, 10_000 + number):
-        model, data = drawn(seed)
-        layers = "" if model.stream or not model.options.encoder_layers else ", encoder layer"
-        rows = "rows" if data.task.rule().in_rows else "one row"
-        row = {
-            "seed": seed,
-            "model": f"{'decoder-only' if model.stream else 'encoder-decoder'}{layers}",
+        one = seen(seed, sizes)
+        both = {"the program": one.program, "check.py": one.checker}
+        followed = " and ".join(name for name, found in both.items() if found)
+        row = {"seed": seed, "model": one.model, "task": one.task}
+        yield row | {
+            "followed by": followed or "none",
+            "below": " and ".join(one.below),
+            "agree": one.agree,
+            "windows listed": one.program[0] if one.program else None,
+            "distinct in sources": one.distinct,
         }
-        row |= {"task": data.task.name, "outputs": rows}
-        if (found := judged(seed, sizes=800)) is None:
-            yield row | {"source": "not followed, or too many windows"}
-            continue
-        proved = min((c.margin for c in found[3]), default=float("inf"))
-        seen = smallest(double(model := found[0]), data)
-        run = sum(map(len, sources(data)))
-        where = "below" if seen < proved - 1e-6 else "attained" if seen < proved + 1e-6 else "above"
-        yield row | {"source": where, "sources": run, "windows": sum(c.windows for c in found[3])}
 
 
 def invocations(folder: Path, number: int = 2500) -> Rows:
@@ -126,28 +130,52 @@ def counted(name: str, by: str, what: str) -> str:
     return as_markdown(columns, rows, "l" + "r" * (len(columns) - 1))
 
 
+def of_planted() -> str:
+    """A table: of each kind of planted faults how many pairs, and what was said of them."""
+    from planted import falsely, needlessly
+
+    table = pd.read_csv(HERE / "planted.csv")
+    programs = ("certify", "windows", "verify", "check.py")
+    rows: list[list[Any]] = []
+    for kind, some in [*table.groupby("kind", sort=False), ("all", table)]:
+        twins = [one for _, one in some.iterrows()]
+        falses = [sum(falsely(one, by) for one in twins) for by in programs]
+        needless = [sum(needlessly(one, by) for one in twins) for by in programs]
+        seconds = [f"{some[f'{by}_seconds'].mean():.1f}" for by in ("certify", "verify", "check")]
+        shown = (" / ".join(map(str, x)) for x in (falses, needless, seconds))
+        rows.append([kind, len(twins) // 2, *shown])
+    columns = ["kind", "pairs", "falsely certified", "needlessly not certified", "seconds a twin"]
+    return as_markdown(columns, rows, "lrrrr")
+
+
 def page() -> str:
     """The page: its text, with the tables that are made here in place of their names."""
     text = (HERE / "page.txt").read_text()
     for name, (by, what) in {
-        "margins": ("model", "source"),
+        "models": ("model", "followed by"),
         "invocations": ("kind", "outcome"),
         "damaged": ("command", "outcome"),
         "kills": ("command", "fine"),
     }.items():
         text = text.replace(f"{{{name}}}", counted(f"{name}.csv", by, what).strip())
-    return text
+    table = pd.read_csv(HERE / "models.csv")
+    bad = int(table.below.notna().sum()), int((~table.agree).sum())
+    below = "In {} of them a program missed a window that occurs in a source; in {} the two differ."
+    text = text.replace("{below}", below.format(*bad))
+    return text.replace("{planted}", of_planted().strip())
 
 
 def main() -> None:
-    attempts = {"margins": margins, "invocations": invocations, "damaged": damaged, "kills": kills}
+    attempts: dict[str, Any] = {"planted": planted, "models": models, "kills": kills}
+    attempts |= {"invocations": invocations, "damaged": damaged}
     if sys.argv[1:]:
         name, rows = sys.argv[1], []
         with tempfile.TemporaryDirectory() as folder:
-            for row in attempts[name](Path(folder), *map(int, sys.argv[2:])):
+            given = [int(word) if word.isdecimal() else word for word in sys.argv[2:]]
+            for row in attempts[name](Path(folder), *given):
                 rows.append(row)
                 table = pd.DataFrame(rows)
-                whole = {"exit", "sources", "windows"} & {*table}
+                whole = {"exit", "windows listed"} & {*table}
                 table = table.astype(dict.fromkeys(whole, "Int64"))
                 table.to_csv(HERE / f"{name}.csv", index=False)
     HERE.with_suffix(".md").write_text(page())

@@ -1,4 +1,4 @@
-"""Small models with random weights and random lines of every kind, and all their short sources."""
+"""Small models with random weights, random lines and rules, and all their short sources."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from random_rules import random_rule
 from word_rules import WORD_RULES
 
 from abc_calib.config import DecoderOptions, TrainOptions, TransformerOptions
@@ -26,7 +27,11 @@ TASKS: list[tuple[Any, int | None]] = [
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],
     *[("division", None), ("power", 2), ("sort", 3), ("compare", 3), ("missing_duplicate", None)],
+    *[("subtraction", 3), ("sum", 2), ("sum", 3), ("gcd", 2), ("square_root", 2)],
+    *[(random_rule, None)] * 24,
 ]
+ALIGNED = {"subtraction": 0.6}
+"""How often operands of a task are aligned, where it is not 0.2."""
 
 
 class Lines:
@@ -56,7 +61,9 @@ class Lines:
         if rule.listed:
             direction = rng.choice(["anti", "anti", "vert"])
             step = rng.choice([1, 1, 1, 0])
-            direction, offset = (direction, rng.choice([0, -1, 1])) if step else ("vert", 0)
+            offset = rng.choice([0, -1, 1])
+            if not step:
+                direction, offset = "vert", rng.choice([0, 0, 0, 0, 1, -1, 2])
             return Line(direction, 1, offset, rng.choice([0.0, -0.5]), part_step=step)
         segment = rng.randint(0 if direction == "vert" else 1, self.parts)
         beta = 0
@@ -71,7 +78,9 @@ class Lines:
         elif rule.in_rows and segment == 1 and rng.random() < 0.15:
             beta = rng.choice([1, -1])
         offset = rng.choice([0, 1, 2, -1] if direction == "vert" else [0, 0, 0, -1, 1, -2])
-        stride = 1 if direction == "vert" else self.stride
+        stride = 1 if direction == "vert" else self.stride + (rng.random() < 0.05)
+        if rule.in_rows and rng.random() < 0.05:
+            beta, step = rng.choice([(2, 0), (-1, 0), (0, -1), (1, 1)])
         return Line(direction, segment, offset, rng.choice([0.0, -0.5]), stride, beta, step)
 
     def of_source(self, stream: bool) -> Line:
@@ -91,10 +100,12 @@ def drawn(seed: int) -> tuple[Any, Any]:
     """A model, and its data."""
     rng = random.Random(seed)
     name, base = rng.choice(TASKS)
-    task: Any = name() if isinstance(name, type) else get_task(name, base=base)
+    task: Any = get_task(name, base=base) if isinstance(name, str) else None
+    if task is None:
+        task = name(rng) if name is random_rule else name()
     rule = task.rule()
     several = not (rule.in_rows or rule.first.words) and len(rule.first.tapes) > 1
-    aligned = several and rng.random() < 0.2
+    aligned = several and rng.random() < ALIGNED.get(task.name, 0.2)
     how = TrainOptions(
         format="aligned" if aligned else "free", seed=seed, length=3, sampling=task.sampling
     )
@@ -102,8 +113,9 @@ def drawn(seed: int) -> tuple[Any, Any]:
     stream, layers = rng.random() < 0.3, rng.choice([1, 1, 2])
     shape: dict[str, Any] = {"width": 8, "heads": 2, "feedforward": 12, "decoder_layers": layers}
     cyclic = not (stream or rule.in_rows) and rng.random() < 0.2
-    shape |= {"scheme": "sinusoidal", "cyclic": 3} if cyclic else {"scheme": "none"}
-    encoder = 0 if stream else rng.choice([0, 0, 1])
+    period = rng.choice([2, 3, 3, 5])
+    shape |= {"scheme": "sinusoidal", "cyclic": period} if cyclic else {"scheme": "none"}
+    encoder = 0 if stream else rng.choice([0, 0, 0, 1, 1, 2])
     options: Any = DecoderOptions(**shape) if stream else None
     options = options or TransformerOptions(encoder_layers=encoder, **shape)
     with torch.random.fork_rng():
