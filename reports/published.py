@@ -11,18 +11,21 @@ from abc_calib.text import as_markdown
 HERE = Path(__file__).parent / "published"
 
 
-def addition_20() -> str:
-    """Rows of random problems and carry chains, by what the retraining was."""
-    table = pd.read_csv(HERE / "addition-20.csv")
+def addition(padded: int) -> str:
+    """Rows of what was tested, random problems first, by what the retraining was."""
+    table = pd.read_csv(HERE / f"addition-{padded}.csv")
+    sets = sorted({*table["set"]}, reverse=True)
     cells = table.pivot_table(index=["retraining", "length"], columns="set", values="accuracy")
-    cells["cell"] = [f"{r:g} / {c:g}" for r, c in zip(cells["random"], cells["carry"], strict=True)]
+    cells["cell"] = [" / ".join(f"{x:g}" for x in row) for row in cells[sets].to_numpy()]
     wide = cells["cell"].unstack("length").fillna("–")
     rows = [[name, *row] for name, row in zip(wide.index, wide.to_numpy().tolist(), strict=True)]
     return as_markdown(["retraining", *map(str, wide.columns)], rows, "l" + "r" * len(wide.columns))
 
 
 def main() -> None:
-    text = (HERE / "page.txt").read_text().replace("{addition-20}", addition_20().strip())
+    text = (HERE / "page.txt").read_text()
+    for padded in (20, 61):
+        text = text.replace(f"{{addition-{padded}}}", addition(padded).strip())
     HERE.with_suffix(".md").write_text(text)
 
 
