@@ -272,39 +272,69 @@ def test_another_way_of_decoding_is_refused(make_model):
         face(SOURCE)
 
 
+def row_of(token: Tensor, width: int, before: int, fill: int) -> Tensor:
+    return functional.pad(token, (before, width - before - len(token)), value=fill)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("seed", range(18))
-def test_padding_may_stand_on_either_side(seed, tmp_path):
-    """With a mask and without, of every kind of model; each source as it is alone."""
+def test_padding_may_stand_on_either_side(seed):
+    """With a mask and without, of every kind of model; each sample as it is alone."""
     model, data = drawn(seed)
-    batches = [data.lay_out(some) for some in itertools.islice(sources(data, 40), 3)]
-    alone = [batch.source[k][batch.source[k] != model.pad] for batch in batches for k in (0, -1)]
-    steps = max(batch.target.shape[1] for batch in batches) + 2
-    save_weights(tmp_path / "model", model, data.vocabulary)
-    face = hub.load(tmp_path / "model")
-    expected = [face.generate(one[None], max_new_tokens=steps)[0] for one in alone]
-    width = max(map(len, alone)) + 2
-    for before in (lambda n: 0, lambda n: width - n, lambda n: (width - n) // 2):
-        ids = torch.full((len(alone), width), model.pad)
-        for row, one in zip(ids, alone, strict=True):
-            row[before(len(one)) :][: len(one)] = one
-        mask = (ids != model.pad).long()
-        for given in ({}, {"attention_mask": mask}):
-            covered = ids.masked_fill(mask == 0, 0) if given else ids
-            written = face.generate(covered, max_new_tokens=steps, **given)
-            for row, right in zip(written, expected, strict=True):
-                assert torch.equal(row[row != model.pad], right[right != model.pad])
+    face, pad = hub.wrapped(model), model.pad
+    laid = [data.lay_out(some) for some in itertools.islice(sources(data, 40), 3)]
+    alone = [
+        [one[k][one[k] != pad] for one in (batch.source, batch.target)]
+        for batch in laid
+        for k in (0, -1)
+    ]
+    wide, steps = (max(map(len, some)) + 2 for some in zip(*alone, strict=True))
+    expected = [face.generate(one[None], max_new_tokens=steps)[0] for one, _ in alone]
+    seen = [face(one[None], labels=to[None], output_attentions=True) for one, to in alone]
+    for side in (0.0, 0.5, 1.0):
+        at = [[int(side * (wide - len(one))), int(side * (steps - len(to)))] for one, to in alone]
+        rows = [row_of(one, wide, k, pad) for (one, _), (k, _) in zip(alone, at, strict=True)]
+        ids = torch.stack(rows)
+        rows = [row_of(to, steps, k, -100) for (_, to), (_, k) in zip(alone, at, strict=True)]
+        labels, mask = torch.stack(rows), (ids != pad).long()
+        given = [ids, *(ids.masked_fill(mask == 0, token) for token in (0, model.sos)), ids]
+        for covered, how in zip(
+            given, (None, mask, mask.bool(), torch.ones_like(ids)), strict=True
+        ):
+            written = face.generate(covered, how, max_new_tokens=steps)
+            found = face(covered, how, labels, output_attentions=True)
+            for k, ((one, to), (first, start)) in enumerate(zip(alone, at, strict=True)):
+                assert torch.equal(written[k][written[k] != pad], expected[k][expected[k] != pad])
+                own = slice(start, start + len(to)), slice(first, first + len(one))
+                same(found.logits[k, own[0]], seen[k].logits[0])
+                places = {"cross": own, "decoder": (own[0], own[0]), "encoder": (own[1], own[1])}
+                for site, (rows_, keys) in places.items():
+                    both = (getattr(x, f"{site}_attentions") for x in (found, seen[k]))
+                    for layer, right in zip(*both, strict=True):
+                        same(layer[k][:, rows_, keys], right[0])
+
+
+@torch.no_grad()
+def test_padding_before_the_source_of_a_recurrent_model():
+    face = hub.wrapped(model_of())
+    left = functional.pad(SOURCE[:, :5], (2, 0), value=14)
+    found = face(left, (left != 14).long(), functional.pad(TARGET[:, :2], (1, 0), value=-100))
+    same(found.logits[:, 1:], face(SOURCE[:, :5], labels=TARGET[:, :2]).logits)
+    written = face.generate(left, max_new_tokens=7)
+    assert torch.equal(written, face.generate(SOURCE[:, :5], max_new_tokens=7))
 
 
 def test_padding_that_cannot_be_moved_is_refused(build):
     face, source = hub.wrapped(build({}, "none")), additions()[:2]
-    labels = source[:, 1:5].clamp(max=9)
-    hole = torch.ones_like(source)
+    labels, hole = source[:, 1:5].clamp(max=9), torch.ones_like(source)
     hole[:, 2] = 0
-    with pytest.raises(UsageError, match="padding inside a source"):
+    with pytest.raises(UsageError, match="padding inside a row of input_ids: put it before"):
         face(source, hole, labels)
-    with pytest.raises(UsageError, match="padding before labels"):
-        face(source, labels=functional.pad(labels, (1, 0), value=-100))
-    left = functional.pad(source[:, : int((source[0] != 14).sum())], (2, 0), value=14)[:1]
-    with pytest.raises(UsageError, match="padding before a source"):
-        face(left, labels=labels[:1], output_attentions=True)
-    same(face(left, labels=labels[:1]).logits, face(source[:1], labels=labels[:1]).logits)
+    with pytest.raises(UsageError, match="padding inside a row of labels: put it before"):
+        face(source, labels=labels.masked_fill(torch.arange(4) == 1, -100))
+    with pytest.raises(
+        UsageError, match=r"the shapes of mask and input_ids, \(2, 3\) \(2, .* differ"
+    ):
+        face.generate(source, hole[:, :3])
+    with pytest.raises(UsageError, match="a row of input_ids has nothing but padding"):
+        face.generate(source, torch.zeros_like(source))

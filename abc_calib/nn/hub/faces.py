@@ -169,22 +169,28 @@ class HubModel(PreTrainedModel):
         self.network.train(mode)
         return super().train(mode)
 
-    def _source(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Sources with their padding behind them, wherever a mask or the pad id says it is.
+    def _moved(self, ids: Tensor, mask: Tensor | None, what: str) -> tuple[Tensor, Tensor]:
+        """Rows ``(b, n)`` with their padding behind them, and where each token was before.
 
-        ``UsageError`` for padding inside a source.
+        Padding is what a mask leaves out, and the pad id. ``UsageError`` if it is inside a row.
         """
-        there = ids != self.network.pad if mask is None else mask.bool()
-        if bool(
-            (there.int().diff(dim=1, prepend=there.new_zeros(len(ids), 1).int()) > 0)
-            .sum(1)
-            .gt(1)
-            .any()
-        ):
-            raise UsageError("padding inside a source: put it before or behind the source")
+        there = ids != self.network.pad
+        if mask is not None:
+            if mask.shape != ids.shape:
+                shapes = " ".join(str(tuple(one.shape)) for one in (mask, ids))
+                raise UsageError(f"the shapes of mask and {what}, {shapes}, differ: give one shape")
+            there &= mask != 0
+        begun, goes_on = there.cumsum(1) > 0, there.flip(1).cumsum(1).flip(1) > 0
+        if bool((begun & goes_on & ~there).any()):
+            raise UsageError(f"padding inside a row of {what}: put it before or behind the row")
         order = there.int().argsort(dim=1, descending=True, stable=True)
-        moved = ids.gather(1, order)
-        return moved.masked_fill(~there.gather(1, order), self.network.pad)
+        return ids.masked_fill(~there, self.network.pad).gather(1, order), order
+
+    def _source(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        source, order = self._moved(ids, mask, "input_ids")
+        if source.shape[1] == 0 or bool((source[:, 0] == self.network.pad).any()):
+            raise UsageError("a row of input_ids has nothing but padding: leave it out")
+        return source, order
 
     def forward(
         self,
@@ -201,18 +207,20 @@ class HubModel(PreTrainedModel):
         """
         if labels is None:
             raise UsageError("give labels, which the logits are of; generate() writes without")
-        source = self._source(input_ids, attention_mask)
-        target = labels.masked_fill(labels == -100, self.network.pad)
-        if bool((target[:, :1] == self.network.pad).any()):
-            raise UsageError("padding before labels: put it behind them")
-        kept = input_ids[:, 0] == source[:, 0]
-        if output_attentions and not bool(kept.all()):
-            raise UsageError("padding before a source: put it behind, to ask for attentions")
+        source, at = self._source(input_ids, attention_mask)
+        pad = self.network.pad
+        target, to = self._moved(labels.masked_fill(labels == -100, pad), None, "labels")
         logits = self.network(source, target)
-        found = self.network.attention(source, target).weights if output_attentions else {}
+        weights = self.network.attention(source, target).weights if output_attentions else {}
+        orders = {"encoder": (at, at), "self": (to, to), "cross": (to, at)}
+        found = {
+            site: tuple(restored(restored(one, rows, 2), keys, 3) for one in weights[site])
+            for site, (rows, keys) in orders.items()
+            if site in weights
+        }
         return Seq2SeqLMOutput(
             loss=self.network.cross_entropy(logits, target),
-            logits=logits,
+            logits=restored(logits, to, 1),
             decoder_attentions=found.get("self"),
             cross_attentions=found.get("cross"),
             encoder_attentions=found.get("encoder"),
@@ -237,7 +245,7 @@ class HubModel(PreTrainedModel):
                     f"{name}={value!r}: this model decodes greedily; give input_ids, "
                     "attention_mask and max_new_tokens"
                 )
-        source = self._source(input_ids, attention_mask)
+        source, _ = self._source(input_ids, attention_mask)
         steps = FIRST_STEPS if max_new_tokens is None else max_new_tokens
         written = self.network.decode(source, steps).ids
         while max_new_tokens is None and steps < ENDLESS:
@@ -248,6 +256,12 @@ class HubModel(PreTrainedModel):
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)
+
+
+def restored(x: Tensor, order: Tensor, dim: int) -> Tensor:
+    """What ``order (b, n)`` has moved in a dimension of ``x (b, ...)``, where it was before."""
+    shape = [size if k in (0, dim) else 1 for k, size in enumerate(x.shape)]
+    return x.gather(dim, order.argsort(1).view(shape).expand_as(x))
 
 
 def there(folder: Path | str, **wanted: Any) -> Path:

@@ -291,7 +291,7 @@ class Transformer(AlongLines):
     def hub_config(self) -> dict[str, Any]:
         options, tokens = self.options, self.tokens
         own = {} if self.stream else {"own_schemes": options.own_schemes or None}
-        rows = tokens.rows[0] if len(tokens.rows) == 1 else tokens.rows
+        rows = tokens.rows[0] if len(tokens.rows) == 1 else list(tokens.rows)
         return {
             **super().hub_config(),
             "delimiter_ids": list(tokens.delimiters),
