@@ -29,6 +29,7 @@ NAMES = {
     "generation_config": "model/generation_config.json",
     "tokenizer": "tokenizer.json",
     "own_tokenizer": "model/tokenizer.json",
+    "folder": "folder of the model",
     "lines": "set of lines",
     "rule": "rule of the task",
     "abc_calib": "version of abc-calib",
