@@ -58,7 +58,7 @@ def certify(
     """Decide whether a model is right for every source of every length.
 
     Writes certificate.json and certificate.md into the run: certified, refuted with
-    counterexamples, or unknown with the reason.
+    counterexamples, or unknown with the reason. A model of transformers is tested.
 
     Examples: **abc certify** · **abc certify RUN --minutes 60** · **abc certify --hf FOLDER
     --data pairs.jsonl --delimiters "+,="**

@@ -28,6 +28,7 @@ from conftest import (
 from hypothesis import given
 from hypothesis import strategies as st
 from random_models import drawn, sources
+from safetensors.torch import load_file, save_file
 from word_rules import Mirror
 
 from abc_calib import stages
@@ -50,8 +51,10 @@ from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
+from abc_calib.reporting.card import card
+from abc_calib.reporting.page.judged import certificate as shown_on_page
 from abc_calib.runs import Run
-from abc_calib.runs.records import Record
+from abc_calib.runs.records import Record, file_hash
 from abc_calib.stages import certify, predict
 from tasks.basic import Addition
 from tasks.digits import from_integers
@@ -214,6 +217,41 @@ def test_a_certificate_agrees_with_brute_force(certified):
     weights = certificate.fingerprint["weights"]
     for text in ("right for every source of every length", "dense attention", weights):
         assert text in page
+
+
+def test_card_and_page_say_whether_a_certificate_was_verified_here(certified, tmp_path):
+    """Also of one that was forged and sealed anew after that."""
+    run = Run.open(shutil.copytree(certified.path, tmp_path / "copy"))
+    verify(run, samples=5, sources=1)
+    told = "verified on the machine where this card was written"
+
+    def shown(folder: str, here: bool) -> None:
+        written = (card(run, tmp_path / folder) / "README.md").read_text()
+        assert f"It was {told}" * here + f"It was not {told}" * (not here) in written
+        seen = shown_on_page(run)
+        assert seen is not None and seen["verified_here"] == here
+
+    shown("verified", True)
+    forged = Certificate.load(run)
+    forged.margin = 100.0
+    forged.save(run)
+    shown("forged", False)
+    certify(run)
+    shown("anew", False)
+
+
+def test_a_fingerprint_is_of_the_weights_that_were_run(certified, tmp_path):
+    """Not of those that stand in their place when the certificate is written."""
+    run = Run.open(shutil.copytree(certified.path, tmp_path / "copy"))
+    path, model = run.path / "model" / "model.safetensors", run.load_model()
+    before = file_hash(path)
+    weights = load_file(path)
+    save_file({name: value * 1.5 for name, value in weights.items()}, path)
+    found = decide(run, model).certificate
+    assert found.outcome == "certified" and found.fingerprint["weights"] == before
+    found.save(run)
+    with pytest.raises(AbcError, match="was made with another file of weights than now"):
+        Certificate.load(run)
 
 
 def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, monkeypatch):

@@ -14,11 +14,14 @@ from others import as_ids, saved, sums, tokenizer, train, write_pairs
 
 import abc_calib as abc
 from abc_calib import stages
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
+from abc_calib.proof import decide as decision
+from abc_calib.proof import tested
+from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.fingerprint import fingerprint
 from abc_calib.proof.prove import Undecided, check, prepare
@@ -100,24 +103,22 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
     words.add_tokens(["777777"])
     words.save_pretrained(tmp_path / "model")
     after = fingerprint(abc.Run.open(run.path))
-    assert [name for name in after if after[name] != before[name]] == ["tokenizer"]
+    assert [name for name in after if after[name] != before[name]] == ["tokenizer", "folder"]
     words.save_pretrained(run.path / "model")
     after = fingerprint(abc.Run(run.path, force=True))
     changed = [name for name in after if after[name] != before[name]]
-    assert changed == ["tokenizer", "own_tokenizer"]
+    assert changed == ["tokenizer", "own_tokenizer", "folder"]
 
 
 ENDS = json.loads(tokenizer(eos=True).backend_tokenizer.to_str())["post_processor"]
 
 
 REFUSED: tuple[tuple[str, dict, str], ...] = (
-    ("generation_config.json", {"no_repeat_ngram_size": 2}, "sets no_repeat_ngram_size"),
     ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
     ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
     ("config.json", {"lines": 3}, "has lines that nothing can read"),
     ("adapter_config.json", {}, "holds an adapter or quantised weights"),
     ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
-    ("tokenizer_config.json", {"bos_token": "9"}, "decodes the target"),
     ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),
 )
 
@@ -155,15 +156,17 @@ def given(folder, pairs):
     return ["--hf", str(folder), "--data", str(pairs), "--delimiters", "="]
 
 
-def test_a_llama_is_tested_and_not_certified(successor, runs_root):
+def test_a_llama_is_tested_and_not_certified(successor, runs_root, monkeypatch):
+    assert tested.LENGTHS == (10, 30, 100, 300, 1000)
+    monkeypatch.setattr(tested, "LENGTHS", (10, 100))
     found = invoke("certify", *given(*successor), "--json", "-q")
     assert found.code == 0, found.err
     told = json.loads(found.out)
     assert told["outcome"] == "tested", told["reason"]
     assert told["windows"] == 319 and told["wrong"] == 0 and told["margin"] > 1
-    assert told["decoded"] == {"sources": 51, "longest": 1000, "wrong": 0}
+    assert told["decoded"] == {"sources": 50, "longest": 100, "wrong": 0}
     short = sum(row["sources"] for row in told["outright"])
-    said = f"no error in all 319 windows and {short + 51} sources of up to 1000 digits; not a proof"
+    said = f"no error in 319 windows and {short + 50} sources of up to 100 digits; not a proof"
     assert told["reason"] == said and "rounding" in told and told["rounding"] is None
     run = abc.Run.open()
     assert run.config.stage == "calibrated"
@@ -185,26 +188,90 @@ PIECES = {
 """Of texts of 250 characters and more."""
 
 
+SETTINGS, WORDS = "generation_config.json", "tokenizer_config.json"
+
+
+def changed(path, change):
+    """A JSON file with some other entries."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+
 @pytest.mark.parametrize(
-    ("file", "change"),
+    ("file", "change", "digits", "answer"),
     [
-        ("generation_config.json", {"max_new_tokens": 3}),
-        ("generation_config.json", {"eos_token_id": [2, 11]}),
-        ("tokenizer.json", {"pre_tokenizer": PIECES}),
+        (SETTINGS, {"max_new_tokens": 3}, 10, "no end"),
+        (SETTINGS, {"eos_token_id": [2, 11]}, 10, ""),
+        (SETTINGS, {"no_repeat_ngram_size": 2}, 10, ""),
+        (SETTINGS, {"cache_implementation": "static"}, 10, "an error: UsageError: its cache holds"),
+        (WORDS, {"bos_token": "9"}, 10, ""),
+        ("tokenizer.json", {"pre_tokenizer": PIECES}, 300, ""),
     ],
+    ids=lambda value: str(value)[:24],
 )
-def test_what_a_folder_generates_is_what_is_judged(successor, file, change, tmp_path):
+def test_what_a_folder_generates_is_what_is_judged(
+    successor, file, change, digits, answer, tmp_path
+):
     """Whatever its own settings and its tokenizer are, as its users load them."""
+    folder = shutil.copytree(successor[0], tmp_path / "model")
+    changed(folder / file, change)
+    run = stages.adopt(folder, successor[1], "=", lined=True, out=tmp_path / "run")
+    found = stages.certify(run)
+    assert found.outcome == "refuted" and not found.wrong and found.decoded["longest"] == digits
+    said = "its folder generates {wrong} of {sources} answers wrong".format(**found.decoded)
+    assert found.reason == said
+    for one in found.counterexamples:
+        assert one["answer"] != one["right"] == run.task.solve(one["problem"])
+    assert any((one["answer"] or "no end").startswith(answer) for one in found.counterexamples)
+    changed(folder / SETTINGS, {"temperature": 0.5})
+    with pytest.raises(AbcError, match="was made with another folder of the model than now"):
+        Certificate.load(abc.Run(run.path))
+
+
+def test_a_run_that_was_trained_here_is_judged_by_its_own_folder(successor, tmp_path):
+    """Its configuration may have been changed since, and weights that count as loaded are not."""
     run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
-    path = run.path / "model" / file
-    held = json.loads(path.read_text())
-    path.write_text(json.dumps(held | change))
+    changed(run.path / "config.json", {"parent": str(tmp_path)})
+    changed(run.path / "model" / "config.json", {"rms_norm_eps": 30.0})
     run = abc.Run(run.path, force=True)
     found = decide(run, run.load_model()).certificate
     assert found.outcome == "refuted" and not found.wrong and found.decoded["wrong"]
-    assert "its folder generates" in found.reason
-    first = found.counterexamples[0]
-    assert first["answer"] != first["right"] == run.task.solve(first["problem"])
+
+
+def test_the_verdict_says_what_was_run(successor, tmp_path, monkeypatch):
+    run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
+    monkeypatch.setattr(tested, "LENGTHS", (10,))
+    monkeypatch.setattr(decision, "MOST_TESTED", 90)
+    shown = []
+    found = stages.certify(run, on_windows=lambda *seen: shown.append(seen))
+    count = found.windows
+    short = sum(row["sources"] for row in found.outright) + found.decoded["sources"]
+    begins = f"no error in {count} of about 319 windows, drawn at random, and {short} sources of"
+    assert 30 < count <= 90 and shown[-1] == (count, count)
+    assert found.outcome == "tested" and found.reason.startswith(begins)
+
+    def unlisted(*_, **__):
+        raise Undecided("they are not")
+
+    monkeypatch.setattr(decision, "prepare", unlisted)
+    found = stages.certify(run)
+    assert found.outcome == "tested" and found.windows == 0
+    said = "sources of up to 10 digits; not a proof (its windows cannot be listed: they are not)"
+    assert found.reason.endswith(said)
+
+
+def test_windows_that_fail_are_never_passed_over(successor, tmp_path, monkeypatch):
+    """Where no source with them is found, and the folder generates right answers."""
+    run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
+    model = run.load_model()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.2 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr(tested, "LENGTHS", (10,))
+    monkeypatch.setattr(decision, "outright", lambda *_: [])
+    monkeypatch.setattr(decision, "failing_sources", lambda *_: iter(()))
+    found = decide(run, model).certificate
+    assert found.outcome == "unknown" and found.wrong and not found.decoded["wrong"]
+    assert found.reason.startswith(f"{found.wrong} windows fail, but no source was found")
 
 
 def test_what_is_wrong_in_long_numbers_alone_is_refuted(successor, tmp_path, monkeypatch):

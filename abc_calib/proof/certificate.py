@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
@@ -29,6 +30,7 @@ NAMES = {
     "generation_config": "model/generation_config.json",
     "tokenizer": "tokenizer.json",
     "own_tokenizer": "model/tokenizer.json",
+    "folder": "folder of the model",
     "lines": "set of lines",
     "rule": "rule of the task",
     "abc_calib": "version of abc-calib",
@@ -110,10 +112,14 @@ class Certificate:
             return False
 
     def note_verified(self) -> None:
-        """Take down, next to the runs of this machine, that it was verified here."""
-        runs_root().mkdir(parents=True, exist_ok=True)
-        with (runs_root() / VERIFIED).open("a") as file:
-            file.write(f"{self.seal()}\n")
+        """Take down, next to the runs of this machine, that it was verified here.
+
+        Where nothing can be written there, it counts as not verified.
+        """
+        with suppress(OSError):
+            runs_root().mkdir(parents=True, exist_ok=True)
+            with (runs_root() / VERIFIED).open("a") as file:
+                file.write(f"{self.seal()}\n")
 
     @checked
     def save(self, run: Run) -> None:

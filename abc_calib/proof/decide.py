@@ -43,7 +43,9 @@ DECODED, SAMPLES = 100, 4
 FASTEST = 300_000
 """Windows a second that no machine of today checks: more than that in all minutes is not tried."""
 MOST_TESTED = 100_000
-"""Windows of a model of transformers that are run; of more a sample is drawn."""
+"""Windows of a model of transformers that are run; of more about so many are drawn at random."""
+PART = 2**21
+"""Windows of one node that are held for that."""
 COUNTEREXAMPLES = 20
 """Sources that the model gets wrong, and that are named; all windows that fail are counted."""
 WIDEST = 64
@@ -88,7 +90,7 @@ def decide(
     model.eval()
     if model.in_whole_sources or model.no_certificate:
         if model.in_whole_sources:
-            _test(decision, run, model, on_windows)
+            _test(decision, run, model, started + 60 * minutes, on_windows)
         else:
             judge(certificate, model, run.data, model.no_certificate)
         certificate.seconds = round(time.perf_counter() - started, 1)
@@ -113,14 +115,22 @@ def _loaded(model: Any) -> dict[str, str | None]:
     return {"weights": model.weights_sha256} if model.weights_sha256 else {}
 
 
-def _test(decision: Decision, run: Run, model: Any, on_windows: Callable[[int, int], None]) -> None:
-    """Test a model of ``transformers``: its windows, all short sources, and what it generates."""
-    certificate = decision.certificate
+def _test(
+    decision: Decision,
+    run: Run,
+    model: Any,
+    until: float,
+    on_windows: Callable[[int, int], None],
+) -> None:
+    """Test a model of ``transformers``: its windows, all short sources, and what it generates.
+
+    No sources of further lengths once ``time.perf_counter()`` is at ``until``.
+    """
+    certificate, of, why = decision.certificate, "", ""
     try:
-        proof = prepare(model, run.data)
-        done = f"all {proof.size} windows"
+        proof = prepare(model, run.data, part=PART)
         if proof.size > MOST_TESTED:
-            done = f"{MOST_TESTED} of about {proof.size} windows, drawn at random,"
+            of = f" of about {proof.size} windows, drawn at random,"
             proof = proof.some(MOST_TESTED, np.random.default_rng(17))
         decision.proof = proof
         _run_windows(decision, on_windows)
@@ -129,23 +139,24 @@ def _test(decision: Decision, run: Run, model: Any, on_windows: Callable[[int, i
         if certificate.wrong or failing:
             _refute(decision, failing)
     except (Undecided, Unbounded) as error:
-        decision.proof = None
-        judge(certificate, model, run.data, str(error))
-        done = f"no windows ({error})"
+        decision.proof, why = None, str(error)
+        judge(certificate, model, run.data, why)
     if certificate.outcome == "refuted" or getattr(run.task, "follows", None) is None:
         return
-    certificate.decoded, wrong = generated(run)
-    sources = certificate.decoded["sources"]
+    certificate.decoded, wrong = generated(run, model, until)
+    sources, longest = certificate.decoded["sources"], certificate.decoded["longest"]
     if wrong:
         certificate.outcome, certificate.counterexamples = "refuted", wrong[:COUNTEREXAMPLES]
         certificate.reason = f"its folder generates {len(wrong)} of {sources} answers wrong"
-        return
-    sources += sum(int(row["sources"]) for row in certificate.outright)
-    certificate.outcome = "tested"
-    certificate.reason = (
-        f"no error in {done} and {sources} sources of up to {certificate.decoded['longest']} "
-        "digits; not a proof"
-    )
+    elif not certificate.wrong:
+        sources += sum(int(row["sources"]) for row in certificate.outright)
+        longest = max([longest, *(int(row["width"]) for row in certificate.outright)])
+        certificate.outcome = "tested"
+        windows = f"{certificate.windows}{of or ' windows'} and " if not why else ""
+        certificate.reason = (
+            f"no error in {windows}{sources} sources of up to {longest} digits; not a proof"
+            + (f" (its windows cannot be listed: {why})" if why else "")
+        )
 
 
 def _check_time(proof: Proof, minutes: float) -> None:

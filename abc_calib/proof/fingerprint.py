@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,16 @@ FILES = {
     "generation_config": "model/generation_config.json",
 }
 """The files of a run that decide, by the names of their hashes."""
+READ = ("*.json", "*.safetensors", "*.txt")
+"""Files of a folder that is tested: a configuration, settings, weights and a tokenizer."""
 
 
 def fingerprint(run: Run) -> dict[str, str | None]:
     """SHA-256 of files, lines and rule, and the versions that computed.
 
     ``lines`` is None for a model without lines, ``rule`` for a task that is not a rule on columns.
-    A run on pairs has a ``tokenizer``, too, whose file is not the run's own, and one next to its
-    weights.
+    A run on pairs has a ``tokenizer``, too, whose file is not the run's own, one next to its
+    weights, and the folder that is tested.
     """
     found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
     lines = run.fresh_model().lines
@@ -37,9 +40,22 @@ def fingerprint(run: Run) -> dict[str, str | None]:
     if (folder := getattr(run.task, "tokenizer", None)) is not None:
         found["tokenizer"] = _of_file(run, f"{folder}/tokenizer.json")
         found["own_tokenizer"] = _of_file(run, "model/tokenizer.json")
+        folder = folder_of(run)
+        read = sorted(file for kind in READ for file in folder.glob(kind))
+        found["folder"] = digest({file.name: _of_file(run, str(file)) for file in read})
     found["lines"] = digest(lines.to_dict()) if lines is not None else None
     found["rule"] = digest(rule.as_dict()) if rule is not None else None
     return found | {"abc_calib": __version__, "torch": torch.__version__}
+
+
+def folder_of(run: Run) -> Path:
+    """The folder of a model of ``transformers`` that is tested.
+
+    The one that the run was adopted from, or of a run that was trained here its own.
+    """
+    options: Any = run.config.model
+    made_here = run.config.parent is not None
+    return (run.path / "model" if made_here else Path(options.folder)).resolve()
 
 
 def digest(content: Any) -> str:

@@ -218,13 +218,13 @@ class Proof:
 
     def some(self, most: int, rng: np.random.Generator) -> Proof:
         """The same with windows drawn at random, about ``most`` in all."""
-        drawn: dict[int, np.ndarray | None] = {}
+        drawn: dict[int, Any] = {}
         for node, codes in self.held.items():
             share = max(1, most // len(self.held))
             if codes is None:
                 codes = self.any_part(node, rng)
             drawn[node] = np.sort(rng.permutation(codes)[:share])
-        return replace(self, held=drawn)
+        return replace(self, held=drawn, sizes={node: len(drawn[node]) for node in drawn})
 
 
 def parts(

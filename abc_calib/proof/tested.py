@@ -8,85 +8,77 @@ error is a test, not a proof.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
-from abc_calib.nn.foreign.folder import load as without_lines
-from abc_calib.nn.foreign.inject import load
+from abc_calib.evaluation.memory import lacking
+from abc_calib.nn.foreign.loaded import LoadedFolder
+from abc_calib.proof.fingerprint import folder_of
 from abc_calib.runs import Run
 from tasks.digits import Digits
 from tasks.written import squeezed
 
-LENGTHS = 10, 100, 1000
+LENGTHS = 10, 30, 100, 300, 1000
 """Digits of sources for which the folder generates."""
-EACH = 4
+EACH = 8
 """Random sources of each length, and as many hard ones; besides, one of each digit repeated."""
+MOST_BYTES = 2**30
+"""What sources that are run together may take."""
 
 
-def generated(run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What ``generate()`` of the run's model folder writes: how much was tried, and what is wrong.
+def generated(run: Run, model: Any, until: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What ``generate()`` of the run's folder writes: how much was tried, and what is wrong.
 
-    ``UsageError`` where the folder does not load.
+    Shorter sources first, until some are wrong, the memory lacks, or ``time.perf_counter()`` is at
+    ``until`` behind a length. ``model``: the run's. ``UsageError`` where the folder
+    does not load.
     """
-    from transformers import AutoTokenizer
-
-    folder, task, wrong = run.path / "model", run.task, list[dict[str, Any]]()
-    network: Any = load(folder) if run.fresh_model().lines else without_lines(folder).network
-    words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    count = 0
+    folder, task = LoadedFolder(folder_of(run)), run.task
+    wrong, tried = list[dict[str, Any]](), {"sources": 0, "longest": 0}
     for length in LENGTHS:
-        for source in sources(task, length):
-            right = squeezed(task.solve(source))
-            answer = written(network, words, source, 2 * len(right) + 8)
-            count += 1
-            if answer != right:
-                wrong.append(_failure(source, answer, right, length))
-    return {"sources": count, "longest": max(LENGTHS), "wrong": len(wrong)}, wrong
+        steps = run.data.output_steps(length) + 2
+        needed = model.memory_needed(1, run.data.layout_at(length).keys, steps)
+        if wrong or lacking(needed) or (tried["longest"] and time.perf_counter() > until):
+            break
+        tried["longest"] = length
+        for texts in sources(task, length):
+            answers = folder.answers(texts, steps, max(1, MOST_BYTES // needed))
+            for source, answer in zip(texts, answers, strict=True):
+                if answer != (right := squeezed(task.solve(source))):
+                    wrong.append(_failure(source, answer, right, length))
+            tried["sources"] += len(texts)
+            if wrong:
+                break
+    return tried | {"wrong": len(wrong)}, wrong
 
 
-@torch.inference_mode()
-def written(network: Any, words: Any, source: str, most: int) -> str:
-    """What a model writes behind a source, by its folder's settings, as a text without spaces.
+def sources(task: Any, length: int) -> Iterator[list[str]]:
+    """Random and hard problems of a length as texts, then those of one digit repeated.
 
-    Of at most ``most`` tokens, as far as the folder does not say how many.
+    The latter one by one: what experts of a layer take may depend on all sources of a batch.
     """
-    ids = words(source, return_tensors="pt")
-    given = {name: ids[name] for name in ("input_ids", "attention_mask") if name in ids}
-    own = network.generation_config
-    bound = own.max_new_tokens if own.max_new_tokens and own.max_new_tokens < most else most
-    found = network.generate(**given, max_new_tokens=bound)[0]
-    behind = found if network.config.is_encoder_decoder else found[given["input_ids"].shape[1] :]
-    return squeezed(words.decode(behind, skip_special_tokens=True))
-
-
-def sources(task: Any, length: int) -> Iterator[str]:
-    """Random and hard problems of a length, and those of one digit repeated, as texts."""
     rng, by = np.random.default_rng([16, length]), task.rule_task
-    widths = by.widths(length)
-    repeated = (
-        [Digits(np.full((1, width), digit, np.uint8), np.array([width])) for width in widths]
-        for digit in range(1, by.base)
+    drawn = by.sample(rng, EACH, length, task.sampling, exact=True)
+    digits = np.arange(1, by.base, dtype=np.uint8)
+    repeated = by.problems(
+        *(Digits(np.tile(digits[:, None], w), np.full(len(digits), w)) for w in by.widths(length))
     )
-    groups = [
-        by.sample(rng, EACH, length, task.sampling, exact=True),
-        by.hard(rng, EACH, length),
-        *(by.problems(*operands) for operands in repeated),
-    ]
-    for group in groups:
-        texts = task.render(group)
-        yield from (task.plain(texts, row) for row in range(len(texts)))
+    hard, repeated = (task.render(some) for some in (by.hard(rng, EACH, length), repeated))
+    yield [*task.render(drawn).source, *hard.source]
+    yield from ([one] for one in repeated.source)
 
 
-def _failure(source: str, answer: str, right: str, digits: int) -> dict[str, Any]:
+def _failure(source: str, answer: str | None, right: str, digits: int) -> dict[str, Any]:
     """A counterexample in the form of ``evaluation.failures.Failure``."""
-    pairs = zip(f"{answer}\0", f"{right}\0", strict=False)
-    step = next(k for k, (wrote, wanted) in enumerate(pairs) if wrote != wanted)
+    wrote = answer or ""
+    pairs = zip(f"{wrote}\0", f"{right}\0", strict=False)
+    step = next((k for k, (one, other) in enumerate(pairs) if one != other), len(right))
     token = {
         name: text[step : step + 1] or "the end"
-        for name, text in (("wrote", answer), ("wanted", right))
+        for name, text in (("wrote", wrote), ("wanted", right))
     }
     about = {"problem": source, "answer": answer, "right": right, "digits": digits, "step": step}
     return about | token | {"around": ()}

@@ -34,10 +34,6 @@ from tasks.written import rule_of, wrong_pairs
 
 SAMPLES = 64
 """Pairs on which a model is tried before it is adopted."""
-PLAIN = {f"{name}_token_id" for name in ("bos", "eos", "pad", "decoder_start")}
-PLAIN |= {"max_length", "max_new_tokens", "output_attentions", "output_hidden_states", "use_cache"}
-PLAIN |= {"transformers_version", "_from_model_config"}
-"""Settings of ``generate()`` that leave it greedy."""
 JUDGED = 2000
 """Pairs that it has to answer."""
 
@@ -197,7 +193,7 @@ def check_pairs(pairs: PairData, found: folders.Found) -> None:
     sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
     ids, written = known.sources(sources), coder.ids(pairs.task.pairs.target)
     check_tokens(coder, (*sources, *pairs.task.pairs.target), (*ids, *written))
-    check_tokenizer(coder, pairs.task, written)
+    check_tokenizer(coder, pairs.task)
     named = list(known.named[:-1] if known.closed and known.suffix else known.named)
     for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
         ends = known.closed or row[-1] == known.named[-1]
@@ -267,18 +263,10 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
 
 
 def check_marks(model: Foreign, found: folders.Found) -> None:
-    """``UsageError`` unless a model's lines count from the delimiters that were given.
-
-    And unless its ``generate()`` is plainly greedy, as what is judged.
-    """
+    """``UsageError`` unless a model's lines count from the delimiters that were given."""
     record = record_of(found.network)
     assert record is not None and found.lines is not None
     check_record(found.network, record, found.lines)
-    if more := found.network.generation_config.to_diff_dict().keys() - PLAIN:
-        raise UsageError(
-            f"its generation_config.json sets {min(more)}, and greedy decoding without is judged: "
-            "remove it"
-        )
     if (known := marks_of(record)) != model.marks:
         raise UsageError(
             f"its lines count from the tokens {list(known.delimiters)} behind {known.prefix}, and "
