@@ -48,7 +48,7 @@ def agreed(model: Any, data: Any) -> tuple[int, float]:
     proof = prepare(model, data)
     checked = check(proof)
     least, windows = min(c.margin for c in checked), sum(c.windows for c in checked)
-    assert program_margin(model, data, proof) == (windows, pytest.approx(least, rel=1e-9))
+    assert program_margin(model, data, proof) == pytest.approx((windows, least), rel=1e-9)
     assert smallest(double(model), data) >= least - 1e-9
     return windows, least
 
