@@ -141,7 +141,7 @@ def test_every_fit_reads_its_attention(fit: str) -> None:
     assert there == here or torch.cuda.is_available()  # which rounds otherwise
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 9))])
+@pytest.mark.parametrize("seed", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 10))])
 def test_windows_have_the_same_margins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of models with random lines; and what ends a training looks at its model where it is."""
     model, data = drawn(seed)
