@@ -43,7 +43,7 @@ DECODED, SAMPLES = 100, 4
 FASTEST = 300_000
 """Windows a second that no machine of today checks: more than that in all minutes is not tried."""
 MOST_TESTED = 100_000
-"""Windows of a model of transformers that are run; of more about so many are drawn at random."""
+"""Windows of a model of transformers that are run; of more a random sample of about this size."""
 PART = 2**21
 """Windows of one node that are held for that."""
 COUNTEREXAMPLES = 20
