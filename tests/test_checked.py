@@ -44,7 +44,6 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("unexplained", ([1], None), {}, "give a list of Attention"),
     ("inject", (nn.Linear(2, 2), 3), {}, "bias = 3: give LineBias or None"),
     ("as_attention", (5, BATCH), {"delimiters": [1]}, "weights = 5: give a list of Tensor or a"),
-    ("AnyModule", (nn.Linear(2, 2),), {"sites": 3}, "sites = 3: give a list of 'encoder' or"),
     ("Run", (3,), {}, "path = 3: give a path or a text"),
 ]
 
