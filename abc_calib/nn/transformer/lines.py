@@ -24,7 +24,6 @@ from abc_calib.nn.base import Model
 from abc_calib.nn.lines import Lines
 from abc_calib.nn.positions import Scheme, check_positions
 from abc_calib.nn.transformer.attention import Attention
-from abc_calib.nn.transformer.cache import KeptRows, kept_rows
 from abc_calib.nn.transformer.known import window_period
 from abc_calib.nn.transformer.windows import Full, Windows
 
@@ -148,16 +147,6 @@ class AlongLines(Model):
         for module in self.modules():
             if isinstance(module, Attention):
                 module.path = path
-
-    @property
-    def kept_rows(self) -> KeptRows | None:
-        """The output tokens that later ones still read, or None where any may be read."""
-        every = [module.lines.get("self") for module in self._attending("self")]
-        single = all(lines is not None and lines.single for lines in every)
-        scheme = self.scheme_of("self")
-        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
-            return None
-        return kept_rows(every, bool(self.tokens.rows))
 
     @property
     def on_lines(self) -> bool:
