@@ -27,7 +27,7 @@ from cli import completion, console, terminal
 from cli.console import fail, typed
 
 if TYPE_CHECKING:
-    from abc_calib.runs import Run
+    pass
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
@@ -40,9 +40,6 @@ RunArgument = Annotated[
         help="A run folder or its name; the latest run by default.",
         autocompletion=completion.run_names,
     ),
-]
-Force = Annotated[
-    bool, typer.Option("--force", help="Look at a run whose files are not what they were.")
 ]
 Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
 Jobs = Annotated[
@@ -120,15 +117,6 @@ def command(
         return wrapped
 
     return decorated
-
-
-def opened(run: str | None, force: bool) -> Run:
-    """The run to look at; with ``force`` a remark says what is wrong with its files."""
-    from abc_calib.runs import Run
-
-    found = Run.open(run, force)
-    console.say(found.doubt and f"opened in spite of this: {found.doubt}")
-    return found
 
 
 # Options

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from abc_calib.config import EvaluateOptions, MachineOptions, StressOptions
 from abc_calib.progress import busy
 from abc_calib.text import Table, counted
-from cli.command import FREE, Force, RunArgument, command, opened
+from cli.command import FREE, RunArgument, command
 from cli.completion import run_names
 from cli.console import Result, Sentence
 
@@ -36,7 +36,6 @@ class Evaluate(TyperCommand):
 def evaluate(
     wanted: EvaluateOptions,
     run: RunArgument = None,
-    force: Force = False,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="With --latex and --csv: the 95 % intervals, too.")
     ] = False,
@@ -50,9 +49,10 @@ def evaluate(
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, plain_accuracy_table, token_table
+    from abc_calib.runs import Run
     from abc_calib.runs.rows import kept_rows
 
-    found = opened(run, force)
+    found = Run.open(run)
     rows: list[Row] = []
     stages.evaluate(found, options=wanted, on_row=rows.append, **given)
     by_set = {kind: [row for row in rows if row.set == kind] for kind in wanted.sets}
@@ -73,7 +73,7 @@ def evaluate(
 
 
 @command(MachineOptions, without=("device",), threads=FREE, tables=True)
-def stress(wanted: StressOptions, run: RunArgument = None, force: Force = False) -> Result:
+def stress(wanted: StressOptions, run: RunArgument = None) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
     Writes stress.json into the run.
@@ -82,8 +82,9 @@ def stress(wanted: StressOptions, run: RunArgument = None, force: Force = False)
     """
     from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
+    from abc_calib.runs import Run
 
-    found = opened(run, force)
+    found = Run.open(run)
     rows: list[Stressed] = []
     stages.stress(found, options=wanted, on_row=rows.append)
     least, path, table = smallest(rows), found.path / "stress.json", _table(rows)
@@ -120,7 +121,6 @@ def predict(
             "--show", help="Also all rows, and which input digits each output digit read."
         ),
     ] = False,
-    force: Force = False,
     **given: Any,
 ) -> Result:
     """Let a trained model answer one problem.
@@ -128,10 +128,11 @@ def predict(
     Example: **abc predict "999999999999+1"**
     """
     from abc_calib import stages
+    from abc_calib.runs import Run
     from tasks.rules import ROW
 
     with busy("writing", None):
-        found = stages.predict(opened(run, force), problem, show=show, **given)
+        found = stages.predict(Run.open(run), problem, show=show, **given)
     data: dict[str, Any] = {"problem": problem, "answer": found.answer, "correct": found.correct}
     remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
     if found.correct is None:

@@ -8,24 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from abc_calib.config import CurveOptions, FigureOptions
-from cli.command import Figures, Force, RunArgument, command, opened
+from cli.command import Figures, RunArgument, command
 from cli.completion import run_names
 from cli.console import Result, say
 from cli.export import written
 
 
 @command()
-def heatmap(
-    wanted: FigureOptions, run: RunArgument = None, out: Figures = None, force: Force = False
-) -> Result:
+def heatmap(wanted: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
     """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
 
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
     from abc_calib.reporting import views
+    from abc_calib.runs import Run
 
-    found = opened(run, force)
+    found = Run.open(run)
     paths = views.heatmap(found, out or found.path / "figures", options=wanted)
     return written(found, paths, f"{len(paths)} files")
 
@@ -67,9 +66,7 @@ Open = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
 
 
 @command()
-def report(
-    run: Names = None, out: Page = None, open_: Open = False, force: Force = False
-) -> Result:
+def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     """Make a page of a run, or of several side by side: one HTML file that needs no network.
 
     It shows how good the run is and what its heads look at, and runs a calibrated model in the
@@ -80,9 +77,10 @@ def report(
     from abc_calib.files import runs_root
     from abc_calib.progress import bar
     from abc_calib.reporting.page import write_page
+    from abc_calib.runs import Run
 
     names: list[str | None] = [*run] if run else [None]
-    found = [opened(name, force) for name in names]
+    found = [Run.open(name) for name in names]
     folder = found[0].path if len(found) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
         path = write_page(found, out or folder / "report.html", on_part=update)

@@ -324,7 +324,7 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
 def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
     said = "A small Transformer that learned to add 1 to a number from examples of at most "
     assert both[1]["intro"].startswith(said) and all(name in TASKS for name in LEARNED)
-    spoiled = {**both[1], "name": "</script><script>alert(1)</script>", "doubt": "<b>&"}
+    spoiled = {**both[1], "name": "</script><script>alert(1)</script>"}
     text = rendered([spoiled])
     assert len(text.encode()) <= MOST_BYTES
     assert both[1]["intro"] in text

@@ -55,7 +55,7 @@ from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
-from abc_calib.runs.records import vouch
+from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.tracked import tracked
 from abc_calib.tracking import Track, tracker_of
@@ -342,7 +342,7 @@ def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -
 
 
 def _write_lines(calibration: Calibration, made: Path) -> None:
-    """What a calibration leaves in its run, and a record that vouches for it."""
+    """Write what a calibration leaves in its run, with a record."""
     arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
     calibration.bias.save(made / "bias.safetensors", **arrays)
     write_text(made / "lines.csv", _as_csv(calibration.table))
@@ -350,7 +350,8 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
         write_text(made / "check.csv", _as_csv(calibration.checks))
     if calibration.weights:
         save_file(calibration.weights, made / "trial.safetensors")
-    vouch(made, calibration.samples, calibration.accuracy)
+    accuracy = round(100 * calibration.accuracy, 4)
+    write_record(made / CALIBRATION, {"samples": calibration.samples, "accuracy": accuracy})
 
 
 def _vanilla(run: AnyRun) -> Run:

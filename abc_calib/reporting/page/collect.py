@@ -99,7 +99,6 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "rule": None if rule is None or rule.first.words else rule.padded.as_dict(),
         "model": weights,
         "why": why,
-        "doubt": run.doubt,
     }
 
 
