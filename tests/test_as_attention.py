@@ -122,3 +122,14 @@ def test_the_guide_runs_and_its_biases_follow_the_lines():
         for t in range(width):
             wanted = F.one_hot(torch.tensor(width - t), 2 * width + 3).float()
             assert torch.equal(weights[:, :, width + 1 + t], wanted.expand(64, 2, -1))
+
+
+def test_an_encoder_decoder_whose_encoder_was_not_read_is_no_stream():
+    width = 5
+    ids = reversing(width)["input_ids"]
+    batch = {"input_ids": ids[:, : width + 1], "labels": ids[:, width + 1 :]}
+    anti = torch.eye(width + 1).roll(-1, 0).flip(0).expand(5, 2, -1, -1)
+    own = torch.eye(width + 1).expand(5, 2, -1, -1)
+    attention = abc.as_attention({"self": [own], "cross": [anti]}, batch, delimiters=[CLOSE])
+    bias = abc.fit_lines([attention], threshold=0.5)
+    assert not bias.stream and {*bias.sites} >= {"self", "cross"}

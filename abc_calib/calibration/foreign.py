@@ -124,7 +124,7 @@ def as_attention(
     views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
     rows: dict[Site, Tensor] = {"encoder": mask.bool(), "self": written, "cross": written}
-    return _counted(Attention(layers, views, rows))
+    return _counted(Attention({"encoder": (), **layers}, views, rows))
 
 
 def _counted(attention: Attention) -> Attention:
@@ -172,7 +172,7 @@ def evidence_of(parts: Sequence[Attention]) -> Evidence:
         length=max(int((one.diff(dim=1) - 1).max()) for one in closes),  # the widest part
         layers={"encoder": 0, **layers},
         heads=parts[0].weights["self"][0].shape[1],
-        stream=not layers.get("encoder"),
+        stream=bool(parts[0].views["self"].queries.marks.any()),  # rows begin behind the source
     )
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
-from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.trial import (
     Check,
@@ -60,13 +59,11 @@ def calibrate(
     size: Size | None = None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
-    kept: Kept | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
     ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
-    ``undecided``: where lines rule out that a model is right, ``kept``: trials that ended before;
-    see ``trial.choose``. Raises
+    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. Raises
     ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
     samples correctly, unless ``force``.
     """
@@ -77,9 +74,7 @@ def calibrate(
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         strength = partial(weights, fit)
-        choice = choose(
-            candidates, model, data, size, strength, on_check, optimizer, undecided, kept
-        )
+        choice = choose(candidates, model, data, size, strength, on_check, optimizer, undecided)
     bias = choice.bias
     return Calibration(
         bias,

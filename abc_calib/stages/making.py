@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,6 @@ from safetensors.torch import save_file
 
 from abc_calib import plugins
 from abc_calib.calibration.fits.rows import PROBLEMS
-from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.pipeline import Calibration, Deciding
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
@@ -175,8 +173,7 @@ def calibrate(
     Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
     trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
     interpolated, unless ``force``. ``options`` are those of the calibration and of the retraining;
-    ``scheme``: the positions of the new model. Trials that had ended before an interruption are not
-    made again.
+    ``scheme``: the positions of the new model.
     """
     tracker_of(track)
     vanilla = _vanilla(run)
@@ -190,8 +187,7 @@ def calibrate(
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
     looked = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, data, looked)
-    kept = Kept(vanilla.path / "trials", json.dumps(config.chosen, sort_keys=True))
-    more: Any = {"kept": kept}
+    more: Any = {}
     if looked is not None and not force:
         more["undecided"] = partial(undecided, model=again, batch=looked)
     with busy("reading attention and choosing lines", progress):
@@ -206,7 +202,6 @@ def calibrate(
         calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = created(config, out, partial(_write_lines, calibration))
-    kept.forget()
     on_lines(calibrated, calibration)
     if retrain:
         return _trained(calibrated, device, on_step, progress, track)
