@@ -113,7 +113,7 @@ def read(
 class Deciding:
     """Ends a first training as soon as its attention shows lines that decide what is written.
 
-    The same ones at two validations in a row, which ``hard`` names. How much the model gets right
+    The same ones at two validations in a row. How much the model gets right
     makes no difference: lines that decide do so for every model (Fit ``rows``).
     """
 
@@ -122,7 +122,7 @@ class Deciding:
 
     def __init__(self, data: Data):
         self.data = data
-        self.hard: list[str] = []
+        self.lines: list[str] = []
 
     def look(self, model: Model, step: int) -> bool:
         model.eval()
@@ -131,8 +131,14 @@ class Deciding:
             places = set(every_place(fit.bias(fit.thresholds[0])))
         except AbcError:
             places = set()
-        before, self.hard = self.hard, sorted(map(str, places))
-        return bool(places) and self.hard == before
+        before, self.lines = self.lines, sorted(map(str, places))
+        return bool(places) and self.lines == before
+
+    def state(self) -> dict[str, Any]:
+        return {"lines": self.lines}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.lines = state.get("lines", [])
 
     def batch(self, usual: Batch, step: int) -> Batch:
         return usual

@@ -161,7 +161,7 @@ class AlongLines(Model):
         known = not self.on_lines or self.embed.weight.dtype == torch.float64
         return self if known else super().exact()
 
-    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         if self.tabled:
             return BYTES_PER_TOKEN * batch * (keys + steps)
         width, inner = self.options.width, self.attention_layers["encoder"]
@@ -171,9 +171,6 @@ class AlongLines(Model):
         most = keys + steps if self.stream else max(keys, steps)
         scores = 12 * self.options.heads * (steps * most + (keys * keys if inner else 0))
         scores = scores if dense else 0
-        if training:
-            layers = 1 + inner + len(self.layers)
-            return batch * layers * (20 * (keys + steps) * wide + scores // 8)
         # what a token leaves: keys and values of each layer, and its states (a stream has each's)
         kept = (3 * len(self.layers) + 4) * width * (keys + steps)
         passed = steps + (keys if inner else 0)  # four were measured of a whole source
