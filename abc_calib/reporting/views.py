@@ -24,13 +24,15 @@ from abc_calib.nn.base import Attention, Model
 from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import Problem, kept_lines, measured, problems
-from abc_calib.reporting.heatmaps import MOST_TOKENS, Marks
+from abc_calib.reporting.heatmaps import Marks
 from abc_calib.reporting.style import font, save_figures
 from abc_calib.reporting.view import Lines, View
 from abc_calib.runs import Run
 
 MOST = 1000
 """Tokens of source and output whose attention is drawn."""
+MOST_TOKENS = 24
+"""Up to this number the tokens themselves name the keys, not their positions."""
 
 
 @documented(FigureOptions)
