@@ -347,7 +347,7 @@ def test_lines_in_words():
         ("cross", Line("diag", 1, 2)): "reads the first operand from its first digit on, 2 ahead, "
         "1 digit further right each row",
         ("cross", Line("vert", 1, 0)): "rests on +, which closes the first operand",
-        ("cross", Line("vert", 2, 1)): "always reads b0, digit 0 of the last operand",
+        ("cross", Line("vert", 2, 1)): "always reads digit 0 from the end of the last operand",
         ("self", Line("diag", 0, -2)): "reads 2 rows back",
         ("cross", Line("diag", CORNER, 1)): "follows diag +1 corner",
     }

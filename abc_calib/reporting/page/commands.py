@@ -54,37 +54,21 @@ def _first(config: RunConfig) -> str:
         model=config.kind,
         seed=config.train.seed,
     )
-    parts = []
-    if config.preset != "small":
-        parts.append(f"--preset {config.preset}")
-    if config.kind != "transformer":
-        parts.append(f"--model {config.kind}")
-    if options.keys() <= TASK_FLAGS.keys():
-        parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()] + parts
-    else:
-        return _trained_in_python(config, usual)
-    if config.base != usual.base:
-        parts.insert(0, f"--base {config.base}")
-    if config.parent:
-        parts.insert(0, f"--finetune {shlex.quote(config.parent)}")
-    parts.append(f"--seed {config.train.seed}")
+    choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
+    choices |= {"preset": config.preset, "model": config.kind}
+    default = {"finetune": None, "base": usual.base, "preset": "small", "model": "transformer"}
+    choices = {name: value for name, value in choices.items() if value != default[name]}
+    choices["seed"] = config.train.seed
+    if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
+        choices |= {"task_options": dict(options)}
+        choices |= _other(usual.model, config.model) | _other(usual.train, config.train)
+        named = [f"{name}={value!r}" for name, value in choices.items()]
+        loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
+        return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *named])})")
+    parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()]
+    parts += [f"--{name} {shlex.quote(str(value))}" for name, value in choices.items()]
     parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
     return " ".join(["abc train", config.task, *parts]) + _plugins(config)
-
-
-def _trained_in_python(config: RunConfig, usual: RunConfig) -> str:
-    """A training whose task has options that the command line does not know."""
-    options: dict[str, Any] = {"task_options": dict(config.task_options)}
-    names = {"base": usual.base, "preset": "small", "kind": "transformer", "parent": None}
-    keywords = {"kind": "model", "parent": "finetune"}
-    for name, value in names.items():
-        if getattr(config, name) != value:
-            options[keywords.get(name, name)] = getattr(config, name)
-    options["seed"] = config.train.seed
-    options |= _other(usual.model, config.model) | _other(usual.train, config.train)
-    named = [f"{name}={value!r}" for name, value in options.items()]
-    loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
-    return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *named])})")
 
 
 def _in_python(call: str) -> str:
