@@ -37,9 +37,9 @@ def curves(
     different units.
     """
     look = build(FigureOptions, **keywords)
-    found = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in runs]
     with font(look.font):
-        figure = figure_of(found, None if labels is None else names(labels), look.inches)
+        figure = figure_of(opened, None if labels is None else names(labels), look.inches)
         return save_figures(figure, Path(out) / STEM, look.format)
 
 
