@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from abc_calib.config import CurveOptions, FigureOptions
-from cli.command import Figures, Force, RunArgument, command, opened
+from cli.command import Figures, RunArgument, command
 from cli.completion import run_names
 from cli.console import Result, say
 from cli.export import written
 
 
 @command()
-def heatmap(
-    wanted: FigureOptions, run: RunArgument = None, out: Figures = None, force: Force = False
-) -> Result:
+def heatmap(wanted: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
     """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
 
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
     from abc_calib.reporting import views
+    from abc_calib.runs import Run
 
-    found = opened(run, force)
+    found = Run.open(run)
     paths = views.heatmap(found, out or found.path / "figures", options=wanted)
     return written(found, paths, f"{len(paths)} files")
 
 
-@command(FigureOptions, only=("format", "width", "font", "labels"))
+@command()
 def curves(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
     ],
     options: CurveOptions,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
-    **given: Any,
 ) -> Result:
     """Draw the exact match of several runs against length in one figure.
 
@@ -48,7 +46,7 @@ def curves(
     from abc_calib.files import runs_root
     from abc_calib.reporting.of_runs import curves as draw
 
-    paths = draw(runs, out or runs_root() / "figures", labels=options.labels, **given)
+    paths = draw(runs, out or runs_root() / "figures", **options.model_dump())
     names = [str(path) for path in paths]
     return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])
 
@@ -56,7 +54,8 @@ def curves(
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Run folders or their names; the latest run by default.", autocompletion=run_names
+        help="Run folders or their names, also as --run; the latest run by default.",
+        autocompletion=run_names,
     ),
 ]
 Page = Annotated[
@@ -67,9 +66,7 @@ Open = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
 
 
 @command()
-def report(
-    run: Names = None, out: Page = None, open_: Open = False, force: Force = False
-) -> Result:
+def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     """Make a page of a run, or of several side by side: one HTML file that needs no network.
 
     It shows how good the run is and what its heads look at, and runs a calibrated model in the
@@ -80,12 +77,12 @@ def report(
     from abc_calib.files import runs_root
     from abc_calib.progress import bar
     from abc_calib.reporting.page import write_page
+    from abc_calib.runs import Run
 
-    names: list[str | None] = [*run] if run else [None]
-    found = [opened(name, force) for name in names]
-    folder = found[0].path if len(found) == 1 else runs_root()
+    runs = [Run.open(name) for name in run] if run else [Run.open(None)]
+    folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
-        path = write_page(found, out or folder / "report.html", on_part=update)
+        path = write_page(runs, out or folder / "report.html", on_part=update)
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
         say(f"no browser was found: open {path} yourself")
-    return Result({"runs": [str(one) for one in found], "file": str(path)}, [str(path)])
+    return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])

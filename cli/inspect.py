@@ -8,22 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from abc_calib.config import FigureOptions
+from abc_calib.config import DrawOptions
 from abc_calib.errors import UsageError
 from abc_calib.text import Table
-from cli.command import Figures, Force, RunArgument, command, opened
+from cli.command import Figures, RunArgument, command
 from cli.console import Result, Sentence
 
 
-@command(only=("format", "width", "font"))
+@command()
 def inspect(
-    options: FigureOptions,
+    options: DrawOptions,
     run: RunArgument = None,
     source: Annotated[
         str | None, typer.Option("--input", help="A source of the run's task.")
     ] = None,
     out: Figures = None,
-    force: Force = False,
 ) -> Result:
     """Show where a recurrent model attended on one source: each step, as a table and figures.
 
@@ -32,10 +31,11 @@ def inspect(
     from abc_calib.evaluation import inspect as inspection
     from abc_calib.reporting.steps import draw_steps
     from abc_calib.reporting.style import font
+    from abc_calib.runs import Run
 
     if source is None:
         raise UsageError("name a source of the run's task with --input")
-    run_found = inspection.opened(opened(run, force))
+    run_found = inspection.opened(Run.open(run))
     found = inspection.inspect(run_found, source)
     title = f"{run_found.config.task}, {run_found.config.model.label}"
     with font(options.font):
@@ -66,18 +66,19 @@ def steps(found: Any) -> Table:
     }
     rows = list(islice(zip_longest(*columns.values()), len(found.output)))
     caption = "places in words of the source, from 0; a step goes the way it is read"
-    return Table([*columns], rows, 2, right=columns.keys() - {"writes"}, caption=caption)
+    return Table([*columns], rows, right=columns.keys() - {"writes"}, caption=caption)
 
 
 @command()
-def diagnose(run: RunArgument = None, force: Force = False) -> Result:
+def diagnose(run: RunArgument = None) -> Result:
     """Measure whether a recurrent model's attention can distinguish places.
 
     Example: **abc diagnose --json**
     """
     from abc_calib.evaluation import inspect as inspection
+    from abc_calib.runs import Run
 
-    run_found = inspection.opened(opened(run, force))
+    run_found = inspection.opened(Run.open(run))
     found = inspection.diagnose(run_found)
     variance = "none" if found.score_variance is None else f"{found.score_variance:.4f}"
     shown = [

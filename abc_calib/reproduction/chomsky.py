@@ -323,7 +323,7 @@ def report(results: pd.DataFrame) -> Report:
                 published,
             ]
         )
-    table = Table(COLUMNS, rows, 1, right=COLUMNS[5:])
+    table = Table(COLUMNS, rows, right=COLUMNS[5:])
     return Report(NAME, TITLE, [table], records, NOTES, missing)
 
 

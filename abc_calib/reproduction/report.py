@@ -67,7 +67,7 @@ class Report:
 def arranged(columns: Sequence[str], rows: Sequence[Sequence[Any]], heading: str = "") -> Table:
     """Cells as text; ``heading`` is above them, if there are several tables."""
     right = [name for name in columns if name != "task"][1:]
-    return Table(columns, rows, 2, right=right, title=heading)
+    return Table(columns, rows, right=right, title=heading)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ import torch
 from torch import Tensor
 
 from abc_calib import plugins
-from abc_calib.checked import checked
 from abc_calib.config import RunConfig, load_config
 from abc_calib.data import Data, make_data
 from abc_calib.errors import AbcError, UsageError
@@ -64,7 +63,6 @@ class Run:
     what is wrong with them.
     """
 
-    @checked
     def __init__(self, path: Path | str, force: bool = False):
         self.path, self.force = Path(path), force
         self.doubt = ""
@@ -93,7 +91,6 @@ class Run:
         return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"
 
     @classmethod
-    @checked
     def draft(cls, config: RunConfig) -> Run:
         """A run of that configuration without a folder yet."""
         run = cls(Path("draft"))
@@ -101,7 +98,6 @@ class Run:
         return run
 
     @classmethod
-    @checked
     def create(
         cls,
         config: RunConfig,

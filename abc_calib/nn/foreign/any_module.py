@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from abc_calib.checked import checked
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED, weighed
@@ -35,7 +34,6 @@ class AnyModule:
     (and ``decoder_input_ids``).
     """
 
-    @checked
     def __init__(
         self,
         module: nn.Module,

@@ -7,7 +7,7 @@ from typing import Any
 
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, Options, RunConfig
-from abc_calib.config.signature import iter_options, words
+from abc_calib.config.options import as_typed, flag_of
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -75,15 +75,14 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
 
 def _other(usual: Options, now: Options) -> list[str]:
     """The flags of the options that are not as usual."""
-    flags = iter_options(type(now))
     return [
-        _flag(flags[name].flag, getattr(now, name))
-        for name in type(now).model_fields
-        if name in flags and getattr(now, name) != getattr(usual, name, None)
+        _flag(flag_of(name, field), getattr(now, name))
+        for name, field in type(now).model_fields.items()
+        if getattr(now, name) != getattr(usual, name, None)
     ]
 
 
 def _flag(flag: str, value: Any) -> str:
     if isinstance(value, bool):
         return flag if value else f"--no-{flag.removeprefix('--')}"
-    return f"{flag} {shlex.quote(words(value))}"
+    return f"{flag} {shlex.quote(as_typed(value))}"
