@@ -120,8 +120,10 @@ def show(part: str | Table) -> None:
     """Show a part of a result on stdout."""
     if isinstance(part, Table):
         show_table(part)
+    elif isinstance(part, Sentence):
+        print_line(visible(part), out)
     else:
-        tell(wrapped(visible(part), out) if isinstance(part, Sentence) else part)
+        tell(part)
 
 
 def show_table(table: Table) -> None:
@@ -154,7 +156,7 @@ def say(message: str) -> None:
 
 
 def _say(message: str) -> None:
-    err.print(Text(wrapped(visible(_complete(message)), err)), soft_wrap=True)
+    print_line(visible(_complete(message)), err)
 
 
 def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
@@ -173,9 +175,7 @@ def fail(message: str, code: int) -> NoReturn:
 def say_error(message: str, code: int) -> int:
     """Print an error in one line; return the exit code."""
     line = re.sub(r"\S{400,}", lambda match: shortened(match[0]), visible(_complete(message)))
-    text = Text(wrapped(f"error: {shortened(line, LONGEST_LINE)}", err))
-    text.stylize("bold red", 0, len("error:"))
-    err.print(text, soft_wrap=True)
+    print_line(f"error: {shortened(line, LONGEST_LINE)}", err)
     return code
 
 
@@ -184,14 +184,22 @@ def typed(value: object) -> str:
     return shlex.quote(shortened(visible(str(value))))
 
 
-def wrapped(text: str, console: Console) -> str:
-    """Break text into lines that fit a terminal, each word whole: a path can be copied."""
-    if not console.is_terminal:
-        return text
-    indent = " " * (len(text) - len(text.lstrip()))
-    look: Any = {"initial_indent": indent, "subsequent_indent": 2 * indent}
-    look |= {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text.lstrip(), console.width, **look)
+def print_line(text: str, console: Console) -> None:
+    """Print a line; a terminal breaks it between words, each whole: a path can be copied."""
+    if console.is_terminal:
+        indent = " " * (len(text) - len(text.lstrip()))
+        text = textwrap.fill(
+            text.lstrip(),
+            console.width,
+            initial_indent=indent,
+            subsequent_indent=2 * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    line = Text(text)
+    if text.startswith("error:"):
+        line.stylize("bold red", 0, len("error:"))
+    console.print(line, soft_wrap=True)
 
 
 # The streams that a command writes to: closed, full, or without most characters

@@ -233,19 +233,17 @@ def test_only_what_is_needed_is_loaded(tiny):
     assert loaded == ["loaded: []"] * 3 + ["loaded: ['einops', 'numpy', 'torch']"], done
 
 
-@pytest.mark.parametrize(("width", "elapsed", "early"), [(80, "", ""), (120, "0:00:0", ", may ")])
-def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch, width, elapsed, early):
+def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
     shown = io.StringIO()
-    terminal = Console(file=shown, force_terminal=True, width=width, _environ={})
+    terminal = Console(file=shown, force_terminal=True, width=100, _environ={})
     monkeypatch.setattr(progress, "err", terminal)
     with progress.training("training addition", None) as on_step:
         for step in (100, 200, 300):
             on_step(SimpleNamespace(step=step, steps=3000, accuracy=0.5, loss=0.1, seconds=1.0))
             time.sleep(0.01)
     *_, line = filter(str.strip, Text.from_ansi(shown.getvalue()).plain.splitlines())
-    for part in ("training addition", "300/3000 steps", "held-out 50.0 %", elapsed, "at most 0:0"):
+    for part in ("training addition", "300/3000 steps", "held-out 50.0 %", "at most 00:0"):
         assert part in line
-    assert early in line and (" left," in line) is bool(early)
 
 
 def test_an_evaluation_shows_its_progress_if_asked_to_and_keeps_its_rows(tiny, capsys):
