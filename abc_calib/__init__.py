@@ -7,37 +7,45 @@
 >>> abc.predict(calibrated, "999999999999+1").answer
 >>> abc.heatmap(calibrated, "figures")
 
-Names are loaded when first used, so that ``import abc_calib`` takes no time. Functions check what
-they are given (``abc_calib.checked``), and every error is an ``AbcError``.
+Names are loaded when first used, so that ``import abc_calib`` takes no time. Options are checked by
+their groups in ``abc_calib.config``; every error that a user is meant to read is an ``AbcError``.
 """
 
 from __future__ import annotations
 
-import ast
 from importlib import import_module
-from inspect import isfunction
-from pathlib import Path
 
-_NAMED = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8")).body
-_HOMES = {
-    one.asname: (node.module, one.name)
-    for node in _NAMED
-    if isinstance(node, ast.ImportFrom)
-    for one in node.names
+_MODULES = {
+    "abc_calib.calibration": "extend_bias",
+    "abc_calib.calibration.foreign": "as_attention capture contradictions fit_lines unexplained",
+    "abc_calib.errors": "AbcError Interrupted UsageError",
+    "abc_calib.evaluation": "Prediction",
+    "abc_calib.geometry": "Line LineBias",
+    "abc_calib.nn.foreign.any_module": "AnyModule",
+    "abc_calib.nn.foreign.inject": "inject load",
+    "abc_calib.proof.certificate": "Certificate",
+    "abc_calib.proof.export": "export",
+    "abc_calib.reporting.card": "card",
+    "abc_calib.reporting.of_runs": "curves",
+    "abc_calib.reporting.transducer": "compile",
+    "abc_calib.reporting.views": "heatmap heatmap_figures",
+    "abc_calib.runs": "Run",
+    "abc_calib.stages": "adopt calibrate certified certify check_task evaluate export_lines "
+    "load_plugin predict repair resume retrain stress train verify",
+    "abc_calib.tracking": "Tracker",
+    "abc_calib.version": "__version__",
+    "tasks": "TaskError",
 }
-"""The module of each name, and what it is called there."""
+"""The names of each module that the package offers; ``__init__.pyi`` has them for type checkers."""
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, there = _HOMES[name]
-    found = getattr(import_module(module), there)
-    if isfunction(found):
-        found = import_module("abc_calib.checked").checked(found)
-    globals()[name] = found
-    return found
+    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The names of the package, which ``__init__.py`` loads when they are first used."""
+"""The names of the package for type checkers; ``__init__.py`` loads them when first used."""
 
 from abc_calib.calibration import extend_bias as extend_bias
 from abc_calib.calibration.foreign import as_attention as as_attention

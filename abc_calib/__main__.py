@@ -1,5 +1,5 @@
-"""``python -m abc_calib`` is the command ``abc``."""
+"""Run the command ``abc``: ``python -m abc_calib``."""
 
-from abc_calib.launch import main
+from cli.main import app
 
-main()
+app()

@@ -9,25 +9,20 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
 from abc_calib.text import visible
 
 err = Console(stderr=True)
-BAR = 30
-"""Characters of a bar at most."""
-NARROW = 115
-"""Columns of a terminal below which a bar shows only what is essential."""
 _shown: ContextVar[bool | None] = ContextVar("shown", default=None)
+
+
+class Update(Protocol):
+    """``report`` marks what is worth a line where there is no bar."""
+
+    def __call__(self, done: int, total: int, note: str = "", report: bool = False) -> None: ...
 
 
 @contextmanager
@@ -45,35 +40,16 @@ def is_quiet() -> bool:
     return _shown.get() is False
 
 
-class Update(Protocol):
-    """``report`` marks what is worth a line where there is no bar."""
-
-    def __call__(self, done: int, total: int, note: str = "", report: bool = False) -> None: ...
-
-
 def is_live() -> bool:
     """Can a bar be drawn: is stderr a terminal, or this a notebook that has widgets?"""
     return err.is_terminal or (err.is_jupyter and find_spec("ipywidgets") is not None)
-
-
-class Left(TimeRemainingColumn):
-    """The time left, or the most that may be left of work that can end early."""
-
-    def render(self, task: Task) -> Text:
-        left = super().render(task).plain
-        if task.finished or "-" in left:
-            return Text("")
-        left = left.removeprefix("0") + " left"
-        if not task.fields["ends_early"]:
-            return Text(left)
-        return Text(f"at most {left}" + ("" if err.width < NARROW else ", may stop earlier"))
 
 
 @contextmanager
 def bar(
     title: str, show: bool | None, unit: str = "", ends_early: bool = False
 ) -> Iterator[Update]:
-    """A bar with the time left, or a line now and then; gives what tells it how much is done.
+    """Show a bar with the time left, or a line now and then; give what updates it.
 
     ``show``: None is what ``showing`` says; else a bar in a terminal or notebook, and nothing
     elsewhere. ``ends_early``: the work may end before all of it is done.
@@ -93,24 +69,20 @@ def bar(
     yield line
 
 
-def _bar(unit: str) -> Progress:
-    """Title, bar, how much is done, the last message, the time that it took and takes."""
-    count = "{task.percentage:.0f}" if unit == "%" else "{task.completed}/{task.total}"
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(None, table_column=Column(max_width=BAR)),
-        TextColumn(f"{count} {unit}"),
-        TextColumn("{task.fields[note]}", markup=False),
-        *([] if err.width < NARROW else [TimeElapsedColumn(Column(no_wrap=True))]),
-        Left(compact=True, table_column=Column(no_wrap=True)),
-        console=err,
-    )
-
-
 @contextmanager
 def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
-    with _bar(unit) as drawn:
-        task = drawn.add_task(visible(title), total=None, note="", ends_early=ends_early)
+    """Draw title, bar, how much is done, the last message and the time left."""
+    count = "{task.percentage:.0f}" if unit == "%" else "{task.completed}/{task.total}"
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(None, table_column=Column(max_width=30)),
+        TextColumn(f"{count} {unit}"),
+        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("at most" if ends_early else "left"),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+    )
+    with Progress(*columns, console=err) as drawn:
+        task = drawn.add_task(visible(title), total=None, note="")
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
             fields = {"note": visible(note)} if note else {}
@@ -121,7 +93,7 @@ def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
 
 @contextmanager
 def busy(title: str, show: bool | None) -> Iterator[None]:
-    """That something without steps is being done, in a terminal; nothing elsewhere."""
+    """Show that something without steps is being done, in a terminal; nothing elsewhere."""
     show = _shown.get() if show is None else show
     if show is False or not err.is_terminal:
         yield
@@ -134,16 +106,14 @@ def busy(title: str, show: bool | None) -> Iterator[None]:
 def training(
     title: str, show: bool | None, ends_early: bool = True
 ) -> Iterator[Callable[[Any], None]]:
-    """The progress of a training, as its ``on_step`` callback (``training.trainer.Progress``)."""
+    """Show the progress of a training; give its ``on_step`` (``training.trainer.Progress``)."""
     with bar(title, show, "steps", ends_early) as update:
 
         def on_step(done: Any) -> None:
             if done.accuracy is None:
                 update(done.step, done.steps)
                 return
-            seconds = "" if is_live() else f" after {done.seconds:.0f} s"
-            loss = "" if is_live() and err.width < NARROW else f", loss {done.loss:.4f}"
-            note = f"held-out {100 * done.accuracy:.1f} %{loss}{seconds}"
-            update(done.step, done.steps, note, True)
+            more = "" if is_live() else f", loss {done.loss:.4f} after {done.seconds:.0f} s"
+            update(done.step, done.steps, f"held-out {100 * done.accuracy:.1f} %{more}", True)
 
         yield on_step

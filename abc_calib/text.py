@@ -39,16 +39,12 @@ class Markup(str):
 class Table:
     """Rows of cells under named columns; None is an empty cell.
 
-    ``keys``: how many columns stand first in every part of a table that is too wide for its
-    terminal. Columns of ``right`` are aligned there, those of ``whole`` are never broken.
-    ``label``: its name in LaTeX.
+    Columns of ``right`` are aligned there. ``label``: its name in LaTeX.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    keys: int = 1
     right: Collection[str] = ()
-    whole: Collection[str] = ()
     title: str = ""
     caption: str = ""
     label: str = ""

@@ -11,9 +11,11 @@ from abc_calib.config import (
     RETRAIN,
     AdoptOptions,
     CalibrationOptions,
-    MachineOptions,
+    DeviceOptions,
     RetrainedOptions,
+    ThreadOptions,
     TrackOptions,
+    TrainOptions,
 )
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.progress import is_quiet
@@ -29,16 +31,20 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
+KEPT = dict.fromkeys(("seed", "sampling"), "as in the first training")
+
+
 @command(
-    CalibrationOptions,
-    RetrainedOptions,
-    RETRAIN,
-    MachineOptions,
-    TrackOptions,
+    *(CalibrationOptions, RetrainedOptions, RETRAIN, DeviceOptions, ThreadOptions, TrackOptions),
     without=("length", "format"),
-    kept=("seed", "sampling"),
+    defaults=KEPT,
 )
 def calibrate(
+    options: CalibrationOptions,
+    training: TrainOptions,
+    retrained_with: RetrainedOptions,
+    machine: DeviceOptions,
+    follow: TrackOptions,
     foreign: AdoptOptions,
     run: RunArgument = None,
     no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
@@ -46,7 +52,6 @@ def calibrate(
         bool, typer.Option("--force", help="Even if the model has not interpolated.")
     ] = False,
     out: Out = None,
-    **given: Any,
 ) -> Result:
     """Find the lines that a trained model attends along, and retrain with them as biases.
 
@@ -56,13 +61,16 @@ def calibrate(
     from abc_calib import stages
 
     made = stages.calibrate(
-        adopted(run, foreign, seed=given.get("seed") or 0),
+        adopted(run, foreign, seed=training.seed),
+        *(options, training),
+        scheme=retrained_with.scheme,
+        device=machine.device,
+        track=follow.track,
         force=force,
         retrain=not no_retrain,
         out=out,
         on_check=lambda check: say(check.text),
         on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
-        **given,
     )
     if no_retrain:
         next_step = f"{made}: calibrated; next: abc retrain"
@@ -93,7 +101,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
     return made
 
 
-@command(MachineOptions, TrackOptions)
+@command(DeviceOptions, ThreadOptions, TrackOptions)
 def retrain(run: RunArgument = None, **given: Any) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 
@@ -136,7 +144,7 @@ def lines(found: Calibration) -> list[str | Table]:
     columns = ("site", "layer", "line", "heads", "weight", "note")
     shown: list[str | Table] = [
         f"lines, from {found.samples} right training samples",
-        Table(columns, rows[:MOST_LINES], 3, right=("weight",), whole=columns[:3]),
+        Table(columns, rows[:MOST_LINES], right=("weight",)),
     ]
     counts = {note: sum(row.note == note for row in found.table) for note in WITHOUT}
     shown += [f"{count} heads {note}: {WITHOUT[note]}" for note, count in counts.items() if count]

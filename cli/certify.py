@@ -5,53 +5,30 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from typer.core import TyperCommand
+from typing import TYPE_CHECKING, Any
 
 from abc_calib.config import (
     AdoptOptions,
     CertifyOptions,
-    MachineOptions,
     ProveOptions,
     RecipeOptions,
     TaskOptions,
+    ThreadOptions,
     TrackOptions,
 )
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from abc_calib.text import grouped
 from cli.calibrate import adopted
-from cli.command import Out, RunArgument, command
-from cli.completion import of
+from cli.command import Out, RunArgument, TaskArgument, command
 from cli.console import Result, Sentence, say, show_early, typed
 
 if TYPE_CHECKING:
     from abc_calib.proof.certificate import Certificate
     from abc_calib.runs import Run
 
-MOVED = {
-    "--verify": "abc verify RUN",
-    "--repair": "abc repair RUN",
-    "--export": "abc export certificate RUN --out FOLDER",
-    "--task": "abc prove TASK",
-}
-"""What did the work of an option before it was a command."""
 
-
-class Certify(TyperCommand):
-    """The command, which names the one that an option of it has become."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [word.partition("=")[0] for word in args]
-        for flag, now in MOVED.items():
-            if flag in words and not (flag == "--task" and "--hf" in words):
-                raise UsageError(f"abc certify {flag} is a command of its own: {now}")
-        return super().parse_args(ctx, args)
-
-
-@command(MachineOptions, without=("device", "fit_lengths", "check_lengths"))
+@command(ThreadOptions, without=("fit_lengths", "check_lengths"))
 def certify(
     wanted: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
 ) -> Result:
@@ -71,7 +48,7 @@ def certify(
     return verdict(found, stages.certify(found, options=wanted))
 
 
-@command(MachineOptions, without=("device",))
+@command(ThreadOptions)
 def verify(wanted: CertifyOptions, run: RunArgument = None) -> Result:
     """Make a run's certificate again, compare every field, and check it by dense attention.
 
@@ -104,7 +81,7 @@ def certified_first(name: str | None, wanted: CertifyOptions) -> Run:
     return found
 
 
-@command(MachineOptions, without=("device",))
+@command(ThreadOptions)
 def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
     """Train a copy of a run on the windows in which it fails, until it is certified.
 
@@ -123,13 +100,11 @@ def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> 
 
 
 @command(
-    *(TaskOptions, RecipeOptions, MachineOptions, TrackOptions),
-    without=("device", "tables", "tables_seed", "data", "preset", "epochs"),
+    *(TaskOptions, RecipeOptions, ThreadOptions, TrackOptions),
+    without=("tables", "tables_seed", "data", "preset", "epochs"),
 )
 def prove(
-    task: Annotated[
-        str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
-    ],
+    task: TaskArgument,
     wanted: ProveOptions,
     out: Out = None,
     **given: Any,

@@ -1,7 +1,8 @@
 """How a function becomes a command: its options read once, its errors in a line, its result shown.
 
 Options are the fields in ``abc_calib.config``. A parameter whose type is a group of them is given
-the group, validated; the options of ``groups`` that were typed are given by their names.
+the group, validated. A function that takes ``**keywords`` is given the other options that were
+typed as texts, for a verb that validates them.
 """
 
 from __future__ import annotations
@@ -14,32 +15,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from abc_calib.config import Options, build
-from abc_calib.config.signature import Group, Named, iter_options
+from abc_calib.config import Options, ThreadOptions, build
 from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
 from abc_calib.progress import busy, err, showing
 from abc_calib.stopping import like_interrupts
-from cli import completion, console, terminal
+from cli import completion, console
 from cli.console import fail, typed
-
-if TYPE_CHECKING:
-    pass
+from cli.options import Flag, Group, flags_of
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
-NO_MEMORY = "out of memory: use shorter lengths or fewer samples"
 FREE = 0
 """As many threads as are free."""
 
 RunArgument = Annotated[
     str | None,
     typer.Argument(
-        help="A run folder or its name; the latest run by default.",
+        help="A run folder or its name, also as --run; the latest run by default.",
         autocompletion=completion.run_names,
     ),
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option(help="A run; the latest by default.", autocompletion=completion.run_names),
+]
+TaskArgument = Annotated[
+    str, typer.Argument(help="The task: see abc tasks.", autocompletion=completion.task_names)
 ]
 Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
 Jobs = Annotated[
@@ -47,154 +51,127 @@ Jobs = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
 
-EVERYWHERE: dict[str, Any] = {
-    "plugin": Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A file of Python with tasks or schemes of your own; may be given several times.",
-            metavar="<FILE.py>",
-        ),
-    ],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")],
-    "json": Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")],
+PLUGIN = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A file of Python with tasks or schemes of your own; may be given several times.",
+        metavar="<FILE.py>",
+    ),
+]
+SWITCHES: dict[str, Any] = {
+    "quiet": typer.Option("--quiet", "-q", help="No progress and no remarks."),
+    "json": typer.Option("--json", help="The result as JSON on stdout."),
+    "latex": typer.Option("--latex", help="The result as a LaTeX table, with caption and label."),
+    "csv": typer.Option("--csv", help="The result as CSV on stdout."),
 }
-TABLES: dict[str, Any] = {
-    "latex": Annotated[
-        bool, typer.Option("--latex", help="The result as a LaTeX table, with caption and label.")
-    ],
-    "csv": Annotated[bool, typer.Option("--csv", help="The result as CSV on stdout.")],
-}
-"""Options that every command has, and that those have which print a table."""
+"""Switches that every command has; the last two only those that print a table."""
 
 
 def command(
     *groups: Group,
     without: tuple[str, ...] = (),
-    only: tuple[str, ...] = (),
-    kept: tuple[str, ...] = (),
+    defaults: Mapping[str, str] | None = None,
     loads: str = "torch",
     threads: int = 1,
     tables: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Make a command of a function that gives a ``Result``.
+    """Make a command of a function that returns a ``Result``.
 
-    ``without``, ``only`` and ``kept`` as in ``iter_options``. What it ``loads`` may take seconds,
-    and a terminal shows that. ``threads`` of torch unless ``--threads`` says otherwise: the weights
-    that a seed gives depend on their number, so the machine must not choose it. With ``tables`` a
-    result has one.
+    ``without`` and ``defaults`` as in ``flags_of``. What it ``loads`` may take seconds, and a
+    terminal shows that. ``threads`` of torch unless ``--threads`` says otherwise: the weights that
+    a seed gives depend on their number, so the machine must not choose it. With ``tables`` a result
+    has one.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
-        wanted = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, Options)}
-        own = inspect.signature(function).parameters
-        takes_rest = any(p.kind is p.VAR_KEYWORD for p in own.values())
-        known = iter_options(*groups, *wanted.values(), without=without, only=only, kept=kept)
-        always = EVERYWHERE | (TABLES if tables else {})
+        kinds = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, Options)}
+        known = {type(group) if isinstance(group, Options) else group for group in groups}
+        more = [kind for kind in kinds.values() if kind not in known]
+        flags = flags_of(*groups, *more, without=without, defaults=defaults)
+        switches = list(SWITCHES)[: 4 if tables else 2]
 
         @functools.wraps(function)
-        def wrapped(*, plugin: list[str] | None, quiet: bool, **values: Any) -> None:
-            form = _form({name: values.pop(name) for name in always.keys() & values.keys()})
-            texts = {name: values.pop(name) for name in known}
-            with showing(not quiet), console.printing(form, plugin or ()), _one_line(known, texts):
+        def wrapped(plugin: list[str] | None, **values: Any) -> None:
+            is_on = {name: values.pop(name) for name in switches}
+            texts = {name: text for name in flags if (text := values.pop(name)) is not None}
+            form = _form([name for name in switches[1:] if is_on[name]])
+            with (
+                showing(not is_on["quiet"]),
+                console.printing(form, plugin or ()),
+                _one_line(flags, texts),
+            ):
                 _load(loads, plugin or [])
-                given, built = _read(known, texts)
-                if number := given.pop("threads", None) or (threads if loads == "torch" else FREE):
+                if "run_" in values:
+                    values["run"] = _one_run(values["run"], values.pop("run_"))
+                groups = {n: build(k, **_texts_of(k, flags, texts)) for n, k in kinds.items()}
+                keywords = {n: t for n, t in texts.items() if flags[n].kind not in kinds.values()}
+                chosen = build(ThreadOptions, threads=keywords.pop("threads", None)).threads
+                if number := chosen or (threads if loads == "torch" else FREE):
                     import_module("torch").set_num_threads(number)
-                values |= {name: built.get(kind) or kind() for name, kind in wanted.items()}
-                rest = {n: v for n, v in given.items() if known[n].kind not in wanted.values()}
-                console.render(function(**values, **(rest if takes_rest else {})))
+                console.render(function(**values, **groups, **keywords))
 
+        own = [p for p in inspect.signature(function).parameters.values() if p.name not in kinds]
         mine = [
-            parameter.replace(kind=KEYWORD, annotation=hints[name])
-            for name, parameter in own.items()
-            if name not in wanted and parameter.kind is not parameter.VAR_KEYWORD
+            p.replace(kind=KEYWORD, annotation=hints[p.name])
+            for p in own
+            if p.kind is not p.VAR_KEYWORD
         ]
-        parameters = _parameters(mine, known, always)
+        parameters = _parameters(mine, flags, switches)
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
-        wrapped.options = known  # type: ignore[attr-defined]
+        wrapped.options = flags  # type: ignore[attr-defined]
         return wrapped
 
     return decorated
 
 
-# Options
-
-
 def _parameters(
-    mine: Sequence[inspect.Parameter], known: Mapping[str, Named], always: Mapping[str, Any]
+    own: Sequence[inspect.Parameter], flags: Mapping[str, Flag], switches: Sequence[str]
 ) -> list[inspect.Parameter]:
-    """The arguments of a command, its options, and those that every command has."""
-    flags = [*map(_flag, known.values()), *(p for p in mine if not _is_argument(p))]
-    for name, about in always.items():
-        default = None if name == "plugin" else False
-        flags.append(inspect.Parameter(name, KEYWORD, default=default, annotation=about))
-    return [*filter(_is_argument, mine), *flags]
+    """Return the arguments of a command, its options, and those that every command has."""
+    argument = type(typer.Argument())
+    arguments = [p for p in own if any(type(a) is argument for a in get_args(p.annotation))]
+    options = [flag.parameter() for flag in flags.values()]
+    options += [p for p in own if p not in arguments]
+    if run := next((p for p in arguments if p.name == "run"), None):
+        kind = get_args(run.annotation)[0]
+        option = typer.Option("--run", hidden=True, autocompletion=completion.run_names)
+        options.append(_keyword("run_", Annotated[kind, option], None))
+    options.append(_keyword("plugin", PLUGIN, None))
+    options += [_keyword(name, Annotated[bool, SWITCHES[name]], False) for name in switches]
+    return [*arguments, *options]
 
 
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    return any(type(a) is type(typer.Argument()) for a in get_args(parameter.annotation))
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, KEYWORD, default=default, annotation=annotation)
 
 
-def _flag(option: Named) -> inspect.Parameter:
-    """The parameter of an option: a switch, or a text that its group reads."""
-    switch = option.type is bool
-    kind: Any = (bool if switch else str) | None
-    no = f"/--no-{option.flag.removeprefix('--')}" if option.default == "yes" else ""
-    info = typer.Option(
-        option.flag + no,
-        help=option.help,
-        metavar=None if switch else f"<{option.what}>",
-        rich_help_panel=option.panel,
-        autocompletion=completion.of(option.name),
-        show_default=False,
-    )
-    return inspect.Parameter(
-        option.name, KEYWORD, default=None, annotation=Annotated[kind | None, info]
-    )
+def _one_run(argument: Any, option: Any) -> Any:
+    """Return the run that was named, as an argument or behind ``--run``."""
+    if option is None or option == []:
+        return argument
+    if argument:
+        raise UsageError(f"--run {typed(option)}: a run is named already; leave one out")
+    return option
 
 
-def _read(
-    known: Mapping[str, Named], texts: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[type[Options], Options]]:
-    """The values of the options that were given, and their groups, each validated once."""
-    typed_in: dict[type[Options], dict[str, Any]] = {}
-    for option in known.values():
-        if texts[option.name] is not None:
-            typed_in.setdefault(option.kind, {})[option.name] = texts[option.name]
-    built: dict[type[Options], Options] = {k: build(k, **v) for k, v in typed_in.items()}
-    given = {name: getattr(built[kind], name) for kind, v in typed_in.items() for name in v}
-    return given, built
+def _texts_of(
+    kind: type[Options], flags: Mapping[str, Flag], texts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what was typed for the fields of a group."""
+    return {name: text for name, text in texts.items() if flags[name].kind is kind}
 
 
-def _as_typed(known: Mapping[str, Named], texts: Mapping[str, Any], error: OptionError) -> str:
-    """The refusal with the flag and the value that the user typed."""
-    if error.option not in known:
-        return str(error)
-    value = error.value if texts[error.option] is None else texts[error.option]
-    return f"{known[error.option].flag} {typed(value)}: {error.rule}"
+def _form(names: Sequence[str]) -> str:
+    """Return the form in which the result is printed; ``""`` is for people."""
+    if len(names) > 1:
+        fail(f"--{names[0]} and --{names[1]} are two forms of one result: leave one out", 2)
+    return names[0] if names else ""
 
 
-def _sizes(known: Mapping[str, Named], texts: Mapping[str, Any]) -> str:
-    """The numbers that the user typed, as they were."""
-    sizes = [o for o in known.values() if o.type in (int, float) or o.name == "lengths"]
-    return ", ".join(f"{o.flag} {typed(texts[o.name])}" for o in sizes if texts[o.name])
-
-
-def _form(asked: Mapping[str, bool]) -> str:
-    """In which form the result is to be printed; ``""`` is for people."""
-    forms = [name for name, is_asked in asked.items() if is_asked]
-    if len(forms) > 1:
-        fail(f"--{forms[0]} and --{forms[1]} are two forms of one result: leave one out", 2)
-    return forms[0] if forms else ""
-
-
-# What a command needs
-
-
-def _load(module: str, plugins: list[str]) -> None:
-    """Import what a command is going to need, said in a terminal, and what ``--plugin`` names."""
+def _load(module: str, plugins: Sequence[str]) -> None:
+    """Import what a command is going to need, shown in a terminal, and what ``--plugin`` names."""
     if module and module not in sys.modules and err.is_terminal:
         with busy("loading", None):
             import_module(module)
@@ -206,23 +183,21 @@ def _load(module: str, plugins: list[str]) -> None:
 
 
 @contextmanager
-def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[None]:
+def _one_line(flags: Mapping[str, Flag], texts: Mapping[str, Any]) -> Iterator[None]:
     """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure."""
-
     try:
         with like_interrupts(), warnings.catch_warnings():
             warnings.showwarning = functools.partial(console.show_warning, warnings.showwarning)
             yield
     except OptionError as error:
-        fail(_as_typed(known, texts, error), 2)
-    except UsageError as error:
-        fail(str(error), 2)
+        fail(_as_typed(flags, texts, error), 2)
     except AbcError as error:
-        fail(str(error), 130 if isinstance(error, Interrupted) else 1)
+        codes = {UsageError: 2, Interrupted: 130}
+        fail(str(error), next((codes[kind] for kind in codes if isinstance(error, kind)), 1))
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(terminal.unwritten(error), 1)
+        fail(console.unwritten(error), 1)
     except EOFError as error:  # click takes it for Ctrl-C
         fail(f"{error}: a file or the input ends too early", 1)
     except UnicodeError as error:
@@ -231,18 +206,33 @@ def _one_line(known: Mapping[str, Named], texts: Mapping[str, Any]) -> Iterator[
         raise
     except Exception as error:
         if _is_memory(error):
-            sizes = _sizes(known, texts)
-            fail(f"out of memory with {sizes}: give less" if sizes else NO_MEMORY, 1)
+            fail(_out_of_memory(flags, texts), 1)
         plugins = sys.modules.get("abc_calib.plugins")
-        if place := plugins.blamed(error) if plugins else "":
-            fail(place, 1)
+        if line := plugins.blamed(error) if plugins else "":
+            fail(line, 1)
         raise
     except KeyboardInterrupt:
         fail("stopped", 130)
 
 
+def _as_typed(flags: Mapping[str, Flag], texts: Mapping[str, Any], error: OptionError) -> str:
+    """Return a refusal with the flag and the value that the user typed."""
+    if error.option not in flags:
+        return str(error)
+    return f"{flags[error.option].flag} {typed(texts.get(error.option, error.value))}: {error.rule}"
+
+
 def _is_memory(error: Exception) -> bool:
     """Did the memory run out, in the words of Python or torch?"""
+    is_torch = isinstance(error, RuntimeError)
     words = ("out of memory", "allocate memory")
-    said = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-    return isinstance(error, MemoryError) or said
+    return isinstance(error, MemoryError) or (is_torch and any(w in str(error) for w in words))
+
+
+def _out_of_memory(flags: Mapping[str, Flag], texts: Mapping[str, Any]) -> str:
+    """Name the numbers that the user typed."""
+    sizes = [n for n in texts if flags[n].type in (int, float) or n == "lengths"]
+    if not sizes:
+        return "out of memory: use shorter lengths or fewer samples"
+    values = ", ".join(f"{flags[n].flag} {typed(texts[n])}" for n in sizes)
+    return f"out of memory with {values}: give less"

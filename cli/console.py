@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import math
+import os
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from abc_calib.errors import AbcError, AbcWarning, shortened
 from abc_calib.progress import err, is_quiet
 from abc_calib.text import Table, visible
-from cli.tables import Fitted
 
 out = Console()
 LONGEST_LINE = 650
 """Characters of an error at most."""
+WIDEST = 1000
+"""Columns of a file or a pipe: every row of a table is one line."""
 
 
 class Sentence(str):
@@ -33,7 +40,7 @@ class Sentence(str):
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found.
+    """What a command returns.
 
     ``data``: the value that ``--json`` prints. ``shown``: what a person reads on stdout instead,
     text and tables. ``remarks``: what stderr says about it then. ``table``: what ``--latex`` and
@@ -57,7 +64,7 @@ NEXT = re.compile(
 
 @contextmanager
 def printing(form: str, plugins: Sequence[str] = ()) -> Iterator[None]:
-    """Results are printed for a person meanwhile, or as ``json``, ``latex`` or ``csv``.
+    """Print results for a person meanwhile, or as ``json``, ``latex`` or ``csv``.
 
     Commands that messages end with need the same ``plugins``.
     """
@@ -70,13 +77,13 @@ def printing(form: str, plugins: Sequence[str] = ()) -> Iterator[None]:
 
 
 def _complete(message: str) -> str:
-    """A message, with the plugins that a command at its end needs."""
-    more = "".join(f" --plugin {shlex.quote(one)}" for one in _plugins.get())
-    return NEXT.sub(lambda found: found[0] + more, message) if more else message
+    """Return a message, with the plugins that a command at its end needs."""
+    more = "".join(f" --plugin {shlex.quote(file)}" for file in _plugins.get())
+    return NEXT.sub(lambda match: match[0] + more, message) if more else message
 
 
 def show_early(*parts: str | Table) -> None:
-    """Parts of a result that a person is to see before the work is done."""
+    """Show parts of a result that a person is to see before the work is done."""
     if not _form.get():
         for part in parts:
             show(part)
@@ -86,7 +93,7 @@ def render(result: Result) -> None:
     """Print a result in the form that was asked for."""
     form = _form.get()
     if form == "json":
-        sys.stdout.write(json.dumps(result.data) + "\n")
+        sys.stdout.write(json.dumps(_numbers(result.data), allow_nan=False) + "\n")
     elif form:
         if result.table is None:
             raise AbcError("nothing was measured: there is no table to show")
@@ -100,31 +107,60 @@ def render(result: Result) -> None:
         raise typer.Exit(1)
 
 
+def _numbers(data: Any) -> Any:
+    """Return data with None in place of numbers that JSON does not have."""
+    if isinstance(data, Mapping):
+        return {name: _numbers(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_numbers(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def show(part: str | Table) -> None:
-    """A part of a result on stdout."""
+    """Show a part of a result on stdout."""
     if isinstance(part, Table):
-        out.print(Fitted(part))
+        show_table(part)
+    elif isinstance(part, Sentence):
+        print_line(visible(part), out)
     else:
-        tell(wrapped(visible(part), out) if isinstance(part, Sentence) else part)
+        tell(part)
+
+
+def show_table(table: Table) -> None:
+    """Show a table as wide as the terminal; longer cells go on in the next line."""
+    if table.title:
+        out.print(Text(visible(table.title), style="bold"))
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, padding=(0, 1)
+    )
+    for name in table.columns:
+        side: Any = "right" if name in table.right else "left"
+        drawn.add_column(Text(visible(name)), justify=side, overflow="fold")
+    for row in table.rows:
+        cells = (table.text(cell).split("\n") for cell in row)
+        drawn.add_row(*(Text("\n".join(map(visible, lines))) for lines in cells))
+    out.print(drawn)
+    if table.caption:
+        out.print(Text(visible(table.caption)))
 
 
 def tell(text: str) -> None:
-    """Text on stdout, line by line."""
+    """Write text to stdout, line by line."""
     typer.echo("\n".join(map(visible, text.split("\n"))))
 
 
 def say(message: str) -> None:
-    """A remark on stderr, if there is one and the command is not to be quiet."""
+    """Write a remark to stderr, if there is one and the command is not to be quiet."""
     if message and not is_quiet():
         _say(message)
 
 
 def _say(message: str) -> None:
-    err.print(Text(wrapped(visible(_complete(message)), err)), soft_wrap=True)
+    print_line(visible(_complete(message)), err)
 
 
 def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
-    """One line on stderr, also of a quiet command, where it is one of ours."""
+    """Write one line to stderr, also of a quiet command, if the warning is one of ours."""
     if issubclass(category, AbcWarning):
         _say(f"warning: {message}")
     else:
@@ -137,24 +173,69 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def say_error(message: str, code: int) -> int:
-    """An error in one line; gives the exit code."""
-    line = re.sub(r"\S{400,}", lambda found: shortened(found[0]), visible(_complete(message)))
-    text = Text(wrapped(f"error: {shortened(line, LONGEST_LINE)}", err))
-    text.stylize("bold red", 0, len("error:"))
-    err.print(text, soft_wrap=True)
+    """Print an error in one line; return the exit code."""
+    line = re.sub(r"\S{400,}", lambda match: shortened(match[0]), visible(_complete(message)))
+    print_line(f"error: {shortened(line, LONGEST_LINE)}", err)
     return code
 
 
 def typed(value: object) -> str:
-    """A value as it would be typed in a shell, cut where it is long."""
+    """Return a value as it would be typed in a shell, cut where it is long."""
     return shlex.quote(shortened(visible(str(value))))
 
 
-def wrapped(text: str, console: Console) -> str:
-    """Lines that fit a terminal, each word whole: a path or a number can be copied. Else one."""
-    if not console.is_terminal:
-        return text
-    indent = " " * (len(text) - len(text.lstrip()))
-    look: Any = {"initial_indent": indent, "subsequent_indent": 2 * indent}
-    look |= {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text.lstrip(), console.width, **look)
+def print_line(text: str, console: Console) -> None:
+    """Print a line; a terminal breaks it between words, each whole: a path can be copied."""
+    if console.is_terminal:
+        indent = " " * (len(text) - len(text.lstrip()))
+        text = textwrap.fill(
+            text.lstrip(),
+            console.width,
+            initial_indent=indent,
+            subsequent_indent=2 * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    line = Text(text)
+    if text.startswith("error:"):
+        line.stylize("bold red", 0, len("error:"))
+    console.print(line, soft_wrap=True)
+
+
+# The streams that a command writes to: closed, full, or without most characters
+
+
+def prepare() -> None:
+    """Let standard output and error take any text, and tables have a possible width."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started the program
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open to the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    columns = os.environ.get("COLUMNS")
+    if columns is not None and not re.fullmatch("[2-9][0-9]|[1-9][0-9]{2}", columns):
+        columns = os.environ["COLUMNS"] = "80"
+    for console in (out, err):
+        if columns is not None:
+            console.width = int(columns)
+        elif not console.is_terminal:
+            console.width = WIDEST
+
+
+def flush() -> str:
+    """Write what waits for standard output; return what to say if that is not possible."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries again when it ends
+        return "" if error.errno == errno.EPIPE else unwritten(error)
+    return ""
+
+
+def unwritten(error: OSError) -> str:
+    """Return what to say of a file that could not be used."""
+    if error.filename is None:
+        return f"the output cannot be written ({error.strerror}): send it elsewhere"
+    name = typed(os.fsdecode(error.filename))
+    return f"{name} cannot be used ({error.strerror}): name another file or folder"

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from abc_calib.config import DemoOptions, MachineOptions, TaskOptions, TrainOptions
+from abc_calib.config import DemoOptions, DeviceOptions, ThreadOptions
 from abc_calib.progress import training
 from cli.calibrate import compared, lines
-from cli.command import command
-from cli.completion import of
+from cli.command import TaskArgument, command
 from cli.console import Result, is_quiet, say, show_early
 
 
-@command(
-    *(TaskOptions, TrainOptions, MachineOptions),
-    only=("base", "seed", "lengths", "samples", "device", "threads"),
-)
-def demo(
-    options: DemoOptions,
-    task: Annotated[
-        str, typer.Argument(help="The task: see abc tasks.", autocompletion=of("task"))
-    ] = "addition",
-    **given: Any,
-) -> Result:
+@command(ThreadOptions)
+def demo(options: DemoOptions, machine: DeviceOptions, task: TaskArgument = "addition") -> Result:
     """Train on 6 digits, calibrate, retrain, evaluate to 1,000 digits and report, in minutes.
 
     Example: **abc demo multiplication --seed 1**
@@ -34,10 +22,13 @@ def demo(
     from abc_calib.reporting.tables import accuracy_table
     from abc_calib.reproduction import demo as job
 
-    device = given.get("device", "auto")
+    device = machine.device
+    chosen: dict[str, Any] = {"base": options.base, "seed": options.seed}
     started = time.perf_counter()
     with training("1/4 training", None) as on_step:
-        vanilla = stages.train(task, preset="quick", on_step=on_step, progress=False, **given)
+        vanilla = stages.train(
+            task, preset="quick", device=device, on_step=on_step, progress=False, **chosen
+        )
     with training("2/4 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,

@@ -7,13 +7,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from abc_calib.config import EvaluateOptions, MachineOptions, StressOptions
+from abc_calib.config import DeviceOptions, EvaluateOptions, StressOptions, ThreadOptions
 from abc_calib.progress import busy
 from abc_calib.text import Table, counted
-from cli.command import FREE, RunArgument, command
-from cli.completion import run_names
+from cli.command import FREE, RunArgument, RunOption, command
 from cli.console import Result, Sentence
 
 if TYPE_CHECKING:
@@ -21,30 +19,19 @@ if TYPE_CHECKING:
     from abc_calib.evaluation.stress import Stressed
 
 
-class Evaluate(TyperCommand):
-    """The command, with ``--stress`` alone for ``--stress hard``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--stress" in args:
-            after = args.index("--stress") + 1
-            if after == len(args) or args[after].startswith("-"):
-                args = [*args[:after], "hard", *args[after:]]
-        return super().parse_args(ctx, args)
-
-
-@command(MachineOptions, threads=FREE, tables=True)
+@command(ThreadOptions, threads=FREE, tables=True)
 def evaluate(
     wanted: EvaluateOptions,
+    machine: DeviceOptions,
     run: RunArgument = None,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="With --latex and --csv: the 95 % intervals, too.")
     ] = False,
-    **given: Any,
 ) -> Result:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
-    --stress** · **abc eval --stress carry**
+    --stress hard** · **abc eval --stress carry**
     """
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
@@ -54,8 +41,10 @@ def evaluate(
 
     found = Run.open(run)
     rows: list[Row] = []
-    stages.evaluate(found, options=wanted, on_row=rows.append, **given)
-    by_set = {kind: [row for row in rows if row.set == kind] for kind in wanted.sets}
+    stages.evaluate(found, options=wanted, device=machine.device, on_row=rows.append)
+    by_set: dict[str, list[Row]] = {}
+    for row in rows:
+        by_set.setdefault(row.set, []).append(row)
     words = [row for row in rows if isinstance(row, SequenceRow)]
     file = found.path / "eval.csv"
     remark = f"written to {file}"
@@ -72,7 +61,7 @@ def evaluate(
     )
 
 
-@command(MachineOptions, without=("device",), threads=FREE, tables=True)
+@command(ThreadOptions, threads=FREE, tables=True)
 def stress(wanted: StressOptions, run: RunArgument = None) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
@@ -109,30 +98,27 @@ def _table(rows: list[Stressed]) -> Table:
     return Table(["inputs", *heads], cells, right=heads, title="wrong of tried, by digits")
 
 
-@command(MachineOptions)
+@command(ThreadOptions)
 def predict(
+    machine: DeviceOptions,
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
-    run: Annotated[
-        str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
-    ] = None,
+    run: RunOption = None,
     show: Annotated[
         bool,
         typer.Option(
             "--show", help="Also all rows, and which input digits each output digit read."
         ),
     ] = False,
-    **given: Any,
 ) -> Result:
     """Let a trained model answer one problem.
 
     Example: **abc predict "999999999999+1"**
     """
     from abc_calib import stages
-    from abc_calib.runs import Run
     from tasks.rules import ROW
 
     with busy("writing", None):
-        found = stages.predict(Run.open(run), problem, show=show, **given)
+        found = stages.predict(run, problem, device=machine.device, show=show)
     data: dict[str, Any] = {"problem": problem, "answer": found.answer, "correct": found.correct}
     remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
     if found.correct is None:
@@ -161,6 +147,5 @@ def _attention(found: Prediction) -> Table:
     return Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
         list(zip(count(1), found.output, read, strict=False)),
-        2,
         title="output, in the order of writing",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,14 +29,13 @@ def heatmap(wanted: FigureOptions, run: RunArgument = None, out: Figures = None)
     return written(found, paths, f"{len(paths)} files")
 
 
-@command(FigureOptions, only=("format", "width", "font", "labels"))
+@command()
 def curves(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
     ],
     options: CurveOptions,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
-    **given: Any,
 ) -> Result:
     """Draw the exact match of several runs against length in one figure.
 
@@ -47,7 +46,7 @@ def curves(
     from abc_calib.files import runs_root
     from abc_calib.reporting.of_runs import curves as draw
 
-    paths = draw(runs, out or runs_root() / "figures", labels=options.labels, **given)
+    paths = draw(runs, out or runs_root() / "figures", **options.model_dump())
     names = [str(path) for path in paths]
     return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])
 
@@ -55,7 +54,8 @@ def curves(
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Run folders or their names; the latest run by default.", autocompletion=run_names
+        help="Run folders or their names, also as --run; the latest run by default.",
+        autocompletion=run_names,
     ),
 ]
 Page = Annotated[
@@ -79,11 +79,10 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     from abc_calib.reporting.page import write_page
     from abc_calib.runs import Run
 
-    names: list[str | None] = [*run] if run else [None]
-    found = [Run.open(name) for name in names]
-    folder = found[0].path if len(found) == 1 else runs_root()
+    runs = [Run.open(name) for name in run] if run else [Run.open(None)]
+    folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
-        path = write_page(found, out or folder / "report.html", on_part=update)
+        path = write_page(runs, out or folder / "report.html", on_part=update)
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
         say(f"no browser was found: open {path} yourself")
-    return Result({"runs": [str(one) for one in found], "file": str(path)}, [str(path)])
+    return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from abc_calib.config import FigureOptions
+from abc_calib.config import DrawOptions
 from abc_calib.errors import UsageError
 from abc_calib.text import Table
 from cli.command import Figures, RunArgument, command
 from cli.console import Result, Sentence
 
 
-@command(only=("format", "width", "font"))
+@command()
 def inspect(
-    options: FigureOptions,
+    options: DrawOptions,
     run: RunArgument = None,
     source: Annotated[
         str | None, typer.Option("--input", help="A source of the run's task.")
@@ -66,7 +66,7 @@ def steps(found: Any) -> Table:
     }
     rows = list(islice(zip_longest(*columns.values()), len(found.output)))
     caption = "places in words of the source, from 0; a step goes the way it is read"
-    return Table([*columns], rows, 2, right=columns.keys() - {"writes"}, caption=caption)
+    return Table([*columns], rows, right=columns.keys() - {"writes"}, caption=caption)
 
 
 @command()

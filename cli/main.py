@@ -11,10 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.progress import err
 from cli import (
     calibrate,
     certify,
+    console,
     demo,
     evaluate,
     export,
@@ -23,10 +23,9 @@ from cli import (
     reproduce,
     runs,
     sweep,
-    terminal,
     train,
 )
-from cli.console import out, say_error
+from cli.console import say_error, typed
 
 
 class OneLine(TyperGroup):
@@ -47,24 +46,33 @@ class OneLine(TyperGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
         if not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
-        terminal.prepare(out, err)
+        console.prepare()
         try:
-            terminal.check_text([*sys.argv[1:], os.environ.get("ABC_RUNS", "")])
+            check_text(*sys.argv[1:], os.environ.get("ABC_RUNS", ""))
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except AbcError as error:
             code = say_error(str(error), 2 if isinstance(error, UsageError) else 1)
         except typer.Abort:
             code = say_error("stopped", 130)
         except OSError as error:
-            code = say_error(terminal.unwritten(error), 1)
+            code = say_error(console.unwritten(error), 1)
         except Exception as error:
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
             code = _refuse(error, message())
-        if (lost := terminal.flush()) and not code:
+        if (lost := console.flush()) and not code:
             code = say_error(lost, 1)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def check_text(*words: str) -> None:
+    """Raise ``UsageError`` for a word whose bytes are not text, as the system encodes it."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{typed(word)} is not UTF-8: write names in that encoding") from None
 
 
 def _untyped(parameters: list[Any]) -> list[Any]:
@@ -121,9 +129,9 @@ app.command("check-task")(runs.check_task)
 app.command("train")(train.train)
 app.command("calibrate")(calibrate.calibrate)
 app.command("retrain")(calibrate.retrain)
-app.command("eval", cls=evaluate.Evaluate)(evaluate.evaluate)
+app.command("eval")(evaluate.evaluate)
 app.command("stress")(evaluate.stress)
-app.command("certify", cls=certify.Certify)(certify.certify)
+app.command("certify")(certify.certify)
 app.command("verify")(certify.verify)
 app.command("repair")(certify.repair)
 app.command("prove")(certify.prove)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import FigureOptions, MachineOptions, ReproduceOptions, WorkOptions, build
+from abc_calib.config import DeviceOptions, LookOptions, ReproduceOptions, WorkOptions
 from abc_calib.errors import UsageError
 from abc_calib.text import Table
-from cli import completion
 from cli.command import Jobs, command
 from cli.console import Result, Sentence, say, typed
 from cli.sweep import jobs_progress
@@ -45,23 +44,18 @@ Results = Annotated[
 ]
 
 
-@command(
-    *(MachineOptions, FigureOptions),
-    without=("threads", "format", "sites", "digits", "input", "layer", "head", "panel", "title"),
-    loads="",
-)
+@command(loads="")
 def reproduce(
-    target: Annotated[
-        str, typer.Argument(help=TARGET_HELP, autocompletion=completion.of("target"))
-    ],
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
     options: ReproduceOptions,
     work: WorkOptions,
+    machine: DeviceOptions,
+    look: LookOptions,
     row: Rows = None,
     task: Tasks = None,
     out: Tables = None,
     jobs: Jobs = None,
     results: Results = None,
-    **given: Any,
 ) -> Result:
     """The papers' tables and figures: their numbers next to the median and minimum of ours.
 
@@ -79,20 +73,19 @@ def reproduce(
     from abc_calib.reproduction import chomsky
     from abc_calib.reproduction.pipeline import DRAWN
 
-    names = given.keys() & {"width", "font"}
-    look = {name: given.pop(name) for name in names}
     if target in DRAWN:
-        if row or task or results or given or work.model_fields_set or options.model_fields_set:
+        chosen = {**machine.chosen, **work.chosen, **options.chosen}
+        if row or task or results or chosen:
             raise UsageError(f"abc reproduce {target} takes --jobs, --out, --width and --font")
         return _drawn(target, out, jobs, look)
     if target == chomsky.NAME:
-        if look or task or work.model_fields_set or "preset" in options.model_fields_set:
+        if look.chosen or task or work.chosen or "preset" in options.chosen:
             raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
         return _chomsky(options, row or (), out, jobs, results)
     wanted = reproduction.get_target(target)
     failed, folder = False, out
     if options.from_results:
-        more = (*(options.model_fields_set & {"preset"}), *work.model_fields_set)
+        more = (*({*options.chosen} & {"preset"}), *work.chosen)
         more += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
         if more:
             flags = " and ".join(f"--{name.replace('_', '-')}" for name in more)
@@ -102,7 +95,7 @@ def reproduce(
         if results is not None:
             raise UsageError(f"--results {typed(results)}: give --from-results with it")
         folder = out or runs_root() / "reproduction"
-        how = {"preset": options.preset, "seeds": options.seeds, **work.model_dump(), **given}
+        how = {"preset": options.preset, "seeds": options.seeds, **work.model_dump()}
         with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(
                 wanted,
@@ -110,12 +103,12 @@ def reproduce(
                 tasks=task or (),
                 root=jobs,
                 on_change=on_change,
+                device=machine.device,
                 **how,
             )
         failed = any(outcome.state == "failed" for outcome in outcomes)
-    how_drawn = build(FigureOptions, **look)
-    with font(how_drawn.font):
-        width = how_drawn.inches if "width" in look else None
+    with font(look.font):
+        width = look.inches if "width" in look.chosen else None
         made = reproduction.make_report(wanted, table, options.seeds, width)
         if folder is not None:
             reproduction.write_report(made, None if options.from_results else table, folder)
@@ -123,7 +116,7 @@ def reproduce(
     return Result({"rows": made.records}, list(shown(made)), failed=failed)
 
 
-def _drawn(name: str, out: Path | None, jobs: Path | None, look: dict[str, Any]) -> Result:
+def _drawn(name: str, out: Path | None, jobs: Path | None, look: LookOptions) -> Result:
     """A figure of one model, which is trained first."""
     from abc_calib.files import make_folder, runs_root
     from abc_calib.reporting.style import font, save_figures
@@ -131,8 +124,8 @@ def _drawn(name: str, out: Path | None, jobs: Path | None, look: dict[str, Any])
 
     folder = out or runs_root() / "reproduction"
     make_folder(folder)
-    with font(build(FigureOptions, **look).font):
-        paths = save_figures(drawn(name, jobs, **look), folder / name, ("pdf", "png"))
+    with font(look.font):
+        paths = save_figures(drawn(name, jobs, **look.chosen), folder / name, ("pdf", "png"))
     return Result({"files": [*map(str, paths)]}, [*map(str, paths)])
 
 

@@ -17,7 +17,7 @@ from abc_calib.config import TaskOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
 from cli.command import command
-from cli.completion import of, run_names
+from cli.completion import run_names, task_names
 from cli.console import Result, say, typed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Action = Annotated[
         metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
     ),
 ]
-Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=of("task"))]
+Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=task_names)]
 Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
 Sort = Annotated[
     Literal["age", "run", "task", "held-out", "seconds"],
@@ -39,8 +39,6 @@ Sort = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 SHOWN = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
-WHOLE = 40
-"""Characters of a run's name that is never broken."""
 
 
 @command(tables=True)
@@ -72,9 +70,7 @@ def runs(
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
     cells, caption = [list(_cells(row)) for row in rows], "Runs" if rows else ""
-    short = all(len(str(name)) <= WHOLE for name, *_ in cells)
-    whole = SHOWN if short else SHOWN[1:]
-    table = Table(SHOWN, cells, right=SHOWN[5:], whole=whole, caption=caption, label="tab:runs")
+    table = Table(SHOWN, cells, right=SHOWN[5:], caption=caption, label="tab:runs")
     if rows:
         return Result(rows, [replace(table, caption="")], table=table)
     which = "such " if task or stage else ""
@@ -167,20 +163,20 @@ def tasks() -> Result:
     rows = examples()
     columns = ("task", "what", "sample", "trained on")
     tables = [
-        Table(columns, [[*row.values()][1:] for row in found], whole=("task",), title=group)
+        Table(columns, [[*row.values()][1:] for row in found], title=group)
         for group, found in groupby(rows, key=itemgetter("group"))
     ]
     return Result(rows, [part for table in tables for part in (table, "")][:-1])
 
 
-@command(TaskOptions)
+@command()
 def check_task(
     names: Annotated[
         list[str],
         typer.Argument(
             metavar="[FILE] TASK",
             help="The task; of one's own, after the file that it is in.",
-            autocompletion=of("task"),
+            autocompletion=task_names,
         ),
     ],
     wanted: TaskOptions,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from abc_calib.config import MachineOptions, WorkOptions
+from abc_calib.config import DeviceOptions, WorkOptions
 from abc_calib.errors import shortened
 from abc_calib.progress import bar, is_live
 from abc_calib.text import Table
@@ -28,14 +28,14 @@ Check = Annotated[
 ]
 
 
-@command(MachineOptions, without=("threads",), tables=True)
+@command(tables=True)
 def sweep(
     file: File,
     work: WorkOptions,
+    machine: DeviceOptions,
     out: Results = None,
     jobs: Jobs = None,
     check: Check = False,
-    **given: Any,
 ) -> Result:
     """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
 
@@ -74,7 +74,7 @@ def sweep(
     from abc_calib.sweeps import Share, jobs_root, read_sweep, results_table, run_jobs, write_table
     from abc_calib.sweeps.results import check_writable
 
-    resolve_device(given.get("device", "auto"))
+    resolve_device(machine.device)
     path, root = out or runs_root() / f"{file.stem}.csv", jobs or jobs_root()
     check_writable(path)
     wanted = read_sweep(file)
@@ -86,7 +86,8 @@ def sweep(
     make_folder(path.parent)
     make_folder(root)
     with jobs_progress() as on_change:
-        outcomes = run_jobs(wanted, root, on_change=on_change, **work.model_dump(), **given)
+        how = {**work.model_dump(), "device": machine.device}
+        outcomes = run_jobs(wanted, root, on_change=on_change, **how)
     found = results_table(wanted, root, outcomes)
     write_table(found, path)
     return report(outcomes, found, path, share.left_over(wanted, root) if share else [])

@@ -8,16 +8,17 @@ import typer
 
 from abc_calib.config import (
     MODEL_OPTIONS,
-    MachineOptions,
+    DeviceOptions,
     RecipeOptions,
     TaskOptions,
+    ThreadOptions,
     TrackOptions,
     TrainOptions,
 )
 from abc_calib.config.training import TRAINING
 from abc_calib.errors import UsageError
 from cli.command import Out, command
-from cli.completion import of, run_names
+from cli.completion import run_names, task_names
 from cli.console import Result
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
     RecipeOptions,
     TrainOptions,
     *MODEL_OPTIONS.values(),
-    MachineOptions,
+    DeviceOptions,
+    ThreadOptions,
     TrackOptions,
 )
 def train(
     task: Annotated[
         str | None,
         typer.Argument(
-            help="The task: see abc tasks. Not with --resume.", autocompletion=of("task")
+            help="The task: see abc tasks. Not with --resume.", autocompletion=task_names
         ),
     ] = None,
     finetune: Annotated[

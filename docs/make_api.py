@@ -1,22 +1,18 @@
-"""Write ``api.md`` and ``config/keywords.py`` from the code: ``python docs/make_api.py``.
+"""Write ``api.md`` from the code: ``python docs/make_api.py``.
 
-A test fails where either is stale.
+A test fails where it is stale.
 """
 
 from __future__ import annotations
 
 import inspect
-import textwrap
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import abc_calib
 from abc_calib import config
 from abc_calib.calibration.fits import FITS, Fit
-from abc_calib.checked import own_signature
-from abc_calib.config.options import Options, allowed, field_meta
-from abc_calib.config.signature import iter_options
+from abc_calib.config.options import Options, allowed, as_typed, field_meta, values_of
 from abc_calib.data import DATA, Data
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import MODELS
@@ -28,7 +24,6 @@ from abc_calib.training.recipes import RECIPES
 from tasks import TASKS, Task
 
 PAGE = Path(__file__).parent / "api.md"
-KEYWORDS = Path(config.__file__).parent / "keywords.py"
 WIDTH = 100
 ESCAPED = str.maketrans({c: f"\\{c}" for c in "*_|<>"})
 
@@ -66,20 +61,22 @@ GROUPS: list[type[Options]] = [
     config.StressOptions,
     config.CertifyOptions,
     config.ProveOptions,
+    config.LookOptions,
+    config.DrawOptions,
     config.FigureOptions,
     config.CurveOptions,
     config.DemoOptions,
     config.ReproduceOptions,
     config.WorkOptions,
-    config.MachineOptions,
+    config.DeviceOptions,
+    config.ThreadOptions,
     config.TrackOptions,
 ]
 
 
 def text_of(thing: Any) -> str:
-    """A docstring in Markdown, without the list of options that verbs have in theirs."""
-    doc = (inspect.getdoc(thing) or "").split("\n\nOptions\n-------")[0]
-    return doc.replace("``", "`")
+    """A docstring in Markdown."""
+    return (inspect.getdoc(thing) or "").replace("``", "`")
 
 
 def first_of(thing: Any) -> str:
@@ -128,13 +125,8 @@ def kind_of(annotation: Any) -> str:
 
 def verb(name: str, call: Any) -> str:
     """The entry of a function."""
-    own = own_signature(call)
-    more = [p for p in inspect.signature(call).parameters if p not in own.parameters]
-    parts = [f"### {name}", f"```text\n{written(name, own)}\n```", text_of(call)]
-    if more:
-        listed = ", ".join(f"`{option}`" for option in more)
-        parts.append(textwrap.fill(f"Options: {listed}.", WIDTH, break_on_hyphens=False))
-    return "\n\n".join(parts)
+    shown = f"```text\n{written(name, inspect.signature(call))}\n```"
+    return "\n\n".join([f"### {name}", shown, text_of(call)])
 
 
 def entry(kind: type, name: str = "", note: str = "") -> str:
@@ -166,15 +158,14 @@ def entry(kind: type, name: str = "", note: str = "") -> str:
 def table(group: type[Options]) -> str:
     """The options of a group: name, type, default, bounds, help."""
     rows = []
-    for name, option in iter_options(group).items():
+    for name, field in group.model_fields.items():
         if issubclass(group, config.CalibrationOptions) and name not in vars(group).get(
             "__annotations__", group.model_fields
         ):
             continue  # a fit has its own defaults, and the rest from all calibrations
-        field = group.model_fields[name]
         listed = "tuple" in str(field.annotation)
-        kind = ("int" if name == "lengths" else option.what) + (", ..." if listed else "")
-        default = "–" if field.default in (None, "") else f"`{words_of(field.default)}`"
+        kind = ("int" if name == "lengths" else values_of(field)) + (", ..." if listed else "")
+        default = "–" if field.default in (None, "") else f"`{as_typed(field.default)}`"
         flag = field_meta(field, "flag")
         said = " ".join(filter(None, [
             (field.description or "As above.").translate(ESCAPED),
@@ -186,13 +177,6 @@ def table(group: type[Options]) -> str:
         rows.append([Markup(cell) for cell in cells])
     heading = f"### {group.__name__}\n\n{text_of(group).splitlines()[0]}\n\n"
     return heading + as_markdown(["option", "type", "default", "what it takes", "what it is"], rows)
-
-
-def words_of(value: Any) -> str:
-    """A default as it would be typed on the command line."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def public() -> dict[str, Any]:
@@ -240,66 +224,5 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def keywords() -> str:
-    """All of ``keywords.py``: what type checkers know of the options of each verb."""
-    parts = [
-        '"""The options of verbs as type checkers see them: made by ``docs/make_api.py``."""',
-        "from __future__ import annotations\n\nfrom collections.abc import Sequence\n"
-        "from typing import Literal, TypedDict",
-    ]
-    verbs: dict[str, list[str]] = {}
-    for name, value in sorted(all_verbs().items()):
-        own = own_signature(value).parameters
-        options = [o for o in getattr(value, "options", {}).values() if o.name not in own]
-        if any(p.kind is p.VAR_KEYWORD for p in own.values()) and options:
-            verbs[name] = [f"    {o.name}: {source(o.name, o.field.annotation)}" for o in options]
-    users = {line: tuple(v for v in verbs if line in verbs[v]) for v in verbs for line in verbs[v]}
-    shared = [
-        some for some in dict.fromkeys(users.values()) if len(some) > 1 and several(users, some)
-    ]
-    for number, some in enumerate(shared):
-        parts.append(class_of(f"Shared{number}", ["TypedDict"], some, several(users, some)))
-    for name, lines in verbs.items():
-        bases = [f"Shared{number}" for number, some in enumerate(shared) if name in some]
-        rest = [line for line in lines if users[line] not in shared]
-        title = "".join(part.title() for part in name.split("_"))
-        parts.append(class_of(f"{title}Keywords", bases or ["TypedDict"], (name,), rest))
-    return "\n\n".join(parts) + "\n"
-
-
-def several(users: dict[str, tuple[str, ...]], some: tuple[str, ...]) -> list[str]:
-    """The options that exactly these verbs have, if a class of their own pays."""
-    lines = [line for line, verbs in users.items() if verbs == some]
-    return lines if len(lines) > 3 else []
-
-
-def class_of(name: str, bases: list[str], verbs: tuple[str, ...], lines: list[str]) -> str:
-    """A class of options as code."""
-    said = " and ".join(f"``{verb}``" for verb in verbs)
-    head = f'\nclass {name}({", ".join(bases)}, total=False):\n    """Of {said}."""'
-    return "\n".join([head, *([""] if lines else []), *lines])
-
-
-def source(name: str, annotation: Any) -> str:
-    """The type of an option as code; it may be left unset, and a scheme may be a class."""
-    kinds = plain_of(annotation).split(" | ")
-    more = ["type"] if name.endswith("scheme") else []
-    return " | ".join(dict.fromkeys([*(k for k in kinds if k != "None"), *more, "None"]))
-
-
-def plain_of(kind: Any) -> str:
-    """A type without what pydantic knows of it, as code."""
-    if get_origin(kind) is Annotated:
-        return plain_of(get_args(kind)[0])
-    if get_origin(kind) is Literal:
-        return f"Literal[{', '.join(f'{x!r}' for x in get_args(kind))}]".replace("'", '"')
-    if get_origin(kind) is tuple:
-        return f"Sequence[{plain_of(get_args(kind)[0])}] | str"
-    if get_origin(kind) in (Union, UnionType):
-        return " | ".join(map(plain_of, get_args(kind)))
-    return "None" if kind is type(None) else str(kind.__name__)
-
-
 if __name__ == "__main__":
     PAGE.write_text(page())
-    KEYWORDS.write_text(keywords())

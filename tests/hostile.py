@@ -17,8 +17,8 @@ import typer
 from pydantic import TypeAdapter
 
 from abc_calib.config import MODEL_OPTIONS, RecurrentOptions
-from abc_calib.config.signature import Named
 from cli.main import app
+from cli.options import Flag as Named
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,6 @@ BASE: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines",), ("lines", "--lengths=3"))
 """What a run may be exported as."""
-NO_VALUE = {"--stress"}
-"""Options that may stand without a value."""
 SLOW = {"calibrate", "heatmap"}
 LONG = {"demo", "compile", "export", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
@@ -221,8 +219,7 @@ def of_parameter(command: str, parameter: Any, option: Named | None) -> Iterator
                 continue
             words = (*base(command, *spelled, *others), *kind, f"{flag}={value}")
             yield Case(command, what, words, legal, "" if what == "path" else value)
-        alone = flag in NO_VALUE
-        yield Case(command, "no value", (*base(command, *spelled), flag), alone, flag)
+        yield Case(command, "no value", (*base(command, *spelled), flag), shown=flag)
     else:
         path = "Path" in str(kind)
         odd = () if path and command in LONG else PATHS if path else ODD_WORDS

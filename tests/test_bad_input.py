@@ -89,10 +89,8 @@ abc reproduce table1 --budget -1 => above 0
 abc reproduce table1 --results . => --results .: give --from-results with it
 abc reproduce table1 --from-results --budget 3 => leave out --budget
 abc reproduce table1 --row xpe => no row 'xpe' here
-abc certify --verify => abc certify --verify is a command of its own: abc verify RUN
-abc certify successor-calibrated-seed0-1 --repair => abc repair RUN
-abc certify --export=x => abc export certificate RUN --out FOLDER
-abc certify --task addition --seeds 3 => abc prove TASK
+abc certify successor-calibrated-seed0-1 --run x => --run x: a run is named already; leave one out
+abc eval successor-calibrated-seed0-1 --stress => option '--stress' requires an argument
 abc certify --out x => --out x: it names the run that --hf makes
 abc train lookup --tables 1 => --tables 1: give a whole number from 2 to 1,000
 abc train lookup --model gru --attender two_step => unknown attender 'two_step'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+import typer
 from conftest import CALIBRATED, VANILLA, change_json, quicker, vouch
 from rich.console import Console
 from rich.text import Text
@@ -31,7 +33,9 @@ from abc_calib.reproduction import demo
 from abc_calib.reproduction.demo import worked_example
 from abc_calib.runs import Run
 from abc_calib.version import __version__
+from cli import console
 from cli.calibrate import compared
+from cli.main import app
 from tasks import TASKS, Successor, get_task
 
 QUICK = (
@@ -84,6 +88,31 @@ def test_a_wrong_answer_is_told_on_stderr_and_one_without_an_end_is_none(tiny, a
     assert said.err == "this is wrong: the model has not learned this one\n"
     writes(1, 1, 1, 1, 1)
     assert "the model wrote no end within 5 tokens" in abc("predict", "12").error(1)
+
+
+def test_a_run_is_an_argument_or_an_option(tiny, abc):
+    words = ("eval", "--lengths", 2, "--samples", 2, "--json")
+    for named in ((VANILLA,), ("--run", VANILLA)):
+        assert abc(*words, *named).json()["run"].endswith(VANILLA)
+    assert "is named already" in abc(*words, VANILLA, "--run", VANILLA).error(2)
+    group = typer.main.get_command(app)
+    takers = {n for n, c in group.commands.items() if any(p.name == "run" for p in c.params)}
+    assert takers >= {"calibrate", "certify", "export", "heatmap", "predict", "report"}
+    for name in takers:
+        assert "--run" in {opt for p in group.commands[name].params for opt in p.opts}
+
+
+def test_numbers_that_json_does_not_have_are_null(capsys):
+    with console.printing("json"):
+        console.render(console.Result({"rows": [{"margin": float("nan"), "n": 2}, (math.inf,)]}))
+    assert capsys.readouterr().out == '{"rows": [{"margin": null, "n": 2}, [null]]}\n'
+
+
+def test_a_run_of_scan_is_evaluated_on_its_own_test_set(abc):
+    small = ("--embedding", 4, "--width", 4, "--d-head", 4, "--value", 4, "--batch", 8)
+    assert abc("train", "scan", "--model", "gru", "--steps", 1, *small).code == 0
+    (row,) = abc("eval", "--samples", 3, "--json").json()["rows"]
+    assert (row["set"], row["n"]) == ("test", 3)
 
 
 def test_calibrating_and_retraining_can_be_two_steps(tiny, abc):
@@ -204,19 +233,17 @@ def test_only_what_is_needed_is_loaded(tiny):
     assert loaded == ["loaded: []"] * 3 + ["loaded: ['einops', 'numpy', 'torch']"], done
 
 
-@pytest.mark.parametrize(("width", "elapsed", "early"), [(80, "", ""), (120, "0:00:0", ", may ")])
-def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch, width, elapsed, early):
+def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch):
     shown = io.StringIO()
-    terminal = Console(file=shown, force_terminal=True, width=width, _environ={})
+    terminal = Console(file=shown, force_terminal=True, width=100, _environ={})
     monkeypatch.setattr(progress, "err", terminal)
     with progress.training("training addition", None) as on_step:
         for step in (100, 200, 300):
             on_step(SimpleNamespace(step=step, steps=3000, accuracy=0.5, loss=0.1, seconds=1.0))
             time.sleep(0.01)
     *_, line = filter(str.strip, Text.from_ansi(shown.getvalue()).plain.splitlines())
-    for part in ("training addition", "300/3000 steps", "held-out 50.0 %", elapsed, "at most 0:0"):
+    for part in ("training addition", "300/3000 steps", "held-out 50.0 %", "at most 00:0"):
         assert part in line
-    assert early in line and (" left," in line) is bool(early)
 
 
 def test_an_evaluation_shows_its_progress_if_asked_to_and_keeps_its_rows(tiny, capsys):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+import abc_calib
+from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import (
     FORMAT_VERSION,
     MODEL_OPTIONS,
@@ -16,10 +21,14 @@ from abc_calib.config import (
     TrainOptions,
     TransformerOptions,
     build,
-    iter_options,
     load_config,
+    take,
 )
+from abc_calib.config.options import values_of
 from abc_calib.errors import OptionError, UsageError
+from cli.options import flags_of
+
+STUB = Path(abc_calib.__file__).with_suffix(".pyi")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +60,47 @@ def test_a_value_out_of_range_is_named_with_the_rule():
             build(kind, **{name: value})
 
 
+WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
+    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: choose among pdf"),
+    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: choose among"),
+    ("evaluate", (), {"lengths": 3}, "lengths = 3: give whole numbers from 1 to"),
+    ("evaluate", (), {"stpes": 3}, "unknown option 'stpes' of options: choose among max_len"),
+    ("train", (3,), {}, "3 is not a task: give its name"),
+    ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': choose among"),
+    ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number from 1 to"),
+    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': give a whole number from 1"),
+    ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),
+    ("check_task", ("addition",), {"base": 1}, "base = 1: give a whole number from 2 to 36"),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "keywords", "words"), WRONG)
+def test_a_wrong_option_in_python_is_refused_in_a_line(runs_root, name, args, keywords, words):
+    with pytest.raises(UsageError, match=words):
+        getattr(abc_calib, name)(*args, **keywords)
+    assert not runs_root.exists()
+
+
+def test_groups_and_keywords_are_the_same_options(make_config):
+    """Each is read once: what a group holds is taken as it is."""
+    config = make_config("addition")
+    groups = CalibrationOptions(fit="nnls", threshold="0.3", dirs="anti"), TrainOptions(steps="7")
+    planned = plan_calibration(config, *groups)
+    assert planned == plan_calibration(config, fit="nnls", threshold=0.3, dirs=["anti"], steps=7)
+    assert planned.train.steps == 7 and planned.train.learning_rate == RETRAIN.learning_rate
+    assert planned.calibration is groups[0]
+    left = {"steps": "5", "colour": "red", "batch": None}
+    assert take(TrainOptions, left).chosen == {"steps": 5} and left == {"colour": "red"}
+
+
+def test_the_fit_of_rows_refuses_what_has_no_effect_on_it(make_config):
+    config = make_config("long_multiplication")
+    for option, value in (("values", "soft"), ("anchors", "corner"), ("layer", "last")):
+        with pytest.raises(OptionError, match=f"{option} = '{value}': the fit rows has .* alone"):
+            plan_calibration(config, **{option: value})
+    assert plan_calibration(config, values="hard").calibration.values == "hard"
+
+
 def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):
     config = make_config("addition", model={"dropout": 0.1}, seed=7, sampling="carry")
     calibration = CalibrationOptions(dirs=("anti", "vert"), threshold=0.25)
@@ -80,21 +130,22 @@ def test_lists_are_words_with_commas_each_once_and_not_none():
 
 
 def test_options_that_two_kinds_share_are_one_with_both_defaults():
-    options = iter_options(TrainOptions, *MODEL_OPTIONS.values())
+    options = flags_of(TrainOptions, *MODEL_OPTIONS.values())
     assert options["width"].help == "Model width; by default 64 (gru: 128)."
     assert options["attention_window"].flag == "--attention-window"
     assert options["length"].flag == "--digits"
     assert options["stop_early"].type is bool
-    assert options["schedule"].what == "cosine|plateau"
-    again = iter_options(RETRAIN, without=("length",), kept=("seed",))
+    assert values_of(options["schedule"].field) == "cosine|plateau"
+    kept = {"seed": "as in the first training"}
+    again = flags_of(RETRAIN, without=("length",), defaults=kept)
     assert "length" not in again
     assert again["steps"].default == "2000"
     assert again["seed"].help.endswith("; by default as in the first training.")
 
 
 def test_the_package_names_what_it_offers_and_loads_it_when_asked():
-    import abc_calib
-
+    names = re.findall(r" as (\w+)$", STUB.read_text(), re.MULTILINE)
+    assert sorted(abc_calib.__all__) == sorted(names)
     for name in abc_calib.__all__:
         assert name in dir(abc_calib)
         assert getattr(abc_calib, name) is not None

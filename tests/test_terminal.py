@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -77,29 +76,6 @@ def test_a_device_is_not_replaced(tiny, tmp_path):
     words = ("heatmap", tiny.calibrated, "--sites", "cross", "--layer", 0, "--head", 0)
     said = run_command(*words, "--out", tmp_path)
     assert said.code in (1, 2) and (tmp_path / "cross.npz").is_fifo()
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "path"),
-    [("tasks.py", [], ""), ("cli/__init__.py", ["-P"], f".{os.pathsep}"), ("cli.py", [], "")],
-)
-def test_a_module_in_the_way_is_named_and_not_run(tmp_path, name, words, path):
-    """In the working directory, or in a folder on the path."""
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("print('it ran')")
-    code = "from abc_calib.launch import main; main()"
-    done = subprocess.run(
-        [sys.executable, *words, "-c", code, "tasks"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{path}{ROOT}"},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    package = name.removesuffix(".py").partition("/")[0]
-    assert done.stderr.startswith(f"error: {file} hides the package {package} of abc-calib: ren")
-    assert done.stderr.count("\n") == 1
 
 
 # Tables in Markdown and LaTeX

@@ -12,9 +12,9 @@ from abc_calib.config import (
     RunConfig,
     TrainOptions,
     build,
-    changed,
     preset,
     refuse_unknown,
+    take,
 )
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.evaluation.memory import check_samples, check_training
@@ -69,28 +69,28 @@ def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
             raise OptionError(name, given, rule)
 
 
-def plan_calibration(config: RunConfig, *, scheme: str = "none", **given: Any) -> RunConfig:
-    """The configuration of calibrating a run of ``config``, checked; nothing is written.
+def plan_calibration(
+    config: RunConfig, *groups: Options, scheme: str = "none", **keywords: Any
+) -> RunConfig:
+    """Return the configuration of calibrating a run of ``config``, checked; write nothing.
 
-    ``given``: options of the calibration and of the retraining.
+    ``groups``: options of the calibration and of the retraining, which ``keywords`` may name, too.
     """
     made = model_type(config.kind)
     if made.no_lines:
         raise UsageError(f"no lines can be put into this model: {made.no_lines}")
-    kinds: tuple[type[Options], ...] = (CalibrationOptions, TrainOptions)
     data = Run.draft(config).data
-    named = {"fit": data.fit}
-    named |= {k: given.pop(k) for k in list(given) if k in CalibrationOptions.model_fields}
-    wanted = {name: value for name, value in named.items() if value is not None}
-    options = build(CalibrationOptions, **wanted)
+    options = take(CalibrationOptions, keywords, groups)
+    chosen = take(TrainOptions, keywords, groups)
+    refuse_unknown(keywords, CalibrationOptions, TrainOptions)
+    if data.fit and "fit" not in options.model_fields_set:
+        options = options.model_copy(update={"fit": data.fit})
     resolve_defaults(options)
     check_sites(options, config)
     shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation, _is_soon_learned(data.task))
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
-    given = kept | {name: value for name, value in given.items() if value is not None}
-    training = changed(retraining, given)
-    refuse_unknown(given, *kinds)
+    training = retraining.model_copy(update=kept | chosen.chosen)
     check_optimizer(made, training)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")

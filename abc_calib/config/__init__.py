@@ -5,16 +5,19 @@ from abc_calib.config.commands import (
     CertifyOptions,
     CurveOptions,
     DemoOptions,
+    DeviceOptions,
+    DrawOptions,
     EvaluateOptions,
     ExportOptions,
     FigureOptions,
-    MachineOptions,
+    LookOptions,
     ProveOptions,
     RecipeOptions,
     ReproduceOptions,
     RetrainedOptions,
     StressOptions,
     TaskOptions,
+    ThreadOptions,
     TrackOptions,
     WorkOptions,
 )
@@ -26,7 +29,6 @@ from abc_calib.config.model import (
     RecurrentOptions,
     TransformerOptions,
 )
-from abc_calib.config.options import Options, build, changed, pop_fields, refuse_unknown
+from abc_calib.config.options import Options, build, refuse_unknown, take
 from abc_calib.config.run import FORMAT_VERSION, Origin, RunConfig, load_config
-from abc_calib.config.signature import documented, iter_options
 from abc_calib.config.training import PRESETS, QUICKLY, RETRAIN, TrainOptions, preset

@@ -119,10 +119,15 @@ class RetrainedOptions(Options):
     scheme: Word = option("none", "Positions of the retrained model.")
 
 
-class MachineOptions(Options):
-    """What it runs on."""
+class DeviceOptions(Options):
+    """Where the model is computed."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where the model is computed.")
+
+
+class ThreadOptions(Options):
+    """How many threads torch may use."""
+
     threads: int | None = option(
         None,
         "Threads that torch may use; by default one, for eval and stress as many as are free.",
@@ -166,7 +171,7 @@ class EvaluateOptions(Options):
         le=MOST_SAMPLES,
     )
     stress: Literal["hard", "carry"] | None = option(
-        None, "Also hard inputs: of every family (no value or hard), or carry."
+        None, "Also hard inputs: of every family (hard), or carry."
     )
     set: Word | None = option(None, "Token tasks: one of the papers' sets, such as heldout_inputs.")
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
@@ -184,12 +189,19 @@ class EvaluateOptions(Options):
         whole = (length if isinstance(length, int) else length[0] for length in lengths)
         return tuple((length, count) for length in dict.fromkeys(whole) for count in self.operands)
 
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """The test sets that are asked for."""
+    def sets(self, tests: Sequence[str]) -> tuple[str, ...]:
+        """Return the sets to evaluate, of the ``tests`` that the data have.
+
+        Data with a fixed test set, as SCAN, may lack some lengths: it is taken as a whole unless
+        lengths are asked for.
+        """
         if self.set:
             return (self.set,)
-        return ("random", self.stress) if self.stress else ("random",)
+        is_fixed = (
+            "test" in tests and self.lengths is None and "max_len" not in self.model_fields_set
+        )
+        first = "test" if is_fixed else "random"
+        return (first, self.stress) if self.stress else (first,)
 
 
 class ExportOptions(Options):
@@ -239,8 +251,10 @@ class ProveOptions(Options):
 
 
 class DemoOptions(Options):
-    """What the demo evaluates."""
+    """Which model the demo makes, and what it evaluates."""
 
+    base: int | None = option(None, "Base of the digits, 2 to 36.", panel=TASK, ge=2, le=36)
+    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, le=LARGEST_SEED)
     lengths: Lengths | None = option(
         None, "Lengths to evaluate, as in 6,50,1000.", min_length=1, examples=["6,50,1000"]
     )
@@ -258,24 +272,9 @@ WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.
 """Inches: of a column and a page of two columns, and of the text in styles of conferences."""
 
 
-class FigureOptions(Options):
-    """What a heatmap shows, and in which files."""
+class LookOptions(Options):
+    """How large a figure is, and its font."""
 
-    format: tuple[Literal["pdf", "svg", "png"], ...] = option(
-        ("pdf",), "pdf, svg or png; several with commas.", min_length=1
-    )
-    sites: tuple[Literal["encoder", "self", "cross"], ...] = option(
-        ("self", "cross"), "self, cross, encoder, with commas.", min_length=1
-    )
-    digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
-    input: str | None = option(
-        None, "The attention on this one source, as in 999+1.", min_length=1, max_length=2000
-    )
-    layer: int | None = option(None, "Only this layer, counted from 0.", ge=0, le=1000)
-    head: int | None = option(None, "Only this head, counted from 0.", ge=0, le=1000)
-    panel: Literal["attention", "fit", "bias"] | None = option(
-        None, "Of a calibrated run, only these panels."
-    )
     width: Word = option(
         "page",
         "Of the figure: column (3.25 inches), page (6.75), the text of neurips, icml, iclr or acl, "
@@ -286,9 +285,6 @@ class FigureOptions(Options):
         "Times, a sans serif, or the upright Computer Modern of LaTeX, which is not run: what its "
         "file lacks, such as a minus, is from Times.",
     )
-    title: bool = option(True, "A title over the figure.")
-
-    _several = csv_field("format", "sites")
 
     @field_validator("width")
     @classmethod
@@ -304,14 +300,44 @@ class FigureOptions(Options):
         return WIDTHS.get(self.width) or float(self.width)
 
 
-class CurveOptions(Options):
+class DrawOptions(LookOptions):
+    """How a figure is drawn, and in which files."""
+
+    format: tuple[Literal["pdf", "svg", "png"], ...] = option(
+        ("pdf",), "pdf, svg or png; several with commas.", min_length=1
+    )
+
+    _formats = csv_field("format")
+
+
+class FigureOptions(DrawOptions):
+    """What a heatmap shows, and in which files."""
+
+    sites: tuple[Literal["encoder", "self", "cross"], ...] = option(
+        ("self", "cross"), "self, cross, encoder, with commas.", min_length=1
+    )
+    digits: int = option(20, "Operand length of the extended bias.", ge=1, le=500)
+    input: str | None = option(
+        None, "The attention on this one source, as in 999+1.", min_length=1, max_length=2000
+    )
+    layer: int | None = option(None, "Only this layer, counted from 0.", ge=0, le=1000)
+    head: int | None = option(None, "Only this head, counted from 0.", ge=0, le=1000)
+    panel: Literal["attention", "fit", "bias"] | None = option(
+        None, "Of a calibrated run, only these panels."
+    )
+    title: bool = option(True, "A title over the figure.")
+
+    _sites = csv_field("sites")
+
+
+class CurveOptions(DrawOptions):
     """What a figure of several runs says."""
 
     labels: tuple[Word, ...] | None = option(
         None, "Names of the runs in the figure, in their order; by default their folders'."
     )
 
-    _several = csv_field("labels")
+    _labels = csv_field("labels")
 
 
 class WorkOptions(Options):

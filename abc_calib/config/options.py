@@ -1,14 +1,14 @@
 """What an option is: a field with its type, bounds, default, help and panel, declared once.
 
-The command line, the signatures in Python, the names in TOML sweeps and what is refused are all
-derived from the fields (``abc_calib.config.signature``).
+The flags of commands (``cli.options``), the keywords in Python, the names in TOML sweeps and what
+is refused are all derived from the fields.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -41,6 +41,11 @@ class Options(BaseModel):
     group_title: ClassVar[str] = "options"
     #: where the help shows its fields, if they do not say
     help_panel: ClassVar[str] = ""
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The values that were given, without defaults."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -125,35 +130,58 @@ def by_site(*names: str, each: Callable[[str], Any] = lambda value: value) -> An
 
 
 def field_meta(field: FieldInfo, name: str) -> str | None:
-    """``flag`` or ``panel`` of a field."""
+    """Return ``flag`` or ``panel`` of a field."""
     extra: Any = field.json_schema_extra
     return extra.get(name) if isinstance(extra, dict) else None
+
+
+def flag_of(name: str, field: FieldInfo) -> str:
+    """Return the name of a field on the command line."""
+    return f"--{(field_meta(field, 'flag') or name).replace('_', '-')}"
+
+
+def type_of(field: FieldInfo) -> type:
+    """Return ``bool``, ``int``, ``float`` or ``str``: a list is typed with commas between."""
+    members = get_args(field.annotation) or (field.annotation,)
+    several = {get_origin(kind) for kind in (field.annotation, *members)} & {tuple, dict}
+    return next((k for k in (bool, int, float) if k in members and not several), str)
+
+
+def values_of(field: FieldInfo) -> str:
+    """Return the values that a field takes: ``int``, or ``cosine|plateau``."""
+    members = [field.annotation, *get_args(field.annotation)]
+    choices = next((get_args(kind) for kind in members if get_origin(kind) is Literal), None)
+    return "|".join(choices) if choices else type_of(field).__name__
+
+
+def as_typed(value: object) -> str:
+    """Return a value as it would be typed on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 T = TypeVar("T", bound=Options)
 
 
 def build(kind: type[T], /, **values: Any) -> T:
-    """``kind(**values)``; ``OptionError`` says which value is not possible and what is."""
+    """Make ``kind(**values)``; ``UsageError`` says which value is not possible and what is."""
     try:
         return kind(**values)
     except ValidationError as error:
         raise refusal(kind, error) from None
 
 
-def changed(options: T, given: dict[str, Any]) -> T:
-    """``options`` with the entries of ``given`` that are fields of it, which are removed from it.
+def take(kind: type[T], keywords: dict[str, Any], groups: Sequence[Options] = ()) -> T:
+    """Return the group of a kind: one of ``groups``, or one made of ``keywords``.
 
-    None means unset.
+    Its fields are removed from ``keywords``; None means unset.
     """
-    mine = pop_fields(type(options), given)
-    return build(type(options), **{**options.model_dump(), **mine}) if mine else options
-
-
-def pop_fields(kind: type[Options], given: dict[str, Any]) -> dict[str, Any]:
-    """The entries of ``given`` that are fields of ``kind`` and not None, removed from it."""
-    mine = {name: given.pop(name) for name in list(given) if name in kind.model_fields}
-    return {name: value for name, value in mine.items() if value is not None}
+    values = {name: keywords.pop(name) for name in list(keywords) if name in kind.model_fields}
+    for group in groups:
+        if isinstance(group, kind):
+            return group
+    return build(kind, **{name: value for name, value in values.items() if value is not None})
 
 
 def refuse_unknown(given: Mapping[str, Any], *kinds: type[Options]) -> None:

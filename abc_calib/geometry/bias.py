@@ -14,7 +14,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from abc_calib.checked import checked
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import check_regular, parse_json
 from abc_calib.geometry.layout import Layout
@@ -176,7 +175,6 @@ class LineBias:
         return data
 
     @classmethod
-    @checked
     def from_dict(cls, data: dict[str, Any]) -> LineBias:
         data = dict(data)
         off = data.pop("off_line_bias", None)
@@ -195,7 +193,6 @@ class LineBias:
             stream,
         )
 
-    @checked
     def save(self, path: Path | str, **arrays: np.ndarray) -> None:
         """Write to a safetensors file: the lines in its metadata, and ``arrays``."""
         values = {"values": np.array([line.value for line in self.every()], np.float32)}
@@ -204,7 +201,6 @@ class LineBias:
         save_file({**values, **contiguous}, path, metadata=metadata)
 
     @classmethod
-    @checked
     def load(cls, path: Path | str) -> LineBias:
         """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
         try:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
 
-from abc_calib.checked import checked
 from abc_calib.errors import AbcError
 from abc_calib.files import read_json, runs_root, write_text
 from abc_calib.proof.fingerprint import digest, fingerprint
@@ -121,7 +120,6 @@ class Certificate:
             with (runs_root() / VERIFIED).open("a") as file:
                 file.write(f"{self.seal()}\n")
 
-    @checked
     def save(self, run: Run) -> None:
         """Write the certificate and its page into the run's folder."""
         self.sha256 = self.seal()
@@ -129,7 +127,6 @@ class Certificate:
         write_text(run.path / PAGE, page(asdict(self)))
 
     @classmethod
-    @checked
     def load(cls, run: Run) -> Certificate:
         """The run's certificate; ``AbcError`` if there is none, or it is of another model.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from abc_calib.config import FigureOptions, build, documented
-from abc_calib.config.keywords import CurvesKeywords
+from abc_calib.config import DrawOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.reporting.curves import Point, accuracy_curve
 from abc_calib.reporting.page.judged import accuracy
@@ -21,22 +20,21 @@ from abc_calib.text import names
 STEM = "curves"
 
 
-@documented(FigureOptions, only=("format", "width", "font"))
 def curves(
     runs: Sequence[Run | Path | str],
     out: Path | str,
     *,
     labels: Sequence[str] | None = None,
-    **keywords: Unpack[CurvesKeywords],
+    **keywords: Any,
 ) -> list[Path]:
     """Draw the exact match of runs against length in one figure; returns the files written.
 
     ``labels``: the names of the runs in the figure, in their order; by default those of their
-    folders. A run with several test sets has a curve for each. Raises ``UsageError`` for labels
-    that are not one for each run, for a run that was not evaluated, and for runs whose lengths have
-    different units.
+    folders. ``keywords``: ``format``, ``width`` and ``font``. A run with several test sets has a
+    curve for each. Raises ``UsageError`` for labels that are not one for each run, for a run that
+    was not evaluated, and for runs whose lengths have different units.
     """
-    look = build(FigureOptions, **keywords)
+    look = build(DrawOptions, **keywords)
     opened = [Run.open(run) for run in runs]
     with font(look.font):
         figure = figure_of(opened, None if labels is None else names(labels), look.inches)

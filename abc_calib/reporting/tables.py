@@ -70,7 +70,7 @@ def token_table(rows: Sequence[SequenceRow]) -> Table:
         lines.append([row.set, row.length, *numbers])
     columns = ("set", "length", "exact match", "samples", *names)
     caption = "percent of outputs, 95 % intervals; edits and squared words on average"
-    return Table(columns, lines, keys=2, right=columns[1:], caption=caption)
+    return Table(columns, lines, right=columns[1:], caption=caption)
 
 
 def _size(row: Row) -> tuple[int, ...]:

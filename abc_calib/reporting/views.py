@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from abc_calib.config import FigureOptions, build, documented
-from abc_calib.config.keywords import HeatmapFiguresKeywords, HeatmapKeywords
+from abc_calib.config import FigureOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.predict import Answer, answered
 from abc_calib.files import make_folder, write_atomically
@@ -35,14 +34,13 @@ MOST_TOKENS = 24
 """Up to this number the tokens themselves name the keys, not their positions."""
 
 
-@documented(FigureOptions)
 def heatmap(
     run: Run | Path | str | None,
     out: Path | str,
     *,
     progress: bool | None = None,
     options: FigureOptions | None = None,
-    **keywords: Unpack[HeatmapKeywords],
+    **keywords: Any,
 ) -> list[Path]:
     """Draw every layer of some sites of a run into the folder ``out``; returns the files written.
 
@@ -51,7 +49,7 @@ def heatmap(
     ``attention-SITE-layerN``, measured on training samples. A ``SITE.npz`` holds what was drawn:
     ``attention`` and ``fit`` ``(layers, h, i, j)``, ``bias`` ``(layers, h, I, J)`` and the labels
     of their rows and keys. Other keywords draw less, or one source (``input-SITE-layerN``).
-    ``options``: all options as an object, instead of keywords. Raises ``UsageError`` for an unknown
+    ``options`` or ``keywords``: ``FigureOptions``. Raises ``UsageError`` for an unknown
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
@@ -71,11 +69,8 @@ def heatmap(
     return paths
 
 
-@documented(FigureOptions, without=("format",))
-def heatmap_figures(
-    run: Run | Path | str | None = None, **options: Unpack[HeatmapFiguresKeywords]
-) -> dict[str, Figure]:
-    """The heatmaps of a run as matplotlib figures, by name."""
+def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict[str, Figure]:
+    """Draw the heatmaps of a run as matplotlib figures, by name; ``options``: ``FigureOptions``."""
     asked = build(FigureOptions, **options)
     with font(asked.font):
         views = views_of(with_heads(run), asked)

@@ -304,7 +304,7 @@ def report(results: pd.DataFrame) -> Report:
     rows = [_row(name, by_task.get(name)) for name in TASKS]
     records = [record for name in TASKS if name in by_task for record in _records(by_task[name])]
     missing = [f"{name}: not run" for name in TASKS if name not in by_task]
-    table = Table(COLUMNS, rows, 1, right=COLUMNS[5:])
+    table = Table(COLUMNS, rows, right=COLUMNS[5:])
     return Report(NAME, PAPER["title"], [table], records, PAPER["notes"], missing)
 
 

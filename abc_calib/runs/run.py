@@ -33,7 +33,6 @@ import torch
 from torch import Tensor
 
 from abc_calib import plugins
-from abc_calib.checked import checked
 from abc_calib.config import RunConfig, load_config
 from abc_calib.data import Data, make_data
 from abc_calib.errors import AbcError, UsageError
@@ -58,7 +57,6 @@ from abc_calib.runs.records import (
 class Run:
     """One run folder, whose files are compared with its record when they are first read."""
 
-    @checked
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self._checked = False
@@ -86,7 +84,6 @@ class Run:
         return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"
 
     @classmethod
-    @checked
     def draft(cls, config: RunConfig) -> Run:
         """A run of that configuration without a folder yet."""
         run = cls(Path("draft"))
@@ -94,7 +91,6 @@ class Run:
         return run
 
     @classmethod
-    @checked
     def create(
         cls,
         config: RunConfig,

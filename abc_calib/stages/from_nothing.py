@@ -6,22 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
 from abc_calib.calibration.plan import plan_calibration
-from abc_calib.config import (
-    MODEL_OPTIONS,
-    CalibrationOptions,
-    RecipeOptions,
-    RunConfig,
-    TaskOptions,
-    TrackOptions,
-    TrainOptions,
-    documented,
-)
-from abc_calib.config.keywords import CertifiedKeywords
+from abc_calib.config import CalibrationOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
 from abc_calib.geometry import ALONE, Line, LineBias
@@ -57,14 +47,6 @@ ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
 
-@documented(
-    TaskOptions,
-    RecipeOptions,
-    TrainOptions,
-    *MODEL_OPTIONS.values(),
-    TrackOptions,
-    without=("threads",),
-)
 def certified(
     task: str | type[Task],
     seed: int = 0,
@@ -74,7 +56,7 @@ def certified(
     on_step: Callable[[str, Progress], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Unpack[CertifiedKeywords],
+    **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
 

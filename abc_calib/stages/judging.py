@@ -9,23 +9,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from abc_calib import plugins
 from abc_calib.config import (
     CertifyOptions,
     EvaluateOptions,
-    MachineOptions,
     StressOptions,
     TaskOptions,
     build,
-    documented,
-)
-from abc_calib.config.keywords import (
-    CertifyKeywords,
-    CheckTaskKeywords,
-    EvaluateKeywords,
-    StressKeywords,
 )
 from abc_calib.errors import Interrupted, OptionError
 from abc_calib.evaluation import Prediction, Row
@@ -58,16 +50,16 @@ def ignore(*_: Any) -> None:
     """A callback that does nothing."""
 
 
-@documented(TaskOptions)
 def check_task(
     task: str | type[Task],
     *,
     options: TaskOptions | None = None,
-    **keywords: Unpack[CheckTaskKeywords],
+    **keywords: Any,
 ) -> Outlook:
-    """Whether a model on lines can do a task, and what it would see; in seconds, untrained.
+    """Say whether a model on lines can do a task, and what it would see; in seconds, untrained.
 
-    ``UsageError`` says why not, or where the task's answers and its rule differ.
+    ``options`` or ``keywords``: ``TaskOptions``. ``UsageError`` says why not, or where the task's
+    answers and its rule differ.
     """
     own = options or build(TaskOptions, **keywords)
     return look_ahead(
@@ -75,7 +67,6 @@ def check_task(
     )
 
 
-@documented(EvaluateOptions, MachineOptions, without=("threads",))
 def evaluate(
     run: AnyRun = None,
     lengths: Sequence[Size] | None = None,
@@ -85,15 +76,15 @@ def evaluate(
     on_row: Callable[[Row], None] = ignore,
     progress: bool | None = None,
     options: EvaluateOptions | None = None,
-    **keywords: Unpack[EvaluateKeywords],
+    **keywords: Any,
 ) -> pd.DataFrame:
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
     test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
 
-    ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options``: all options
-    as an object, instead of keywords.
+    ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options`` or
+    ``keywords``: ``EvaluateOptions``.
     """
     asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
     found = Run.open(run)
@@ -103,7 +94,7 @@ def evaluate(
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     sizes = asked.sizes(range(shortest, asked.max_len + 1))
-    kinds = names(sets) or asked.sets
+    kinds = names(sets) or asked.sets(found.data.tests)
     model = found.load_model().to(resolve_device(device, doubles=True))
     rows: list[Row] = []
     known = [kind for kind in kinds if kind in found.data.tests]
@@ -141,7 +132,6 @@ def evaluate(
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
-@documented(MachineOptions)
 def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
     """The model's answer to a problem as a person writes it; ``show``: and what it looked at.
 
@@ -155,7 +145,6 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     )
 
 
-@documented(StressOptions)
 def stress(
     run: AnyRun = None,
     lengths: Sequence[int] | None = None,
@@ -163,14 +152,14 @@ def stress(
     on_row: Callable[[Stressed], None] = ignore,
     progress: bool | None = None,
     options: StressOptions | None = None,
-    **keywords: Unpack[StressKeywords],
+    **keywords: Any,
 ) -> pd.DataFrame:
     """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
 
     Columns: family, length, n, wrong, margin (of the search), failures (the first of them).
 
-    ``lengths``: by default the training length, one more, and 50. ``options``: all options as an
-    object, instead of keywords.
+    ``lengths``: by default the training length, one more, and 50. ``options`` or ``keywords``:
+    ``StressOptions``.
     """
     asked = options or build(StressOptions, lengths=lengths, **keywords)
     found = Run.open(run)
@@ -202,19 +191,18 @@ def stress(
     return pd.DataFrame(told["rows"])
 
 
-@documented(CertifyOptions)
 def certify(
     run: AnyRun = None,
     *,
     on_windows: Callable[[int, int], None] = ignore,
     progress: bool | None = None,
     options: CertifyOptions | None = None,
-    **keywords: Unpack[CertifyKeywords],
+    **keywords: Any,
 ) -> Certificate:
     """Decide about a trained run and write its certificate and page into its folder.
 
-    ``on_windows`` is called with how many windows are done, of how many. ``options``: all options
-    as an object, instead of keywords. Raises ``AbcError`` if the run has no trained model.
+    ``on_windows`` is called with how many windows are done, of how many. ``options`` or
+    ``keywords``: ``CertifyOptions``. Raises ``AbcError`` if the run has no trained model.
     """
     asked = options or build(CertifyOptions, **keywords)
     with bar("checking windows", progress, "%") as update:

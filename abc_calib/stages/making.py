@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from safetensors.torch import save_file
 
@@ -24,22 +24,14 @@ from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.calibration.windows import undecided
 from abc_calib.config import (
-    MODEL_OPTIONS,
     RETRAIN,
-    CalibrationOptions,
-    MachineOptions,
+    Options,
     RecipeOptions,
-    RetrainedOptions,
     RunConfig,
     TaskOptions,
-    TrackOptions,
-    TrainOptions,
-    build,
-    documented,
-    pop_fields,
+    take,
 )
 from abc_calib.config import preset as preset_of
-from abc_calib.config.keywords import CalibrateKeywords, TrainKeywords
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked, write_text
@@ -66,21 +58,10 @@ GOING_ON, WARM_UP = 0.5, 20
 begins with is trained, and its optimiser alone is new."""
 
 
-@documented(
-    TaskOptions,
-    RecipeOptions,
-    TrainOptions,
-    *MODEL_OPTIONS.values(),
-    MachineOptions,
-    TrackOptions,
-    without=("threads",),
-)
 def train(
     task: str | type[Task],
     *,
-    base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
-    preset: str = "small",
     finetune: AnyRun = None,
     out: Path | str | None = None,
     device: str = "auto",
@@ -88,22 +69,22 @@ def train(
     on_start: Callable[[Run], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Unpack[TrainKeywords],
+    **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    A ``task`` of one's own is given as its class, and so are the schemes of positions.
-    ``task_options`` go to ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do.
-    ``finetune``: start from the weights of this run, not from fresh ones. ``track``: the name of
-    a tracker, or an object with its methods (``abc.Tracker``). Raises ``UsageError`` for an
-    unknown task, preset, device or option before anything is written, and ``Interrupted`` on
-    Ctrl-C with a checkpoint saved.
+    ``options``: fields of ``TaskOptions``, ``RecipeOptions`` and ``TrainOptions``, and of the
+    model's options (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task``
+    of one's own is given as its class, and so are the schemes of positions. ``task_options`` go to
+    ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do. ``finetune``: start from the
+    weights of this run, not from fresh ones. ``track``: the name of a tracker, or an object with
+    its methods (``abc.Tracker``). Raises ``UsageError`` for an unknown task, preset, device or
+    option before anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
     resolve_device(device)
     tracker_of(track)
-    given = {**options, "base": base, "task_options": task_options, "preset": preset}
     start = None if finetune is None else Run.open(finetune)
-    config = planned(task, finetune=start, **given)
+    config = planned(task, finetune=start, task_options=task_options, **options)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=3)
     return made(config, out, device, on_step, progress, on_start, track)
@@ -124,9 +105,9 @@ def hopeless(config: RunConfig) -> Hopeless | None:
 def planned(task: str | type[Task], **options: Any) -> RunConfig:
     """The configuration of a first training, of names or classes of a user's own."""
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    own = build(TaskOptions, **pop_fields(TaskOptions, options))
+    own, recipe = take(TaskOptions, options), take(RecipeOptions, options)
     chosen = own.of_the_task | (options.pop("task_options", None) or {})
-    return plan_training(task, base=own.base, task_options=chosen, **options)
+    return plan_training(task, base=own.base, task_options=chosen, **recipe.model_dump(), **options)
 
 
 def made(
@@ -144,18 +125,9 @@ def made(
     return _trained(run, device, on_step, progress, track)
 
 
-@documented(
-    CalibrationOptions,
-    RetrainedOptions,
-    RETRAIN,
-    MachineOptions,
-    TrackOptions,
-    without=("length", "format", "threads"),
-    kept=("seed", "sampling"),
-)
 def calibrate(
     run: AnyRun = None,
-    *,
+    *groups: Options,
     scheme: str | type[Scheme] = "none",
     force: bool = False,
     retrain: bool = True,
@@ -166,20 +138,20 @@ def calibrate(
     on_lines: Callable[[Run, Calibration], None] = ignore,
     progress: bool | None = None,
     track: Track = None,
-    **options: Unpack[CalibrateKeywords],
+    **options: Any,
 ) -> Run:
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 
     Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
     trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
-    interpolated, unless ``force``. ``options`` are those of the calibration and of the retraining;
-    ``scheme``: the positions of the new model.
+    interpolated, unless ``force``. ``groups`` or ``options``: ``CalibrationOptions`` and, of the
+    retraining, ``TrainOptions``; ``scheme``: the positions of the new model.
     """
     tracker_of(track)
     vanilla = _vanilla(run)
     vanilla.check()
     scheme = plugins.by_name("scheme", scheme)
-    config = plan_calibration(vanilla.config, scheme=scheme, **options)
+    config = plan_calibration(vanilla.config, *groups, scheme=scheme, **options)
     assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(device, doubles=True))
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
@@ -209,7 +181,6 @@ def calibrate(
         return calibrated
 
 
-@documented(MachineOptions, TrackOptions)
 def retrain(
     run: AnyRun = None,
     *,
@@ -225,7 +196,6 @@ def retrain(
     return _trained(run, device, on_step, progress, track)
 
 
-@documented(MachineOptions, TrackOptions)
 def resume(
     run: AnyRun = None,
     *,

@@ -25,11 +25,9 @@ from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
     Options,
-    RecipeOptions,
     RetrainedOptions,
     TrainOptions,
     build,
-    iter_options,
 )
 from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
@@ -41,8 +39,14 @@ Flat = dict[str, Any]
 """Options by name; those of the calibration begin with ``calibrate.``."""
 
 CALIBRATION = "calibrate."
-TRAIN = iter_options(RecipeOptions, TrainOptions, *MODEL_OPTIONS.values(), without=("preset",))
-CALIBRATE = iter_options(CalibrationOptions, RetrainedOptions, TrainOptions)
+
+
+def _names(*kinds: type[Options]) -> list[str]:
+    return list(dict.fromkeys(name for kind in kinds for name in kind.model_fields))
+
+
+TRAIN = ["model", "epochs", *_names(TrainOptions, *MODEL_OPTIONS.values())]
+CALIBRATE = _names(CalibrationOptions, RetrainedOptions, TrainOptions)
 """What a job's ``options`` and ``calibrate`` may hold."""
 MOST_JOBS = 10_000
 MOST_BYTES = 10**6

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, changed, refuse_unknown
+from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unknown, take
 from abc_calib.data import make_data
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.evaluation.memory import PROBLEMS, check_samples, check_training
@@ -64,17 +64,20 @@ def _planned(
     """The same, of a task that is known."""
     made = model_type(kind)
     given = {name: value for name, value in given.items() if value is not None}
-    check_samples(PROBLEMS, given.get("length") or problem.train_length, "length")
-    known = finetune.config.model.model_dump() if finetune else {}
-    shape, training = RECIPES[kind](problem, preset, {**known, **given, "epochs": epochs})
-    shape = changed(shape if finetune is None else finetune.config.model, given)
     given = {"length": problem.train_length, "sampling": problem.sampling} | given
-    training = changed(training, given)
+    of_model, of_training = take(made.options_type, given), take(TrainOptions, given)
     for name, value in given.items():
         if others := [one for one, group in MODEL_OPTIONS.items() if name in group.model_fields]:
             rule = f"an option of {' and '.join(others)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
     refuse_unknown(given, made.options_type, TrainOptions)
+    check_samples(PROBLEMS, of_training.length, "length")
+    known = finetune.config.model.model_dump() if finetune else {}
+    chosen = {**known, **of_model.chosen, **of_training.chosen, "epochs": epochs}
+    shape, training = RECIPES[kind](problem, preset, chosen)
+    shape = shape if finetune is None else finetune.config.model
+    shape = shape.model_copy(update=of_model.chosen)
+    training = training.model_copy(update=of_training.chosen)
     check_optimizer(made, training)
     data = make_data(problem, training)
     shape = made.resolve_defaults(shape, data)

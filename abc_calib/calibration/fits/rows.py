@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationInfo, field_validator
 
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit
@@ -42,10 +43,22 @@ PROBLEMS = 2**14
 the ones that lines are judged by before a retraining."""
 
 
+class RowsOptions(NnlsOptions):
+    """A calibration by this fit: its lines are those of all layers and heads."""
+
+    @field_validator("layer", "anchors", "values")
+    @classmethod
+    def _only_one(cls, word: str, info: ValidationInfo) -> str:
+        only = cls.model_fields[info.field_name or ""].default
+        if word != only:
+            raise ValueError(f"the fit rows has {only} alone: leave it out, or choose another fit")
+        return word
+
+
 class Rows(Fit):
     """Non-negative least squares on a grid, by kind of query, and the lines that decide."""
 
-    options_type = NnlsOptions
+    options_type = RowsOptions
     thresholds = (0.01,)
     right_at_least = 0.1  # its lines are kept only if they decide what is written
 

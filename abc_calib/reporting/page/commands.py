@@ -7,7 +7,7 @@ from typing import Any
 
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, ForeignOptions, Options, RunConfig
-from abc_calib.config.signature import iter_options, words
+from abc_calib.config.options import as_typed, flag_of
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -97,16 +97,16 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
 
 def _other(usual: Options, options: Options) -> dict[str, Any]:
     """The options that are not as usual, by name."""
-    values = {name: getattr(options, name) for name in iter_options(type(options))}
+    values = {name: getattr(options, name) for name in type(options).model_fields}
     return {name: x for name, x in values.items() if x != getattr(usual, name, None)}
 
 
 def _other_flags(usual: Options, options: Options) -> list[str]:
-    flags = iter_options(type(options))
-    return [_flag(flags[name].flag, x) for name, x in _other(usual, options).items()]
+    fields = type(options).model_fields
+    return [_flag(flag_of(name, fields[name]), x) for name, x in _other(usual, options).items()]
 
 
 def _flag(flag: str, value: Any) -> str:
     if isinstance(value, bool):
         return flag if value else f"--no-{flag.removeprefix('--')}"
-    return f"{flag} {shlex.quote(words(value))}"
+    return f"{flag} {shlex.quote(as_typed(value))}"
