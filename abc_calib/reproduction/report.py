@@ -112,7 +112,7 @@ def _tables(target: Target, cells: pd.DataFrame) -> Iterator[Table]:
         ]
         columns = ["task", target.head, "seeds", *map(str, wide)]
         title = MEASURES[str(measure)].label if len(target.measures) > 1 else ""
-        yield Table(columns, rows, 2, right=columns[2:], title=title)
+        yield Table(columns, rows, right=columns[2:], title=title)
 
 
 def _notes(
