@@ -407,7 +407,7 @@ class Maker:
                     high, below = half, found
             faulty = twin(run, self.new(), weights, made(high))
             right = twin(run, self.new(), weights, made(low))
-            if (at := worst(faulty)) is not None:
+            if (at := worst(faulty)) is not None and worst(right, 2000) is None:
                 yield name, faulty, right, at, float("nan")
 
     def entries(self, names: tuple[str, ...]) -> Iterator[Pair]:
@@ -472,15 +472,15 @@ def changed(lines: LineBias, site: Any, layer: int, head: int, to: tuple[Line, .
     return LineBias(sites, lines.off_line_bias, lines.stream)
 
 
-def pool(run: Run) -> list[Any]:
-    """Short sources, laid out."""
-    return [run.data.lay_out(some) for some in sources(run.data, 2000) if len(some)]
+def pool(run: Run, most: int = 60) -> list[Any]:
+    """Short sources, laid out, up to ``most`` of each length."""
+    return [run.data.lay_out(some) for some in sources(run.data, most) if len(some)]
 
 
-def worst(run: Run) -> tuple[Any, int] | None:
+def worst(run: Run, most: int = 60) -> tuple[Any, int] | None:
     """The query of short sources with the least margin, if that is below 0."""
     model, least, at = double(run), 0.0, None
-    for batch in pool(run):
+    for batch in pool(run, most):
         found = margins(model, batch)
         if float(found.min()) < least:
             source, step = divmod(int(found.argmin()), found.shape[1])
