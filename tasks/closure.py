@@ -25,6 +25,8 @@ MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
 
 
+MOST_SHIFT = 8
+"""Columns of the row above that a later row may skip."""
 MOST_SUBSETS = 100_000
 """Of states that later rows may be in behind the same word above; base 10 products have 1,543."""
 
@@ -49,19 +51,14 @@ class Accepted:
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
     later = rule.later
-    for one in (rule.first, later):
-        if one is not None:
-            check_tables(one)
-            if rule.counted and (one.steps[2] == one.base + 2).any():
-                raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
-    if rule.closers and rule.counted and not (rule.in_rows and rule.past):
-        raise NotClosed("its last row closes as the others do, with one of its closers")
+    rows = [rule.first] if later is None else [rule.first, later]
+    if type(rule) is not Rule or {*map(type, rows)} != {Transducer}:
+        raise NotClosed("it is of a class of its own: give a Rule of Transducers")
+    for one in rows:
+        check_tables(one)
+    _check_fields(rule, rows)
     if later is None:
         return
-    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
-        raise NotClosed("its later rows read an operand that the first one does not")
-    if later.closers != rule.closers:
-        raise NotClosed("its later rows close with other symbols than the first one")
     outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
     if rule.closers and (outputs == rule.base + 2).any():
         raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
@@ -88,6 +85,29 @@ def check_closed(rule: Rule) -> None:
     if rule.closers and rule.of_row is not None:
         for one in (rule.first, later):
             _check_ends(one)
+
+
+def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
+    """What a rule says of its rows and of sources fits together."""
+    later = rule.later
+    if type(rule.shift) is not int or not 0 <= rule.shift <= MOST_SHIFT:
+        raise NotClosed(f"shift is {rule.shift}: give a whole number from 0 to {MOST_SHIFT}")
+    if rule.past > (rule.of_row is not None) or (rule.listed and rule.of_row is not None):
+        raise NotClosed("rows are those of a number (of_row, and past one more), or listed")
+    if rule.of_row is not None and not all(one.symbols for one in rows):
+        raise NotClosed("rows of a number (of_row) have its digits as their symbols")
+    if rule.counted and any((one.steps[2] == one.base + 2).any() for one in rows):
+        raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
+    if rule.closers and rule.counted and not (rule.in_rows and rule.past):
+        raise NotClosed("its last row closes as the others do, with one of its closers")
+    if ABOVE in rule.first.tapes or (later is not None and ABOVE not in later.tapes):
+        raise NotClosed("later rows have to read the row above, and the first one cannot")
+    if later is None:
+        return
+    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
+        raise NotClosed("its later rows read an operand that the first one does not")
+    if (later.base, later.closers) != (rule.base, rule.closers):
+        raise NotClosed("its later rows have another base, or other closers, than the first one")
 
 
 def _narrow(rule: Rule, one: Transducer) -> bool:

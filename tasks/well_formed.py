@@ -41,6 +41,7 @@ def _check_entries(one: Transducer) -> None:
         if table.shape != shape:
             raise NotClosed(f"{name} has the shape {table.shape}: give {shape}")
     entries: list[tuple[str, Any, int, int]] = [
+        ("lag", one.lag, 0, 9),
         ("start", one.start, 0, states),
         ("next", one.next, NO, states),
         ("written", one.written, NO, base + 4),

@@ -356,6 +356,40 @@ def test_rows_that_sources_count_do_not_say_that_others_follow():
             taken(rule=rule.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
 
 
+PRODUCT, SUM = rules.long_multiplication(2), rules.sums(2)
+
+
+class Own(Rule):
+    """A rule with answers of its own."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "said"),
+    [
+        (PRODUCT, {"shift": -1}, "shift is -1"),
+        (PRODUCT, {"of_row": None}, "rows are those of a number"),
+        (PRODUCT, {"listed": True}, "rows are those of a number"),
+        (SUM, {"of_row": 0}, "rows are those of a number"),
+        (SUM, {"of_row": 0, "listed": False}, "have its digits as their symbols"),
+        (SUM, {"first": SUM.later}, "the first one cannot"),
+        (SUM, {"later": SUM.first}, "later rows have to read the row above"),
+        (SUM, {"later": rules.sums(3).later}, "another base"),
+        (SUM, {"first": replace(SUM.first, lag=-1)}, "lag has -1"),
+    ],
+)
+def test_what_a_rule_says_of_its_rows_fits_together(rule, change, said):
+    given = replace(rule, **change)
+    with pytest.raises(NotClosed, match=said):
+        check_closed(given)
+    with pytest.raises(SystemExit, match=r"^not certified: (shift|rows|later rows|lag)"):
+        taken(rule=given.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
+
+
+def test_a_rule_of_a_class_of_its_own_is_refused():
+    with pytest.raises(NotClosed, match="of a class of its own"):
+        check_closed(Own(rules.successor(2).first))
+
+
 @pytest.mark.parametrize("operands", [0, -1, 1.5, True])
 def test_rows_are_counted_beside_other_words(operands):
     with pytest.raises(TaskError, match=f"counted has operands = {operands!r}: give 1 or more"):

@@ -257,7 +257,14 @@ class Export:
         if self.later and {*self.later.tapes} == {-1} and (self.extra != 0 or self.shift):
             self.extra, self.growth = None, None if self.shift else self.later.extra()
         self.base, self.past = self.first.base, bool(rule.get("past"))
-        require(not self.later or self.later.closers == self.closers, "rows close in other ways")
+        alike = {(by.base, *by.closers) for by in self.rules}
+        require(len(alike) == 1, "later rows have another base, or other closers")
+        above = [-1 in by.tapes for by in self.rules]
+        require(above in ([False], [False, True]), "later rows alone read the row above")
+        rows = self.of_row is None or (not self.listed and all(by.symbols for by in self.rules))
+        rows &= not (self.past and self.of_row is None)
+        opened = not self.closers or not self.later or self.later.openers
+        require(rows and opened, "rows lack symbols, or openers, or a number that they are of")
         told = self.counted and any((x.out[x.next >= 0] == x.base + 2).any() for x in self.rules)
         told |= bool(self.closers) and self.counted and not (self.later and self.past)
         require(not told, "rows say that others follow, and sources how many there are")
