@@ -547,7 +547,7 @@ class Fickle(Addition):
         found = super().rule()
         written = found.first.written.copy()
         written[0, 1, 1] -= "_rule" in vars(self)
-        return replace(found, first=replace(found.first, written=written))
+        return replace(found, first=replace(found.first, written=written, lenient=None))
 
 
 def followed(task: Any) -> Any:
