@@ -15,16 +15,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from tasks.rules import ABOVE, NO, ROW, Rule, Transducer, reduced
+from tasks.rules import ABOVE, ROW, Rule, Transducer, reduced
+from tasks.well_formed import NotClosed, check_tables, is_done
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
 
 
+MOST_SHIFT = 8
+"""Columns of the row above that a later row may skip."""
 MOST_SUBSETS = 100_000
 """Of states that later rows may be in behind the same word above; base 10 products have 1,543."""
 
@@ -33,10 +35,6 @@ NO_NEXT = (
     "let them take only what can stand there (of words, None for what cannot)"
 )
 """Of all rows above that are taken, also those that no source leads to."""
-
-
-class NotClosed(ValueError):
-    """The rule does not map rows into rows, or has no run for some of them; the message says so."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +51,14 @@ class Accepted:
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
     later = rule.later
-    for one in (rule.first, later):
-        if one is not None:
-            _check_tables(one)
+    rows = [rule.first] if later is None else [rule.first, later]
+    if type(rule) is not Rule or {*map(type, rows)} != {Transducer}:
+        raise NotClosed("it is of a class of its own: give a Rule of Transducers")
+    for one in rows:
+        check_tables(one)
+    _check_fields(rule, rows)
     if later is None:
         return
-    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
-        raise NotClosed("its later rows read an operand that the first one does not")
-    if later.closers != rule.closers:
-        raise NotClosed("its later rows close with other symbols than the first one")
     outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
     if rule.closers and (outputs == rule.base + 2).any():
         raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
@@ -90,26 +87,27 @@ def check_closed(rule: Rule) -> None:
             _check_ends(one)
 
 
-def _check_tables(one: Transducer) -> None:
-    """Every entry of a transducer names a state or a symbol that there is."""
-    states, base = one.states, one.base
-    entries: list[tuple[str, Any, int, int]] = [
-        ("start", one.start, 0, states),
-        ("next", one.next, NO, states),
-        ("written", one.written, NO, base + 4),
-        ("symbols", one.symbols, 0, base + 1),
-        ("openers", one.openers, 0, base),
-        ("closers", one.closers, 0, base),
-    ]
-    for name, values, low, high in entries:
-        found = np.asarray(values, np.int64)
-        if ((found < low) | (found >= high)).any():
-            wrong = found[(found < low) | (found >= high)].flat[0]
-            raise NotClosed(f"{name} has {wrong}: give whole numbers from {low} to {high - 1}")
-    if {len(x) for x in (one.symbols, one.openers) if x} - {len(one.start)}:
-        raise NotClosed("not every symbol and opener has a start of its own")
-    if (one.steps[2] < 0).any():
-        raise NotClosed("a step writes nothing that is known: give base + 1 for nothing")
+def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
+    """What a rule says of its rows and of sources fits together."""
+    later = rule.later
+    if type(rule.shift) is not int or not 0 <= rule.shift <= MOST_SHIFT:
+        raise NotClosed(f"shift is {rule.shift}: give a whole number from 0 to {MOST_SHIFT}")
+    if rule.past > (rule.of_row is not None) or (rule.listed and rule.of_row is not None):
+        raise NotClosed("rows are those of a number (of_row, and past one more), or listed")
+    if rule.of_row is not None and not all(one.symbols for one in rows):
+        raise NotClosed("rows of a number (of_row) have its digits as their symbols")
+    if rule.counted and any((one.steps[2] == one.base + 2).any() for one in rows):
+        raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
+    if rule.closers and rule.counted and not (rule.in_rows and rule.past):
+        raise NotClosed("its last row closes as the others do, with one of its closers")
+    if ABOVE in rule.first.tapes or (later is not None and ABOVE not in later.tapes):
+        raise NotClosed("later rows have to read the row above, and the first one cannot")
+    if later is None:
+        return
+    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
+        raise NotClosed("its later rows read an operand that the first one does not")
+    if (later.base, later.closers) != (rule.base, rule.closers):
+        raise NotClosed("its later rows have another base, or other closers, than the first one")
 
 
 def _narrow(rule: Rule, one: Transducer) -> bool:
@@ -184,7 +182,7 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
             yield frozenset(some[some >= 0].tolist())
 
     following, subsets = _subsets(frozenset(plain.start), after)
-    behind = {s for s in range(plain.states) if _is_done(plain, s)}
+    behind = {*np.flatnonzero(is_done(plain)).tolist()}
     done = np.array([not behind.isdisjoint(subset) for subset in subsets])
     return Accepted(following, _for_ever(following[:, count - 1], done))
 
@@ -218,12 +216,6 @@ def _subsets(
                 queue.append(some)
             rows[-1].append(known[some])
     return np.array(rows), queue
-
-
-def _is_done(one: Transducer, state: int) -> bool:
-    """Does nothing follow but ``end``, with nothing written?"""
-    after, written = (x.reshape(one.states, -1)[state, -1] for x in (one.next, one.written))
-    return bool(after == state and written == one.base + 1)
 
 
 def _for_ever(after: np.ndarray, done: np.ndarray) -> np.ndarray:
@@ -282,7 +274,7 @@ def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int 
     begun = np.array(one.start) * d * buffered + (buffered - 1)
     now, _ = np.divmod(_explore(begun, step, one.states * d * buffered), buffered)
     state, word = np.divmod(now, d)
-    ended = np.array([_is_done(one, s) for s in range(one.states)])[state]
+    ended = is_done(one)[state]
     # behind the close nothing is written, and every tape is over
     if not accepted.done[word[ended]].all():
         raise NotClosed(NO_NEXT)
@@ -299,7 +291,7 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     f = 1 if numbers is None else numbers.states + 1
     numbered = np.zeros((1, radix), int) if numbers is None else _with_dead(numbers.next)
     table = _with_dead(later.next.reshape(later.states, -1))
-    d, dead = len(accepted.next), later.states
+    d = len(accepted.next)
     _bound(len(table) * d * f * letters.shape[1])
 
     def step(now: np.ndarray) -> np.ndarray:
@@ -312,12 +304,10 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     begun = [(s * d) * f + n for s, n in itertools.product(later.start, first)]
     now, number = np.divmod(_explore(np.array(begun), step, len(table) * d * f), f)
     state, word = np.divmod(now, d)
-    done = [s < dead and _is_done(later, s) for s in range(dead + 1)]
-    runs = _for_ever(table[:, -1], np.array(done))
+    runs = _for_ever(table[:, -1], np.append(is_done(later), False))
     valid = np.ones(f, bool)
     if numbers is not None:
-        ends = [s < f - 1 and _is_done(numbers, s) for s in range(f)]
-        valid = _for_ever(numbered[:, radix - 1], np.array(ends))
+        valid = _for_ever(numbered[:, radix - 1], np.append(is_done(numbers), False))
     if (accepted.done[word] & valid[number] & ~runs[state]).any():
         raise NotClosed(NO_NEXT)
 

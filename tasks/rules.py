@@ -361,8 +361,8 @@ class Rule:
         if len(every) > 1:
             return None
         extra = every.pop()
-        grows = self.later is not None and {*self.later.tapes} == {ABOVE} and extra != 0
-        return None if grows else extra
+        alone = self.later is not None and {*self.later.tapes} == {ABOVE}
+        return None if alone and (extra != 0 or self.shift) else extra
 
     @property
     def shorter(self) -> int | None:

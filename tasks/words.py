@@ -148,6 +148,9 @@ class WordTask(TokenTask):
             raise TaskError(f"{self.name} is turned: later rows read the row above alone")
         if type(self.stride) is not int or self.stride < 1:
             raise TaskError(f"{self.name} has stride {self.stride!r}: give 1 or more words")
+        least = int(not self.row_words)  # tapes, or words in front, tell how many columns there are
+        if type(self.operands) is not int or self.operands < least:
+            raise TaskError(f"{self.name} has operands = {self.operands!r}: give {least} or more")
         if self.stride > 1 and self.operands != 1:
             raise TaskError(f"{self.name} has stride {self.stride}: that needs one operand")
         words = (*self.symbols, TICK) if self.counted else self.symbols

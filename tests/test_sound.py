@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytest
+from test_random_models import in_sources
 from test_verify import double, program_margin, smallest
 from word_rules import Copied, Shorter
 
@@ -15,16 +17,17 @@ from abc_calib.data import make_data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
+from abc_calib.proof import check as check_py
 from abc_calib.proof import forms, prove
-from abc_calib.proof.compared import compared
+from abc_calib.proof.compared import compared, overridden
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.windows import TooMany
-from abc_calib.proof.witness import Witnesses
+from abc_calib.proof.witness import Sources, Witnesses
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules
 from tasks.basic import Addition
 from tasks.closure import NotClosed, check_closed
-from tasks.rules import ROW, Rule
+from tasks.rules import END, ROW, Rule, Transducer
 
 
 def small(task: Any, own: Any, cross: Any, encoder: Any = None, **options: Any) -> tuple[Any, Any]:
@@ -214,6 +217,185 @@ def test_rules_whose_rows_above_differ_in_too_many_ways_are_refused(monkeypatch)
         check_closed(get_task("long_multiplication", base=2).rule())
 
 
+class Fewer(WordTask):
+    """Each row is the one above without its first word, as long as a word is left."""
+
+    name = "fewer"
+    symbols = ("a", "b")
+
+    def step(self, state: int, word: str) -> Any:
+        return min(state + 1, 2), word
+
+    def step_below(self, state: int, above: Any, *word: Any) -> Any:
+        return min(state + 1, 2), above
+
+    def end(self, state: int) -> Any:
+        return (ROW,) if state == 2 else (END,)
+
+    @cached_property
+    def _rule(self) -> Rule:
+        return replace(vars(WordTask)["_rule"].func(self), shift=1)
+
+
+@pytest.mark.parametrize(
+    ("own", "crossed"),
+    [
+        (Line("diag", 1, 0), Line("vert", 0, 0)),
+        (Line("diag", 1, 2), Line("vert", 0, 0)),
+        (ALONE, Line("anti", 1, 1)),
+        (ALONE, Line("anti", 1, -2)),
+    ],
+)
+def test_rows_that_skip_what_is_above_have_no_fixed_width(own, crossed):
+    task = Fewer()
+    assert task.solve("a b b") == f"a b b {ROW} b b {ROW} b"
+    assert task.rule().first.extra == 0 and task.rule().extra is None
+    model, data = small(task, [ALONE, own], [crossed])
+    windows, _ = agreed(model, data)
+    assert in_sources(double(model), data)[0] <= windows
+
+
+def copied(written: Any = (), after: Any = (), lag: int = 0) -> Transducer:
+    """Binary numbers as they are read, but for some entries of its tables.
+
+    States: nothing was read, something was, the row is closed, and one that is not reached.
+    """
+    to = np.array([[1, 1, -1], [1, 1, 2], [-1, -1, 2], [-1, -1, -1]])
+    out = np.array([[0, 1, 3], [0, 1, 2], [3, 3, 3], [3, 3, 3]])
+    for table, entries in ((to, after), (out, written)):
+        for state, letter, value in entries:
+            table[state, letter] = value
+    return Transducer(2, (0,), (0,), to, out, lag=lag)
+
+
+TABLES: dict[str, Any] = {
+    "nothing inside a row": {"written": [(1, 0, 3)]},
+    "nothing as a row's first symbol": {"written": [(0, 0, 3)]},
+    "two states by turns behind the close": {"after": [(2, 2, 3), (3, 2, 2)]},
+    "a pause before the close": {
+        **{"after": [(2, 2, 3), (3, 2, 3)], "written": [(1, 2, 3), (2, 2, 2)]}
+    },
+    "two closes": {"after": [(2, 2, 3), (3, 2, 3)], "written": [(2, 2, 2)]},
+    "a symbol behind the close": {"after": [(2, 2, 3), (3, 2, 3)], "written": [(2, 2, 1)]},
+    "symbols for ever": {"written": [(1, 2, 1), (2, 2, 1)]},
+    "closed for ever": {"written": [(2, 2, 2)]},
+    "a symbol in the first column of a row that is late": {"lag": 1},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_close_once_and_nothing_is_written_around_them(name):
+    check_closed(Rule(copied()))
+    check_closed(Rule(copied(after=[(2, 2, 3), (3, 2, 3)])))  # at rest a column later
+    trap = [(1, 1, 3), (3, 0, 3), (3, 1, 3)]  # from where none ends
+    check_closed(Rule(copied(after=trap)))
+    one = copied(**TABLES[name])
+    with pytest.raises(NotClosed, match=r"base \+ 1"):
+        check_closed(Rule(one))
+    with pytest.raises(SystemExit, match=r"a row (writes nothing before|goes on for ever)"):
+        check_py.Rule(one.as_dict())
+
+
+def test_what_answers_problems_answers_as_the_rule():
+    """But numbers that begin with zeros, which are in no certificate."""
+    rule = FirstDigit(2).rule()
+    by = rule.first
+    assert by.lenient is not None
+    check_closed(rule)
+    check_closed(Rule(replace(copied(), lenient=copied())))
+
+    def refused(said: str, one: Transducer, **change: Any) -> None:
+        with pytest.raises(NotClosed, match=said):
+            check_closed(Rule(replace(one, lenient=replace(one.lenient or one, **change))))
+
+    out, after = by.lenient.written.copy(), by.lenient.next.copy()
+    state = after[after[by.start[0], 1], 1]
+    out[state, 1] = 0
+    after[state, 1] = -1
+    refused("lenient answers otherwise", by, written=out)
+    refused("lenient answers otherwise", by, next=after)
+    for name, value in (("lag", 1), ("tapes", (1,)), ("closers", (0,)), ("symbols", (1,))):
+        with pytest.raises(NotClosed, match=f"lenient has another {name}"):
+            check_closed(Rule(replace(by, lenient=replace(by.lenient, **{name: value}))))
+    refused("a lenient of its own", by, lenient=by.lenient)
+    refused("other starts", copied(), start=(0, 0))
+    odd = copied(after=[(1, 0, 1), (1, 1, 3), (3, 0, 1), (3, 1, 3)], written=[(3, 0, 0), (3, 1, 1)])
+    refused("takes a source that the transducer does not", odd, next=copied().next)
+
+
+class Counted(WordTask):
+    """As many rows as a source asks for."""
+
+    name = "counted"
+    symbols = ("a", "b")
+    counted = True
+
+    def step(self, state: Any, word: Any) -> Any:
+        return state, word
+
+    def step_below(self, state: Any, above: Any, *word: Any) -> Any:
+        return state, above
+
+
+class Follows(Counted):
+    """Whose rows say that another one follows, the last one, too."""
+
+    name = "follows"
+
+    def end(self, state: Any) -> Any:
+        return (ROW,)
+
+
+def test_rows_that_sources_count_do_not_say_that_others_follow():
+    check_closed(Counted().rule())
+    same = replace(Pairs().rule(), past=False)
+    for rule, said in ((Follows().rule(), "sources say how many"), (same, "its last row")):
+        with pytest.raises(NotClosed, match=said):
+            check_closed(rule)
+        with pytest.raises(SystemExit, match="sources how many there are"):
+            taken(rule=rule.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
+
+
+PRODUCT, SUM = rules.long_multiplication(2), rules.sums(2)
+
+
+class Own(Rule):
+    """A rule with answers of its own."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "said"),
+    [
+        (PRODUCT, {"shift": -1}, "shift is -1"),
+        (PRODUCT, {"of_row": None}, "rows are those of a number"),
+        (PRODUCT, {"listed": True}, "rows are those of a number"),
+        (SUM, {"of_row": 0}, "rows are those of a number"),
+        (SUM, {"of_row": 0, "listed": False}, "have its digits as their symbols"),
+        (SUM, {"first": SUM.later}, "the first one cannot"),
+        (SUM, {"later": SUM.first}, "later rows have to read the row above"),
+        (SUM, {"later": rules.sums(3).later}, "another base"),
+        (SUM, {"first": replace(SUM.first, lag=-1)}, "lag has -1"),
+    ],
+)
+def test_what_a_rule_says_of_its_rows_fits_together(rule, change, said):
+    given = replace(rule, **change)
+    with pytest.raises(NotClosed, match=said):
+        check_closed(given)
+    with pytest.raises(SystemExit, match=r"^not certified: (shift|rows|later rows|lag)"):
+        taken(rule=given.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
+
+
+def test_a_rule_of_a_class_of_its_own_is_refused():
+    with pytest.raises(NotClosed, match="of a class of its own"):
+        check_closed(Own(rules.successor(2).first))
+
+
+@pytest.mark.parametrize("operands", [0, -1, 1.5, True])
+def test_rows_are_counted_beside_other_words(operands):
+    with pytest.raises(TaskError, match=f"counted has operands = {operands!r}: give 1 or more"):
+        type("None", (Counted,), {"operands": operands})().rule()
+
+
 class ManyWords(Copied):
     """Five words follow those of the source."""
 
@@ -265,10 +447,83 @@ def test_numbers_of_other_rows_are_read_by_neither_program(line):
         proof = prepare(model, data)
     except Undecided:
         proof = prepare(small(get_task("sum", base=2), [ALONE], [Line("vert", 0, 0)])[0], data)
-        with pytest.raises(SystemExit, match=r"another row's number|too many sizes"):
+        with pytest.raises(SystemExit, match=r"another row's number|too many sizes|segment of"):
             program_margin(model, data, proof)
     else:
         agreed(model, data)
+
+
+# What check.py is given
+
+LINE = {"direction": "diag", "segment": 0, "offset": 0, "value": 0.0}
+CROSS = {"direction": "anti", "segment": 1, "offset": 0, "value": 0.0}
+
+
+def taken(
+    own: Any = LINE, cross: Any = CROSS, rule: Any = None, source: Any = None, **more: Any
+) -> Any:
+    """Export.take of check.py on a model of one layer and one head."""
+    e: Any = object.__new__(check_py.Export)
+    config = {"d_model": 8, "heads": 1, "decoder_layers": 1, "scheme": "none"}
+    config |= {"bos_token_id": 4, "eos_token_id": 5, **more}
+    source = {"aligned": False, "delimiters": [4, 5]} | (source or {})
+    rule = rule or rules.successor(2).as_dict()
+    e.take(rule, {"self": [[[own]]], "cross": [[[cross]]]}, config, source)
+    return e
+
+
+MALFORMED: dict[str, Any] = {
+    "segment of": [{"own": LINE | {"segment": x}} for x in (0.5, "1", -1, True)],
+    "direction of": [{"own": LINE | {"direction": "horz"}}, {"cross": CROSS | {"direction": 1}}],
+    "value of": [{"own": LINE | {"value": x}} for x in ("0", None, True, float("nan"), 1e9)],
+    "no line": [{"own": {"segment": 0}}, {"own": LINE | {"slope": 1}}, {"cross": [1]}],
+    "beta of": [{"own": LINE | {"beta": 1}}, {"cross": CROSS | {"beta": 0.5}}],
+    "part_step of": [{"own": LINE | {"part_step": 1}}],
+    "stride of": [
+        *({"own": LINE | {"stride": 2}}, {"cross": CROSS | {"stride": 0}}),
+        {"cross": CROSS | {"direction": "vert", "stride": 2}},
+    ],
+    "segment of .* from 0 to 1": [{"cross": CROSS | {"segment": 2}}],
+    "heads of": [{"heads": 2}],
+    "cyclic is": [{"scheme": "sinusoidal", "cyclic": x} for x in (2.5, -3, 0, "3")],
+    "decoder_layers is": [{"decoder_layers": x} for x in (0, 1.0, "1")],
+    "aligned is 'no'": [{"source": {"aligned": "no"}}],
+    "aligned are several operands": [{"source": {"aligned": True, "delimiters": [4, 3, 5]}}],
+}
+
+
+@pytest.mark.parametrize("said", MALFORMED)
+def test_the_checker_names_what_it_cannot_follow(said):
+    taken()
+    for given in MALFORMED[said]:
+        with pytest.raises(SystemExit, match=f"^not certified: {said}"):
+            taken(**given)
+
+
+def test_the_checker_compares_how_operands_lie_with_what_the_run_recorded():
+    addition = {"rule": rules.addition(2).as_dict(), "source": {"delimiters": [4, 2, 5]}}
+    aligned = addition | {"source": {"delimiters": [4, 2, 5], "aligned": True}}
+    for given, fits in ((addition, "free"), (aligned, "aligned"), ({}, "aligned")):
+        e = taken(**given)
+        e.recorded({}, {"base": 2, "train": {"format": fits}})
+        if given:
+            other = "free" if fits == "aligned" else "aligned"
+            with pytest.raises(SystemExit, match=f"aligned is .*, and its format {other}"):
+                e.recorded({}, {"base": 2, "train": {"format": other}})
+
+
+@pytest.mark.parametrize(
+    ("name", "cross", "encoder"),
+    [
+        ("addition", Line("anti", 3, 0), None),
+        ("addition", Line("anti", 2, 0), Line("vert", 3, 0)),
+        ("sum", Line("vert", 2, 0), None),
+    ],
+)
+def test_lines_of_parts_that_a_source_may_lack_are_refused(name, cross, encoder):
+    given = None if encoder is None else [encoder]
+    with pytest.raises(Undecided, match="its lines count from segment"):
+        prepare(*small(get_task(name, base=2), [ALONE], [cross], given))
 
 
 # Tasks
@@ -305,6 +560,17 @@ def test_a_task_overrides_what_is_on_the_list_alone():
     vars(task)["tapes"] = task.tapes
     with pytest.raises(forms.Unbounded, match="its task overrides tapes"):
         judged(task)
+
+
+def test_a_value_that_is_put_in_place_of_a_cached_one_is_seen():
+    task: Any = get_task("sort")
+    assert task.sample(np.random.default_rng(0), 3, 3, "few") and {"_rule", "_few"} <= {*vars(task)}
+    assert not overridden(task)
+    vars(task)["_few"] = ~task._few
+    assert overridden(task) == {"_few"}
+    vars(task)["_rule"] = replace(task._rule, shift=1)
+    with pytest.raises(forms.Unbounded, match="its task overrides _few, _rule: a certificate"):
+        compared(Sources(task, task._rule))
 
 
 # Windows

@@ -449,7 +449,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 def test_the_exported_checker_agrees(certified, tmp_path):
     """In a process that can import nothing but numpy."""
     folder = export(certified, tmp_path / "export")
-    assert len((folder / "check.py").read_text().splitlines()) <= 930
+    assert len((folder / "check.py").read_text().splitlines()) <= 1000
     given = ["-c", ALONE_WITH_NUMPY, str(folder / "check.py"), str(Path(np.__file__).parents[1])]
     found = subprocess.run([sys.executable, "-I", "-S", *given], capture_output=True, text=True)
     assert found.returncode == 0 and found.stdout.startswith("certified: right in each of")
@@ -547,7 +547,7 @@ class Fickle(Addition):
         found = super().rule()
         written = found.first.written.copy()
         written[0, 1, 1] -= "_rule" in vars(self)
-        return replace(found, first=replace(found.first, written=written))
+        return replace(found, first=replace(found.first, written=written, lenient=None))
 
 
 def followed(task: Any) -> Any:

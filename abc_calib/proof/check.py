@@ -25,6 +25,9 @@ CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
 MOST, FEW = 20_000, 1000
 """Sizes that are looked at; the latter before lines are taken to run against the columns."""
+NEEDED = {"direction", "segment", "offset", "value"}
+MOVES = {"stride": 1, "beta": -9, "part_step": -9}
+"""What a line has, and may have, with the least value."""
 FILES = {
     **{name: f"{name}.json" for name in ("certificate", "config", "model_config")},
     **{name: f"{name}.json" for name in ("generation_config", "rule", "lines")},
@@ -44,6 +47,28 @@ def within(what: str, values: Any, low: int, high: int) -> Any:
     fits = all(type(value) is int and low <= value < high for value in every)
     require(fits, f"{what} is not of whole numbers from {low} to {high - 1}")
     return values
+
+
+def truth(what: str, value: Any) -> bool:
+    """The value, if it is true or false."""
+    require(type(value) is bool, f"{what} is {value!r}, not true or false")
+    return bool(value)
+
+
+def check_line(x: Any, site: str, parts: int) -> None:
+    """A line is one that a model follows; sources have at least so many ``parts``."""
+    require(type(x) is dict and NEEDED <= x.keys() <= NEEDED | MOVES.keys(), f"no line: {x}")
+    require(x["direction"] in ("diag", "anti", "vert"), f"direction of {x} is unknown")
+    within(f"segment of {x}", x["segment"], 0, 400 if site == "self" else parts + 1)
+    within(f"offset of {x}", x["offset"], -400, 400)
+    for name, low in MOVES.items():
+        moves = site == "cross" and (name != "stride" or x["direction"] != "vert")
+        usual = int(name == "stride")
+        within(f"{name} of {x}", x.get(name, usual), *((low, 400) if moves else (usual, usual + 1)))
+    fixed = site == "encoder" and x["direction"] == "vert" and x["offset"]
+    require(not fixed, f"offset of {x} is not 0")
+    sensible = type(x["value"]) in (int, float) and abs(x["value"]) <= 1e8
+    require(sensible, f"value of {x} is no number within 1e8")
 
 
 def digest(x: Any) -> str:
@@ -96,12 +121,43 @@ class Rule:
         require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
         behind = self.next[:, -1] == np.arange(self.states)
         self.done = behind & (self.out[:, -1] == self.base + 1)
+        self.live = self.done.copy()  # states from which a row can end
+        while (more := ((self.next >= 0) & self.live[self.next]).any(1) & ~self.live).any():
+            self.live |= more
+        after = np.arange(self.states)  # far behind the last letter
+        for _ in range(self.states):
+            after = np.where(after < 0, after, self.next[after, -1])
+        self.stops = (after < 0) | self.done[after]
+        self.ended = (after >= 0) & self.done[after]  # if nothing but the end follows
         self.lag: int = within("lag", data.get("lag", 0), 0, 9)
         self.words = bool(data.get("words"))
         self.ends = np.zeros(self.base + 4, bool)
         self.ends[[self.base, self.base + 2, self.base + 3, *self.closers]] = True
         on = np.isin(self.out[self.next >= 0], [self.base, self.base + 2, *self.closers])
         self.goes_on = bool(on.any())  # does a row ever have a next one?
+        self.close_once()
+
+    def close_once(self) -> None:
+        """Rows close once, with nothing behind that and in their first columns alone, and end.
+
+        By following states, which tapes are over, and the column: ``lag + 1`` behind the close.
+        """
+        over: Any = 2 ** np.arange(len(self.tapes)) @ (self.letters == self.base)
+        tapes, columns = 2 ** len(self.tapes), self.lag + 2
+        seen = {state * tapes * columns for state in self.start}
+        for now in (queue := [*seen]):
+            state, column = now // tapes // columns, now % columns
+            require(self.stops[state], "a row goes on for ever behind its last letter")
+            before = now // columns % tapes
+            fits = (self.next[state] >= 0) & (over & before == before)
+            silent = self.out[state] == self.base + 1
+            wrong = fits & self.live[self.next[state]] & (silent == (column == self.lag))
+            require(not wrong.any(), "a row writes nothing before its close, or more behind it")
+            close = (column > self.lag) | self.ends[self.out[state]]
+            then = np.where(close, self.lag + 1, min(column + 1, self.lag))
+            after = distinct((((self.next[state] * tapes) + over) * columns + then)[fits])
+            queue += {*after.tolist()} - seen
+            seen |= {*after.tolist()}
 
     def extra(self) -> int | None:
         """How many symbols each row has more than there are letters; None where that varies.
@@ -110,11 +166,7 @@ class Rule:
         """
         inside: Any = (self.letters < self.base).all(0)
         ended: Any = (self.letters == self.base).all(0)
-        some = self.next >= 0
-        live = self.done.copy()  # states from which a row can end
-        while (more := (some & live[self.next]).any(1) & ~live).any():
-            live |= more
-        some &= live[self.next] & live[:, None]
+        some = (self.next >= 0) & self.live[self.next] & self.live[:, None]
         if not self.tapes or self.lag > 1 or some[:, ~(inside | ended)].any():
             return None
         ahead = dict.fromkeys(self.start, 0)
@@ -137,13 +189,13 @@ class Rule:
         """How many sources of 1 to so many columns there are, of operands that end together."""
         inside = (self.letters < self.base).all(0)
         ways = [sum(1 for s in self.start if s == state) for state in range(self.states)]
-        found, last = [], [ends(self, state) for state in range(self.states)]
+        found = []
         for _ in range(columns):
             after = [0] * self.states
             for state, letters in np.argwhere((self.next >= 0) & inside).tolist():
                 after[self.next[state, letters]] += ways[state]
             ways = after
-            found.append(sum(n for n, good in zip(ways, last, strict=True) if good))
+            found.append(sum(n for n, good in zip(ways, self.ended, strict=True) if good))
         return found
 
 
@@ -160,59 +212,84 @@ class Export:
             require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
         self.take(read["rule"], read["lines"], read["model_config"], said["source"])
         self.same(read["lines"], read["model_config"], read["generation_config"])
-        words, base = said["source"].get("words"), read["config"].get("base")
-        letters = len(words) if words else base or self.base
-        require(letters == self.base, f"its rule has {self.base} letters, not {letters}")
+        self.recorded(said["source"], read["config"])
         self.weights = read_weights(raw["weights"])
 
     def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
         """Rule, lines and configurations, as plain data."""
         require("off_line_bias" not in lines, "it sees all")
-        self.stream = bool(lines.get("stream", False))  # source and output in one attention
+        self.stream = truth("stream", lines.get("stream", False))  # both in one attention
         require(not config.get("post_norm"), "its blocks are post-norm")
-        self.layers, self.encoder = config["decoder_layers"], config.get("encoder_layers") or 0
+        for name in ("decoder_layers", "d_model", "heads"):
+            within(name, config[name], 1, 10**6)
+        self.layers = config["decoder_layers"]
+        self.encoder: int = within("encoder_layers", config.get("encoder_layers") or 0, 0, 10**6)
         need = {"encoder": self.layers - 1 if self.stream else self.encoder}
         self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}
         for site, found in self.lines.items():
             require(len(found) == need.get(site, self.layers), f"lines of {site} are missing")
-        every = [x for found in self.lines.values() for heads in found for h in heads for x in h]
-        for name, low in (("offset", -400), ("stride", 1), ("beta", -9), ("part_step", -9)):
-            within(name, [x.get(name, 1) for x in every], low, 400)
-        require(all(isfinite(x["value"]) for x in every), "a bias is no number")
         self.width, self.heads = config["d_model"], config["heads"]
         named = config.get("own_schemes") or {}
         schemes = {site: named.get(site, config["scheme"]) for site in self.lines}
         require({*schemes.values()} <= {"none", "sinusoidal"}, f"positions {schemes} are unknown")
         self.waves = {site: scheme == "sinusoidal" for site, scheme in schemes.items()}
-        self.period: int = config.get("cyclic") if any(self.waves.values()) else 1
-        require(self.period, "positions grow with length")
+        period = config.get("cyclic") if any(self.waves.values()) else 1
+        require(period is not None, "positions grow with length")
+        self.period: int = within("cyclic", period, 1, 10**6)
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
-        self.delimiters, self.aligned = source["delimiters"], source["aligned"]
+        self.delimiters, self.aligned = source["delimiters"], truth("aligned", source["aligned"])
         self.closer, self.first = source.get("row"), Rule(rule["first"])
         self.closers = self.first.closers
         closing = [self.closer] if rule["later"] and not self.closers else []
         ids = [self.sos, self.eos, *self.delimiters, *closing]
         within("tokens", ids, self.first.base, 10**6)
         self.later = Rule(rule["later"]) if rule["later"] else None
-        self.of_row, self.listed = rule["of_row"], rule["listed"]
+        self.rules = [by for by in (self.first, self.later) if by]
+        self.of_row, self.listed = rule["of_row"], truth("listed", rule["listed"])
         self.forward = within("forward", rule.get("forward", []), 0, 9)
         self.stride: int = within("stride", rule.get("stride", 1), 1, 9)
         self.counted = self.listed or self.of_row is not None or not self.later
         self.shift: int = within("shift", rule["shift"], 0, 9)
         self.turned = bool(rule.get("turned"))  # the row above is read from its end
-        extra = {by.extra() for by in (self.first, self.later) if by}
+        extra = {by.extra() for by in self.rules}
         self.extra = extra.pop() if len(extra) == 1 else None
         self.growth: int | None = 0  # how many symbols more a row has than the one above
-        if self.later and {*self.later.tapes} == {-1} and self.extra != 0:
+        if self.later and {*self.later.tapes} == {-1} and (self.extra != 0 or self.shift):
             self.extra, self.growth = None, None if self.shift else self.later.extra()
         self.base, self.past = self.first.base, bool(rule.get("past"))
-        require(not self.later or self.later.closers == self.closers, "rows close in other ways")
+        alike = {(by.base, *by.closers) for by in self.rules}
+        require(len(alike) == 1, "later rows have another base, or other closers")
+        above = [-1 in by.tapes for by in self.rules]
+        require(above in ([False], [False, True]), "later rows alone read the row above")
+        rows = self.of_row is None or (not self.listed and all(by.symbols for by in self.rules))
+        rows &= not (self.past and self.of_row is None)
+        opened = not self.closers or not self.later or self.later.openers
+        require(rows and opened, "rows lack symbols, or openers, or a number that they are of")
+        told = self.counted and any((x.out[x.next >= 0] == x.base + 2).any() for x in self.rules)
+        told |= bool(self.closers) and self.counted and not (self.later and self.past)
+        require(not told, "rows say that others follow, and sources how many there are")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
         self.tapes = [k for k in sorted(self.first.tapes) if k >= 0]
-        parts = 1 if self.stride > 1 else len(self.tapes)
-        parts = 2 if self.aligned else parts + (self.of_row is not None)
+        parts = (1 if self.stride > 1 else len(self.tapes)) + (self.of_row is not None)
+        self.several = parts > 1 and not (self.later or self.listed or self.first.words)
+        require(self.several or not self.aligned, "aligned are several operands of one row alone")
+        parts = 2 if self.aligned else parts
         fits = self.listed or len(self.delimiters) == parts + 1
         require(fits, f"{len(self.delimiters)} delimiters stand around {parts} parts")
+        for site, found in self.lines.items():
+            whole = all(len(heads) == self.heads for heads in found)
+            require(whole, f"heads of {site} are missing")
+            for x in (x for heads in found for head in heads for x in head):
+                check_line(x, site, 1 if self.listed else parts)
+
+    def recorded(self, source: Any, config: Any) -> None:
+        """What its run recorded of sources is what the certificate says."""
+        words, base = source.get("words"), config.get("base")
+        letters = len(words) if words else base or self.base
+        require(letters == self.base, f"its rule has {self.base} letters, not {letters}")
+        form = str((config.get("train") or {}).get("format"))
+        aligned = form.startswith("aligned") and self.several
+        require(self.aligned == aligned, f"aligned is {self.aligned}, and its format {form}")
 
     def same(self, lines: Any, config: Any, generation: Any) -> None:
         """What a loaded model follows is what is checked here."""
@@ -516,7 +593,6 @@ class Size:
         for head in self.e.lines[site][layer - 1]:
             best = list[tuple[tuple, float]]()
             for x in head:
-                require(x["segment"] >= 0, f"unknown: {x}")
                 key, bias = find(x, *place), float(np.float32(x["value"]))
                 met = [k for k, (other, _) in enumerate(best) if self.same(key, other)]
                 if met:
@@ -614,7 +690,7 @@ class Walk:
         pairs = pairs[self.past] if self.past else pairs
         steps = [self.step(right, *one) for one in self.plan]
         # from which states the columns that are left can be gone through
-        on = [np.array([ends(by, one) for one in range(by.states)])]
+        on = [by.ended]
         for _, fits, many in reversed(steps):
             on.append((fits & on[-1][by.next]).any(1) | (on[-1] & many))
             while many and (more := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
@@ -823,7 +899,7 @@ def rows_follow(e: Export) -> None:
             require(
                 [*later.tapes] == [-1] and not e.shift, "only the row above is read from its end"
             )
-            opens = frozenset(s for s in range(later.states) if ends(later, s))
+            opens = frozenset(np.flatnonzero(later.ended).tolist())
         seen: set[tuple] = {(s, opens, (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
@@ -852,15 +928,8 @@ def rows_follow(e: Export) -> None:
         for now, then, held, own in seen:
             over = all(x == by.base for column in held for x in column)
             if by.done[now] and over and (not e.listed or first.done[own]):
-                on = later.start[begin] in then if e.turned else ends(later, then)
+                on = later.start[begin] in then if e.turned else then >= 0 and later.ended[then]
                 require(on, "a row that it may write has no next row")
-
-
-def ends(by: Rule, state: int) -> bool:
-    """Is a state's row at its end if nothing but the end follows?"""
-    for _ in range(by.states):
-        state = int(by.next[state, -1]) if state >= 0 else -1
-    return state >= 0 and bool(by.done[state])
 
 
 def rows_end(e: Export) -> None:
@@ -924,4 +993,7 @@ def check(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(check(Path(__file__).parent))
+    try:
+        print(check(Path(__file__).parent))
+    except Exception as error:
+        raise SystemExit(f"not certified: its files cannot be read: {error!r}") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterator
 from copy import copy
+from functools import cached_property
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,7 @@ All else decides how sources are read and outputs written, which a certificate t
 HARMLESS = {
     *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__"),
     *("__init__", "__module__", "__orig_bases__", "__parameters__", "__qualname__"),
-    *("__static_attributes__", "__weakref__", "_abc_impl"),
+    *("__slotnames__", "__static_attributes__", "__weakref__", "_abc_impl"),
 }
 
 
@@ -102,7 +104,27 @@ def overridden(task: Any) -> set[str]:
     theirs = [one for one in type(task).__mro__ if not _ours(one) and one not in (ABC, object)]
     named = {name for one in theirs for name in vars(one)}
     named |= {name for name in vars(task) if callable(getattr(type(task), name, None))}
+    named |= {name for name in vars(task) if _set(task, name)}
     return {x for x in named if hasattr(of, x) or x.startswith("__")} - HARMLESS
+
+
+def _set(task: Any, name: str) -> bool:
+    """Has the task another value of a cached property than the one that its methods give?"""
+    cached = {
+        x for x in vars(task) if isinstance(getattr_static(type(task), x, None), cached_property)
+    }
+    if name not in cached:
+        return False
+    plain = copy(task)
+    plain.__dict__ = {x: value for x, value in vars(task).items() if x not in cached}
+    return _plain(getattr(plain, name)) != _plain(vars(task)[name])
+
+
+def _plain(value: Any) -> Any:
+    """A rule or an array as plain data; None for what problems are drawn from."""
+    if isinstance(value, Rule):
+        return value.as_dict(), value.padded.as_dict()
+    return value.tolist() if isinstance(value, np.ndarray) else None
 
 
 Difference = tuple[int, str, str] | None

@@ -100,6 +100,10 @@ def shape_of(model: Any, data: Data) -> Shape:
     if rule.in_rows and period > 1:
         raise Unbounded("its positions are not followed from row to row")
     layout = fitting(data, rule)
+    parts = 1 if rule.listed else len(layout.parts)
+    for site, *_, read in lines.each():
+        if site != "self" and (far := max((x.segment for x in read), default=0)) > parts:
+            raise Unbounded(f"its lines count from segment {far} of sources that may have {parts}")
     ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
     decoder = model.options.decoder_layers
     return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)
