@@ -155,7 +155,7 @@ def check_files(
         if wrong := _wrong(folder / name, files.get(name), contents):
             raise AbcError(
                 f"{folder / name} is not the file that {source} vouches for (it {wrong}): put it "
-                "back, train again, or look at the run with --force"
+                "back or train again"
             )
 
 

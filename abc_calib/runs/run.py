@@ -172,7 +172,7 @@ class Run:
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
-                "back, train again in another folder, or look at the run with --force"
+                "back or train again in another folder"
             )
         elif found := read_record(self.path / "calibration.json", Calibrated):
             check_files(self.path, found, "calibration.json", given_files(self.path), contents)
