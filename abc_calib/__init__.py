@@ -21,7 +21,6 @@ _MODULES = {
     "abc_calib.errors": "AbcError Interrupted UsageError",
     "abc_calib.evaluation": "Prediction",
     "abc_calib.geometry": "Line LineBias",
-    "abc_calib.nn.foreign.any_module": "AnyModule",
     "abc_calib.nn.foreign.inject": "inject load",
     "abc_calib.proof.certificate": "Certificate",
     "abc_calib.proof.export": "export",

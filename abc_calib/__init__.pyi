@@ -12,7 +12,6 @@ from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
-from abc_calib.nn.foreign.any_module import AnyModule as AnyModule
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.nn.foreign.inject import load as load
 from abc_calib.proof.certificate import Certificate as Certificate

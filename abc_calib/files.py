@@ -90,14 +90,16 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
         prefix = f".{path.name}{MARK}{os.getpid()}-"
         temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
         with _held(temporary):
-            made = temporary / path.name
-            write(made)
-            for file in [made, *made.rglob("*")]:
-                if file.is_file():  # safetensors files come out private to their owner
-                    file.chmod(0o644)
-            if replace and made.is_dir() and path.exists():
-                path.rename(temporary / "old")
-            os.replace(made, path)
+            new = temporary / path.name
+            write(new)
+            (temporary / "mode").touch()
+            mode = stat.S_IMODE((temporary / "mode").stat().st_mode)
+            for file in [new, *new.rglob("*")]:
+                if file.is_file():  # safetensors makes them private to their owner
+                    file.chmod(mode)
+            if new.is_dir() and path.exists():  # a folder is not put onto another on Windows
+                path.rename(temporary / "old") if replace else path.rmdir()
+            os.replace(new, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise AbcError(

@@ -1,4 +1,4 @@
-"""Requests to stop: Ctrl-C, to terminate, and a closed terminal, all of them the same."""
+"""Requests to stop: Ctrl-C, SIGTERM, a closed terminal, a batch system's warning (SIGUSR1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+STOPS = [
+    getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, n)
+]
 
 
 @contextmanager
@@ -25,7 +27,7 @@ def _handled(wanted: list[int], handler: Callable[[int, Any], Any]) -> Iterator[
 
 @contextmanager
 def like_interrupts() -> Iterator[None]:
-    """Take a request to terminate, and a terminal that closes, like Ctrl-C.
+    """Take any other request to stop like Ctrl-C.
 
     What is ignored, as by ``nohup``, stays so.
     """

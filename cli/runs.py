@@ -128,7 +128,7 @@ def _remove(words: list[str], yes: bool) -> Result:
         )
     root = runs_root().resolve()
     own = {Path(os.path.abspath(path)) for path in folders.by_age(jobs=True)}
-    paths = list(dict.fromkeys(folders.found(Path(name)) for name in names))
+    paths = list(dict.fromkeys(folders.find(Path(name)) for name in names))
     for path in paths:
         if Path(os.path.abspath(path)) not in own or path.is_symlink():
             raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")

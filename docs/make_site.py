@@ -30,7 +30,7 @@ START = {
 GUIDES = {
     "Your own task": "own-task",
     "Your own model": "foreign-models",
-    "Any module": "any-module",
+    "Attention from any other tool": "any-module",
     "Certificates": "certificates",
     "Rules of your own": "rules",
     "Outputs of several rows": "rows",

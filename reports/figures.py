@@ -1,14 +1,18 @@
-"""The committed figures, drawn again: python reports/figures.py [FOLDER]
+"""The committed figures, drawn again.
 
-From the committed rows: those of the reproductions, of the default pipeline over seeds (with its
-page seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products
-by size, and the headline. With a FOLDER of ``abc prove successor|addition|multiplication`` also
-figures 3, 4, 7 and 8 of Duan & Shi. With ``lines RUN`` the lines of a calibrated addition alone.
+    python reports/figures.py                       # from the committed rows
+    python reports/figures.py --models FOLDER       # also figures 3, 4, 7 and 8 of Duan & Shi
+    python reports/figures.py --lines RUN OUT.png   # the lines of a calibrated addition alone
+
+The committed rows are those of the reproductions, of the default pipeline over seeds (with its page
+seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products by
+size, and the headline. FOLDER holds the runs of ``abc prove successor|addition|multiplication``.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -179,26 +183,47 @@ def panel(axes: Axes, title: str, rows: np.ndarray, keys: np.ndarray) -> None:
         axes.axvline(i, color="0.85", linewidth=0.5, zorder=-1)
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["lines"]:
-        save_figures(lines(Run.open(sys.argv[2])), FIGURES / "lines", ("png",))
-        return
+def draw_committed() -> None:
+    """Draw what the committed rows hold."""
     rows = pd.read_csv(HERE / "seeds.csv").dropna(subset="length").astype({"length": int})
     (HERE / "seeds.md").write_text(report(rows))
-    for task, mine in rows.groupby("task"):
-        save_figures(pipeline(mine, str(task)), FIGURES / f"seeds-{task}", BOTH)
+    for task, part in rows.groupby("task"):
+        save_figures(pipeline(part, str(task)), FIGURES / f"seeds-{task}", BOTH)
     save_figures(headline(rows[rows.task == "addition"]), FIGURES / "headline", ("png",))
     save_figures(products(), FIGURES / "long-multiplication-sizes", BOTH)
     for name, target in TARGETS.items():
         if (HERE / "reproduction" / f"{name}-seeds.csv").is_file():
             for stem, figure in make_report(target, load_results(name)).figures.items():
                 save_figures(figure, HERE / "reproduction" / stem, BOTH)
-    for folder in map(Path, sys.argv[1:]):
-        for name in DRAWN:
-            save_figures(drawn(name, folder), FIGURES / f"paper-{name}", BOTH)
-        run = folder / "addition-seed0-calibrated"
-        for figure in heatmap_figures(run, sites=("cross",), layer=1).values():
-            save_figures(figure, FIGURES / "demo-addition-cross", ("png",))
+
+
+def draw_models(folder: Path) -> None:
+    """Draw the figures of Duan & Shi from runs in a folder."""
+    for name in DRAWN:
+        save_figures(drawn(name, folder), FIGURES / f"paper-{name}", BOTH)
+    run = folder / "addition-seed0-calibrated"
+    for figure in heatmap_figures(run, sites=("cross",), layer=1).values():
+        save_figures(figure, FIGURES / "demo-addition-cross", ("png",))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", type=Path, metavar="FOLDER")
+    parser.add_argument("--lines", nargs=2, type=Path, metavar=("RUN", "OUT.png"))
+    options = parser.parse_args(arguments)
+    if options.lines:
+        run, out = options.lines
+        if out.suffix != ".png":
+            parser.error(f"{out}: name a file that ends with .png")
+        save_figures(lines(Run.open(run)), out.with_suffix(""), ("png",))
+        return
+    if options.models and not options.models.is_dir():
+        parser.error(f"there is no folder {options.models}")
+    draw_committed()
+    if options.models:
+        draw_models(options.models)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from abc_calib.geometry.window import window_bias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
-from abc_calib.runs.records import Record, all_files, given_files, write_record
+from abc_calib.runs.records import CALIBRATION, RESULT, write_record
 from abc_calib.stages import making
 from abc_calib.sweeps.jobs import JobPayload
 from abc_calib.sweeps.workers import ensure
@@ -389,11 +389,9 @@ def tiny(trained: Trained, runs_root: Path) -> Runs:
 
 def vouch(run: Path) -> None:
     """Make a run's records vouch for its files as they are now."""
-    for name, names in (("calibration.json", given_files), ("result.json", all_files)):
+    for name in (CALIBRATION, RESULT):
         if (run / name).exists():
-            record = json.loads((run / name).read_text())
-            content = {k: v for k, v in record.items() if k not in Record.model_fields}
-            write_record(run / name, content, names(run))
+            write_record(run / name, json.loads((run / name).read_text()))
 
 
 def attempt_here(payload: str, folder: Path, device: str, *_: Any) -> float:

@@ -20,7 +20,7 @@ from hostile import Case
 from warm import invoke
 
 WEIGHTS = "model/model.safetensors"
-SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
 SHAPE = ("--digits", 4, "--heads", 2, "--width", 16, "--feedforward", 16, "--decoder-layers", 1)
 QUICK = ("--steps", 120, "--validate-every", 10, "--batch", 16)
 

@@ -474,7 +474,7 @@ def changed(lines: LineBias, site: Any, layer: int, head: int, to: tuple[Line, .
 
 def pool(run: Run) -> list[Any]:
     """Short sources, laid out."""
-    return [run.data.lay_out(some) for some in sources(run.data, 60) if len(some)]
+    return [run.data.lay_out(some) for some in sources(run.data, 2000) if len(some)]
 
 
 def worst(run: Run) -> tuple[Any, int] | None:

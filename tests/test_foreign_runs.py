@@ -8,6 +8,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import abc_calib as abc
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.nn.foreign.places import Marks
+from abc_calib.reporting.page.commands import commands
 from tasks import TaskError
 
 
@@ -110,6 +112,11 @@ def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):
     assert str(run.path) == own and heard[0].logits < 1e-6
     kept = run.load_model().network.get_output_embeddings().weight
     assert kept.dtype == torch.float32 and torch.equal(kept, model.get_output_embeddings().weight)
+    (command,) = commands(run)  # which makes the same run again
+    assert command.startswith("python -c ")
+    said: dict[str, Any] = {}
+    exec(shlex.split(command)[2].replace("; abc", "; again = abc"), said)
+    assert said["again"].config.task_options == run.config.task_options
 
 
 # In Python, from an object and its own batches

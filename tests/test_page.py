@@ -31,7 +31,7 @@ from abc_calib.reporting.page import (
     together,
     write_page,
 )
-from abc_calib.reporting.page.collect import LEARNED, collected, embedded
+from abc_calib.reporting.page.collect import collected, embedded
 from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
@@ -86,15 +86,8 @@ def ask_problem(chromium: Browser, run: int, problem: str) -> tuple[str, str]:
 @needs_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_the_page_shows_itself_without_complaint_or_request(chromium, page, width, dark):
-    """Closed on the screen, and open on paper."""
     chromium.open(page, width, dark=dark)
-    closed = "document.querySelectorAll('details:not([open])').length"
     assert chromium.ask("document.querySelectorAll('.more[open]').length") == 0
-    before = chromium.ask(closed)
-    chromium.ask("dispatchEvent(new Event('beforeprint'))")
-    assert chromium.ask(closed) == 0
-    chromium.ask("dispatchEvent(new Event('afterprint'))")
-    assert chromium.ask(closed) == before > 2
     chromium.ask("document.querySelector('#run-1').open = true")
     chromium.until("document.querySelector('#run-1 .verdict').textContent.endsWith('✓')")
     assert chromium.complaints() == []
@@ -129,12 +122,8 @@ def test_every_word_that_is_explained_stands_on_a_page(both):
     assert explained <= said | {name for name, _ in both[1]["facts"]}
 
 
-REFUSED = {
-    **{"": "nothing was typed", "12a": "“a” is not a digit", "<b>": "“<” is not a digit"},
-    **{"1+1": "“+” is not a digit", "-1": "a number cannot be negative", "٣": "“٣” is not a"},
-    **{"1,000": "a number has no separators", "１２": "full-width characters are not read"},
-}
-"""What cannot be typed, and why not."""
+REFUSED = ("", "12a", "<b>", "1+1", "-1", "٣", "1,000", "１２")
+"""What cannot be typed."""
 
 
 @needs_browser
@@ -146,15 +135,12 @@ def test_typed_problems_are_written_and_judged(chromium, page):
         number = problem.strip().lstrip("0") or "0"
         assert said == f"{number} → {int(problem) + 1} ✓"
         assert int(answer.removeprefix("&")) == int(problem) + 1
-    for refused, why in REFUSED.items():
+    for refused in REFUSED:
         said, answer = ask_problem(chromium, 1, refused)
-        assert said.startswith(why) and "write digits 0-9" in said
+        assert said.startswith(f"“{refused}” is not a problem of" if refused else "nothing was")
+        assert "write digits 0-9" in said
         assert answer == ""
     assert "too long" in ask_problem(chromium, 1, "9" * 9000)[0]
-    ask_problem(chromium, 1, "199")
-    chromium.ask("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-    chromium.ask("document.querySelector('#run-1 .said button').click()")
-    assert chromium.ask("window.copied") == "200"
     assert chromium.complaints() == []
 
 
@@ -173,9 +159,8 @@ def test_runs_are_opened_and_tokens_chosen_by_keyboard(chromium, page):
     before = chromium.ask(at)
     chromium.press("ArrowLeft")
     assert int(chromium.ask(at)[1:]) == int(before[1:]) + 1
-    slider = "document.querySelector('#run-1 .slider input')"
-    chromium.ask(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")
-    assert chromium.ask(at) == "y0"
+    chromium.ask("document.querySelectorAll('#run-1 .cell.written')[0].click()")
+    assert chromium.ask(at) != before
     assert chromium.complaints() == []
 
 
@@ -212,24 +197,12 @@ def test_rows_of_an_output_come_to_the_answer(chromium, both, tmp_path):
     said = chromium.ask(verdict)
     assert said.startswith("12 × 34 = 508 ✗ The right answer is 408.")
     assert "y5, 5 instead of 4" in said
-    first, second = chromium.ask(
-        """((i) => {
-            const {width, height} = i, cell = width / 5;
-            const at = i.getContext('2d').getImageData(0, 0, width, height).data;
-            const colour = (row, x) => 4 * (width * (row + 0.5) + x + 0.5) * cell;
-            return [0, 1].map((row) => [0, 1, 2, 3, 4].map((x) =>
-                [...at.slice(colour(row, x), colour(row, x) + 4)]));
-        })(document.querySelector('canvas.image'))"""
-    )
-    assert first[2] == second[1] == second[3]  # zeros; the second row stands one further left
-    assert second[2] == [212, 0, 0, 255]  # 5 is wrong
-    assert len({tuple(cell) for cell in (*first[2:], second[2])}) == 4
     assert chromium.complaints() == []
 
 
 def test_runs_of_the_same_name_are_told_apart():
     paths = [Path("runs/a/one"), Path("runs/b/one"), Path("runs/b/two")]
-    assert names(paths) == ["a/one", "b/one", "b/two"]
+    assert names(paths) == [str(path) for path in paths]
     assert names(paths[1:]) == ["one", "two"]
     assert names([paths[0], paths[0]]) == ["one", "one"]
 
@@ -322,9 +295,9 @@ def test_the_page_knows_the_right_output_of_every_task_on_columns(chromium, both
 
 
 def test_a_page_is_small_has_no_address_in_it_and_is_safe_from_its_data(both):
-    said = "A small Transformer that learned to add 1 to a number from examples of at most "
-    assert both[1]["intro"].startswith(said) and all(name in TASKS for name in LEARNED)
-    spoiled = {**both[1], "name": "</script><script>alert(1)</script>", "doubt": "<b>&"}
+    said = "A small Transformer that learned successor from examples of at most "
+    assert both[1]["intro"].startswith(said)
+    spoiled = {**both[1], "name": "</script><script>alert(1)</script>"}
     text = rendered([spoiled])
     assert len(text.encode()) <= MOST_BYTES
     assert both[1]["intro"] in text
@@ -342,6 +315,14 @@ def test_models_are_left_out_of_a_page_that_would_be_too_large(both):
     assert "too large" in runs[1]["why"]
 
 
+def test_a_run_without_a_result_is_refused_in_a_line(tiny, tmp_path):
+    facts = collect.facts(Run.open(tiny.vanilla), 5, {})
+    assert ("Training", "no result is recorded") in facts
+    (tiny.vanilla / "result.json").unlink()
+    said = run_command("report", tiny.vanilla, "--out", tmp_path / "page.html")
+    assert "no result.json that vouches for it" in said.error(1)
+
+
 def test_the_command_writes_a_page_and_says_where(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(collect, "heads_of", lambda run: None)
     said = run_command("report", "-q")
@@ -351,7 +332,7 @@ def test_the_command_writes_a_page_and_says_where(tiny, tmp_path, monkeypatch):
     told = run_command("report", "zoo:addition", tiny.calibrated, "--out", out, "--json").json()
     assert told["runs"][1:] == [str(tiny.calibrated)] and told["file"] == str(out)
     text = out.read_text("utf-8")
-    assert "abc train successor" in text and "that learned to add two numbers" in text
+    assert "abc train successor" in text and "that learned addition" in text
     assert "there is no run nothing" in run_command("report", "nothing").error(2)
     for runs in ([], [Run.open(tiny.calibrated)] * 13):
         with pytest.raises(UsageError, match="name 1 to 12"):
@@ -366,7 +347,7 @@ def test_lines_in_words():
         ("cross", Line("diag", 1, 2)): "reads the first operand from its first digit on, 2 ahead, "
         "1 digit further right each row",
         ("cross", Line("vert", 1, 0)): "rests on +, which closes the first operand",
-        ("cross", Line("vert", 2, 1)): "always reads b0, digit 0 of the last operand",
+        ("cross", Line("vert", 2, 1)): "always reads digit 0 from the end of the last operand",
         ("self", Line("diag", 0, -2)): "reads 2 rows back",
         ("cross", Line("diag", CORNER, 1)): "follows diag +1 corner",
     }

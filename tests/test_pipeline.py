@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +26,8 @@ from abc_calib.calibration.fits import nnls
 from abc_calib.calibration.fits.base import sinks
 from abc_calib.calibration.fits.mean import dense_bias, outstanding, segment_means
 from abc_calib.calibration.fits.nnls import Nnls
-from abc_calib.calibration.kept import Kept, Trial
 from abc_calib.calibration.pipeline import calibrate, full_length
-from abc_calib.calibration.trial import Check, carries_over, choose, every_place
+from abc_calib.calibration.trial import Check, Trial, carries_over, choose, every_place
 from abc_calib.calibration.windows import undecided
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import DigitData
@@ -176,42 +174,6 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     assert found.bias is biases[chosen] and found.checks == seen
     expected = list(zip(thresholds, scores, strict=True))[:tried]
     assert [(c.threshold, c.accuracy) for c in seen] == expected
-
-
-def test_trials_that_ended_before_an_interruption_are_not_made_again(
-    biases, model, monkeypatch, tmp_path
-):
-    made: list[LineBias] = []
-    weights = {"x": torch.arange(3.0)}
-
-    def interrupted_at(most: int):
-        def carries_over(bias, *_):
-            if len(made) == most:
-                raise KeyboardInterrupt
-            made.append(bias)
-            passed = bias is biases[2]
-            return Trial(0.995 if passed else 0.5, weights if passed else None)
-
-        return carries_over
-
-    candidates = list(zip((0.4, 0.3, 0.2, 0.1), biases, strict=True))
-    kept = Kept(tmp_path / "trials", "a model and its data")
-    for most in (1, 2, 3):
-        monkeypatch.setattr(check, "carries_over", interrupted_at(most))
-        with suppress(KeyboardInterrupt):
-            found = choose(candidates, ADAM, None, kept=kept)
-    assert made == biases[:3] and found.bias is biases[2]
-    again = choose(candidates, ADAM, None, kept=kept)
-    assert len(made) == 3 and again.checks == found.checks
-    assert torch.equal(again.weights["x"], weights["x"])
-    for file in kept.folder.iterdir():
-        file.write_bytes(b"no weights")
-    with pytest.raises(KeyboardInterrupt):
-        choose(candidates, ADAM, None, kept=kept)
-    other = kept._replace(about="another model")
-    assert other.trial(biases[0], "adam") is None
-    kept.forget()
-    assert not kept.folder.exists()
 
 
 def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, monkeypatch):

@@ -27,6 +27,7 @@ from abc_calib.config import Origin
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
+from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, engine, run_jobs
 from tasks import TASKS, WordTask
@@ -142,7 +143,7 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     ask = "this run's task twice comes from my task.py: pass --plugin 'my task.py'"
     commands: list[list[object]] = [
         ["predict", "a b"], ["eval", "--lengths", 5], ["calibrate"], ["heatmap"], ["stress"],
-        ["certify"], ["train", "--resume", run], ["retrain"], ["eval"],
+        ["certify"], ["train", "--resume", run], ["retrain"],
     ]  # fmt: skip
     for command in commands:
         assert abc(*command).error(2) == ask
@@ -276,6 +277,29 @@ def test_an_installed_package_is_imported_when_it_is_asked_for(abc, package):
     shutil.rmtree(package)
     with pytest.raises(UsageError, match=r"comes from the package bring-your-own .*: install it"):
         Run.open(run.path)
+
+
+SIZED = TASK.replace(
+    "class Again(WordTask):",
+    """class Again(WordTask):
+    options = ("size",)
+    def __init__(self, size: int = 3):
+        super().__init__()
+        self.size = size
+""",
+)
+
+
+def test_the_command_of_a_task_with_an_option_of_its_own_runs(tmp_path):
+    (tmp_path / "sized.py").write_text(SIZED)
+    abc_calib.load_plugin(tmp_path / "sized.py")
+    run = stages.train("again", task_options={"size": 2}, **TINY)
+    (command,) = commands(run)
+    code = shlex.split(command)[2]
+    assert "task_options={'size': 2}" in code
+    said: dict[str, Any] = {}
+    exec(code.replace("; abc.train", "; again = abc.train"), said)
+    assert not said["again"].config.difference(run.config)
 
 
 HALF = "from tasks import WordTask\nclass Half(WordTask):\n    name = 'half'\n"

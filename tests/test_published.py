@@ -12,7 +12,6 @@ from abc_calib.sweeps import engine
 
 TINY = """
 head = "model"
-columns = ["task", "row", "length", "median", "n"]
 tests = [{lengths = [2, 3], samples = 5}, {rows = ["carry"], set = "carry"}]
 
 [targets.tiny]

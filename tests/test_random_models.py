@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import dataclass
 from math import isclose
 from types import SimpleNamespace
@@ -74,7 +76,7 @@ def in_sources(model: Any, data: Any) -> tuple[int, float]:
 def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
     """Judge a random model by both programs and by its sources.
 
-    ``alone``: by check.py also where the program does not follow it.
+    ``alone``: by check.py, for a minute, also where the program does not follow it.
     """
     model, data = drawn(seed)
     kind = "decoder-only" if model.stream else "encoder-decoder"
@@ -100,9 +102,13 @@ def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
         try:
             check_py.require(proof is not None or alone, "not run")
             check_py.require(ends == 1, f"its sources end with {ends} tokens")  # as Export.same
+            signal.signal(signal.SIGALRM, lambda *_: sys.exit("it takes more than a minute"))
+            signal.alarm(60 if found is None else 0)
             checker = program_margin(model, data, proof)
         except SystemExit as error:
             refusal = str(error)
+        finally:
+            signal.alarm(0)
     shown = in_sources(double(model), data)
     return Seen(seed, data.task.name, kind, program, checker, refusal, *shown)
 

@@ -56,6 +56,22 @@ def test_the_rows_of_a_sweep_say_how_many_samples_and_what_was_timed() -> None:
     assert len(read_sweep(REPORTS / "seeds.toml")) == 4 * 5
 
 
+def test_lines_are_drawn_where_asked_and_help_makes_nothing(tmp_path, monkeypatch, capsys) -> None:
+    """Committed figures stay as they are."""
+    figures = script("figures")
+    monkeypatch.setattr(figures, "lines", lambda run: figures.new_figure(1, 1))
+    monkeypatch.setattr(figures.Run, "open", lambda run: run)
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (REPORTS / "figures").iterdir()}
+    figures.main(["--lines", "run", "out.png"])
+    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
+    for arguments in (["--help"], ["lines", "run"], ["--models", "--help"], ["--models", "none"]):
+        with pytest.raises(SystemExit):
+            figures.main(arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
 def test_a_bench_compares_with_the_first_of_its_kind() -> None:
     bench = script("bench")
     works = {"short": lambda: None, "long": lambda: sum(range(10**5))}

@@ -18,10 +18,8 @@ from abc_calib.reproduction import (
     make_report,
     reproduce,
 )
-from abc_calib.reproduction.cells import ACCURACY, MEAN, MEASURES, TITLES, shown, verdict
-from abc_calib.reproduction.layouts import LAYOUTS
+from abc_calib.reproduction.cells import MEAN, MEASURES, TITLES
 from abc_calib.reproduction.pipeline import NEEDED
-from abc_calib.reproduction.remarks import REMARKS
 from abc_calib.runs import Run
 from abc_calib.sweeps.jobs import with_parents
 from tasks import TASKS
@@ -35,8 +33,8 @@ NAMES = (
     *("location-table3", "location-figure6", "location-figure8"),
 )
 ATTENDER_TARGETS = {name: TARGETS[name] for name in NAMES}
-ROWS = TARGETS["attenders-table2"].known
-NUMBERS = {place: number for place, (number, _) in TARGETS["attenders-table2"].printed.items()}
+ROWS = TARGETS["attenders-table2"].all_rows
+NUMBERS = TARGETS["attenders-table2"].printed["value"].to_dict()
 
 
 def by_place(rows):
@@ -45,51 +43,51 @@ def by_place(rows):
 
 def test_the_paper_has_a_number_for_every_length_of_its_rows():
     target = get_target("table1")
-    numbers = {place[1:]: number for place, (number, _) in target.printed.items()}
+    numbers = target.printed.loc["accuracy"]["value"].to_dict()
     assert len(numbers) == 25 * len(LENGTHS) - 1
     assert numbers["addition", "abc", 50] == 99.8
     assert numbers["multiplication", "window", 15] == 0.19
     assert ("addition", "rpe", 50) not in numbers and ("parity", "vanilla", 6) not in numbers
     assert ("addition", "abc", 100) not in numbers
-    assert {row for _, row, _ in numbers} == set(target.known)
+    assert {row for _, row, _ in numbers} == set(target.all_rows)
 
 
 def test_accuracies_are_never_rounded_up_and_verdicts_know_which_way_is_better():
-    said = [shown(x) for x in (100.0, 99.996, 99.5, 0.19, 0.0, None)]
-    assert said == ["100", "99.99", "99.5", "0.19", "0", "–"]
+    texts = [MEASURES["accuracy"].shown(x) for x in (100.0, 99.996, 99.5, 0.19, 0.0)]
+    assert texts == ["100", "99.99", "99.5", "0.19", "0"]
+    nothing = float("nan")
     for measure, theirs, ours, own, said in (
-        ("accuracy", 100.0, 100.0 - ACCURACY.tolerance, True, "agreement"),
+        ("accuracy", 100.0, 99.0, True, "agreement"),
         ("accuracy", 6.0, 100.0, True, "improvement"),
         ("accuracy", 1.3, 100.0, False, "disagreement"),
         ("accuracy", 100.0, 98.9, True, "disagreement"),
         ("accuracy", 21.3, 0.5, False, "disagreement"),
-        ("accuracy", None, 100.0, True, ""),
-        ("accuracy", 100.0, None, True, ""),
+        ("accuracy", nothing, 100.0, True, ""),
+        ("accuracy", 100.0, nothing, True, ""),
         ("edit_distance", 90.7, 99.0, False, "agreement"),
         ("edit_distance", 86.0, 3.0, True, "improvement"),
         ("edit_distance", 0.0, 3.0, True, "disagreement"),
         ("attention_loss", 34.8, 3.0, False, "disagreement"),
     ):
-        assert verdict(theirs, ours, own, MEASURES[measure]) == said, (measure, theirs, ours)
+        assert MEASURES[measure].verdict(theirs, ours, own) == said, (measure, theirs, ours)
     # a printed deviation is room to agree
     printed = get_target("attenders-table3").printed
-    assert printed["accuracy", "scan", "mix_one_step", 48] == (29.51, 9.46)
+    assert [*printed.loc["accuracy", "scan", "mix_one_step", 48]] == [29.51, 9.46]
     for row, found, said in (
         ("mix_one_step", 38.0, "agreement"),
         ("bi_relative", 12.0, "improvement"),
     ):
-        number, spread = printed["accuracy", "scan", row, 48]
-        assert verdict(number, found, ROWS[row].own, spread=spread) == said
+        number, spread = printed.loc["accuracy", "scan", row, 48]
+        assert MEASURES["accuracy"].verdict(number, found, ROWS[row].own, spread) == said
 
 
 def test_files_name_what_there_is():
-    """Layouts and remarks that the code has, numbers of rows that are there, names of targets."""
+    """Numbers of rows that are there, names of targets."""
     for name, target in TARGETS.items():
-        assert name == target.name and target.layout in LAYOUTS
-        assert {note[1:-1] for note in target.notes if note.startswith("{")} <= set(REMARKS)
-        assert {row for _, _, row, _ in target.printed} <= set(target.known)
+        assert name == target.name and {task for task, _ in target.places} <= set(TITLES)
+        assert {row for _, _, row, _ in target.printed.index} <= set(target.all_rows)
         for rule in target.tests:
-            assert set(rule.rows) <= set(target.known)
+            assert set(rule.rows) <= set(target.all_rows)
             assert rule.lengths is None or rule.lengths == tuple(sorted(rule.lengths))
 
 
@@ -144,6 +142,22 @@ def test_the_committed_pages_are_what_their_results_render_to(name):
     for suffix, text in (("md", made.markdown), ("tex", made.latex), ("csv", table)):
         assert (COMMITTED / f"{name}.{suffix}").read_bytes() == text.encode()
     assert all((COMMITTED / f"{figure}.png").is_file() for figure in made.figures)
+
+
+def test_other_failures_of_a_row_are_listed_next_to_its_refused_seeds():
+    target = get_target("table1")
+    place = {"row": "abc", "task": "addition"}
+    results = pd.DataFrame(
+        [
+            {**place, "seed": 0, "stage": "vanilla", "length": 6, "interpolated": False},
+            {**place, "seed": 0, "stage": "calibrated", "error": "did not interpolate"},
+            {**place, "seed": 1, "stage": "calibrated", "error": "out of memory"},
+        ]
+    )
+    report = make_report(target, results)
+    assert "addition abc seed 1: out of memory" in report.incomplete
+    assert not any("did not interpolate" in line for line in report.incomplete)
+    assert any(note.endswith("interpolate (number of seeds): abc (1).") for note in report.notes)
 
 
 def test_the_command_renders_committed_results(abc, tmp_path, runs_root):

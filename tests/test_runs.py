@@ -133,16 +133,14 @@ def test_a_run_that_vouches_for_another_shape_is_refused(make_config, tmp_path):
         Run.open(one.path).load_model()
 
 
-def test_force_looks_at_a_run_that_was_changed_and_makers_refuse_it(tiny, abc):
+def test_a_run_that_was_changed_is_refused(tiny, abc):
     change_json(tiny.calibrated / "result.json", validation_accuracy=99.5)
     line = abc("predict", "12", "--run", tiny.calibrated).error(1)
     assert line.startswith(f"{tiny.calibrated / 'result.json'} was changed (")
-    looked_at = Run.open(tiny.vanilla, force=True)
     (tiny.vanilla / "history.jsonl").write_text("")
-    looked_at = Run.open(tiny.vanilla, force=True)
     for make in (stages.calibrate, stages.certify, stages.repair):
         with pytest.raises(AbcError, match=r"history\.jsonl is not the file that result\.json"):
-            make(looked_at)
+            make(Run(tiny.vanilla))
 
 
 def test_a_model_without_a_result_is_not_trained_over(tiny, abc):
@@ -183,6 +181,35 @@ def test_evaluations_at_once_lose_nothing(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(measure, range(1, 4)))
     assert [one["length"] for one in rows.read_rows(path)] == list(range(1, 60))
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_files_have_the_mode_that_the_user_wants(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "x", lambda new: save_file({"x": torch.ones(1)}, new))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_folder_is_never_put_onto_another(tmp_path, monkeypatch):
+    """Which Windows refuses, even onto an empty one."""
+    replace = os.replace
+
+    def refusing(source, target):
+        if Path(target).is_dir():
+            raise PermissionError(errno.EACCES, "Access is denied")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", refusing)
+    path = tmp_path / "folder"
+    for replaced in (True, True, False):
+        if not replaced:
+            shutil.rmtree(path)
+            path.mkdir()
+        write_atomically(path, lambda new: new.mkdir(), replace=replaced)
+        assert path.is_dir() and len(os.listdir(tmp_path)) == 1
 
 
 def killed(path: Path, *, old: str = "", process: int = 2**22 + 1) -> Path:

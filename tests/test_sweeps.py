@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import psutil
 import pytest
 from conftest import assert_same_weights, change_json, vouch
 
+from abc_calib import stages
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
+from abc_calib.runs.rows import read_rows
 from abc_calib.stages import making
-from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
+from abc_calib.sweeps import Job, Test, engine, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
 from abc_calib.sweeps.workers import ensure, last_line
@@ -134,9 +138,9 @@ TASK; [options]; colour = 1 | unknown key 'colour' in [op
 TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given in [options] and in heads: leave
 TASK; [options]; calibrate.steps = 9 | calibrate.steps is given, and nothing is calibrated
 TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown key 'depth' in [grid] calibrate:
-TASK; [grid]; batch = [4, 'x'] | [grid] batch = 'x': give a whole number
-TASK; [[jobs]]; task = 'parity'; width = 0 | [[jobs]] 1: width = 0: give
-TASK; task_options = {x = 1} | [sweep] task_options.x: successor has no option 'x'
+TASK; [grid]; batch = [4, 'x'] | batch = 'x': give a whole number
+TASK; [[jobs]]; task = 'parity'; width = 0 | width = 0: give
+TASK; task_options = {x = 1} | successor has no option 'x'
 TASK; [grid]; seed = [3] | [grid] seed: seeds of [sweep] say it; leave one out
 TASK; seeds = [1, 1] | two jobs have the key successor-
 TASK; seeds = 1000000 | jobs: give at most 10000
@@ -284,6 +288,34 @@ def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothi
     blocker.write_text("a file where the folder belongs")
     (outcome,) = run_jobs([job()], tmp_path)
     assert outcome.state == "failed" and outcome.reason.startswith("cannot start a job in ")
+
+
+def test_thousands_of_jobs_are_started_without_delay(tmp_path, monkeypatch):
+    """The state of all is kept, not made again for each job that waits."""
+    firsts = [SimpleNamespace(key=f"a{k}", parent=None) for k in range(1500)]
+    both = [one for first in firsts for one in (first, SimpleNamespace(key="b", parent=first))]
+    for one in both:
+        one.complete = lambda root: False
+    monkeypatch.setattr(engine, "check_jobs", lambda jobs: None)
+    monkeypatch.setattr(engine, "with_parents", list)
+    monkeypatch.setattr(engine, "attempt", lambda *_: 0.0)
+    payload = SimpleNamespace(of=lambda job: SimpleNamespace(model_dump_json=lambda: ""))
+    monkeypatch.setattr(engine, "JobPayload", payload)
+    begun = time.perf_counter()
+    outcomes = run_jobs(both, tmp_path, workers=4)
+    assert len(outcomes) == 3000 and {outcome.state for outcome in outcomes} == {"done"}
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_row_of_another_number_of_rows_is_not_that_of_a_sweep(tmp_path):
+    """Outputs in rows differ in their number too: 3x40 is not 3x3."""
+    options = {**SMALL, "length": 2, "steps": 1, "batch": 4}
+    grid = Job(task="long_multiplication", options=options, tests=(Test(length=3, n=4),))
+    ensure(grid, tmp_path)
+    stages.evaluate(grid.run(tmp_path), ["3x5"], samples=4)
+    (row,) = grid.rows(tmp_path)
+    assert (row["length"], row["rows"]) == (3, 3)
+    assert len(read_rows(tmp_path / grid.key / "run" / "eval.csv")) == 2
 
 
 def test_the_command_lists_its_jobs_and_refuses_what_cannot_be(abc, sweep_file, tmp_path):

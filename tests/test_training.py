@@ -342,7 +342,6 @@ def test_until_nearly_all_held_out_problems_are_right_a_few_stand_for_all(start,
 
 def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(start, monkeypatch):
     class Ended:
-        hard: list[str] = []
         least, ends = 0.0, "windows"
 
         def look(self, model, step):
@@ -350,6 +349,9 @@ def test_a_result_is_of_all_held_out_problems_where_a_glance_ended_the_training(
 
         def batch(self, usual, step):
             return usual
+
+        def state(self):
+            return {}
 
     monkeypatch.setattr(training, "accuracy_of", lambda _, batch: {200: 0.9, 600: 0.8}[len(batch)])
     run = start("a", steps=8, validate_every=2)

@@ -85,10 +85,10 @@ def test_a_cache_changes_neither_logits_nor_what_is_decoded(build, sources, outp
     model = build(shape, biased, seed=2)
     encoded = model.encode(sources)
     expected = model.run(encoded, outputs).logits
-    cache = Cache(model.kept_rows)
+    cache = Cache()
     parts = [model.run(encoded, part, cache).logits for part in outputs.split([1, 4, 1, 5], 1)]
     torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=1e-4, atol=1e-5)
-    assert cache.seen == 11
+    assert cache.size == 11
     assert_greedy(model, sources, model.decode(sources, 13).ids)
 
 

@@ -85,10 +85,13 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     monkeypatch.setattr(until, "FLOOR", least + 0.01)
     later = 100 + until.PAUSE
     assert not found.look(model, later - 1) and looked == [few, every, few] and not found.hard
-    assert not found.look(model, later) and looked[3:] == [few, every]
+    again = certain(model, run.data, 0)
+    again.load(found.state())  # an interruption does not end the pause
+    assert not again.look(model, later - 1) and looked[3:] == [few]
+    assert not found.look(model, later) and looked[4:] == [few, every]
     known = list(found.hard)
     assert known and not found.look(model, 2 * later) and found.hard == known
-    assert len(looked) == 5  # not even a sample
+    assert len(looked) == 6  # not even a sample
 
 
 def test_few_windows_of_very_many_are_drawn_all_over(run):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import run_command as invoke
+from conftest import vouch
 from families import FAMILIES, tiny
 from others import as_ids, saved, sums, tokenizer, train, write_pairs
 
@@ -105,7 +106,8 @@ def test_another_tokenizer_ends_a_certificate(tmp_path):
     after = fingerprint(abc.Run.open(run.path))
     assert [name for name in after if after[name] != before[name]] == ["tokenizer", "folder"]
     words.save_pretrained(run.path / "model")
-    after = fingerprint(abc.Run(run.path, force=True))
+    vouch(run.path)
+    after = fingerprint(abc.Run(run.path))
     changed = [name for name in after if after[name] != before[name]]
     assert changed == ["tokenizer", "own_tokenizer", "folder"]
 
@@ -232,7 +234,8 @@ def test_a_run_that_was_trained_here_is_judged_by_its_own_folder(successor, tmp_
     run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
     changed(run.path / "config.json", {"parent": str(tmp_path)})
     changed(run.path / "model" / "config.json", {"rms_norm_eps": 30.0})
-    run = abc.Run(run.path, force=True)
+    vouch(run.path)
+    run = abc.Run(run.path)
     found = decide(run, run.load_model()).certificate
     assert found.outcome == "refuted" and not found.wrong and found.decoded["wrong"]
 

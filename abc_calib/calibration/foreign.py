@@ -28,7 +28,6 @@ from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import Attention
 from abc_calib.nn.foreign import inject as injected
-from abc_calib.nn.foreign.any_module import AnyModule
 from abc_calib.nn.foreign.inject import marked
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import check_model, find_sites
@@ -44,18 +43,13 @@ def capture(
 ) -> list[Attention]:
     """The attention of a model while it writes the ``labels`` of its batches, batch by batch.
 
-    ``model``: of ``transformers``, or an ``AnyModule``. ``delimiters``: ids of the tokens that end
+    ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
     the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
     each source. Of a decoder-only model, ``cross`` is what its output reads of the source, and
     ``self`` what it reads of itself.
     """
-    own = isinstance(model, AnyModule)
-    if not own:
-        check_model(model)
+    check_model(model)
     marks, given = marked(delimiters, prefix), listed_batches(batches)
-    if own:
-        model.marks = marks
-        return [as_attention(model.weights(one), one, delimiters=marks) for one in given]
     training = model.training
     if (before := model.config._attn_implementation) != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into
@@ -130,7 +124,7 @@ def as_attention(
     views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
     rows: dict[Site, Tensor] = {"encoder": mask.bool(), "self": written, "cross": written}
-    return _counted(Attention(layers, views, rows))
+    return _counted(Attention({"encoder": (), **layers}, views, rows))
 
 
 def _counted(attention: Attention) -> Attention:
@@ -178,7 +172,7 @@ def evidence_of(parts: Sequence[Attention]) -> Evidence:
         length=max(int((one.diff(dim=1) - 1).max()) for one in closes),  # the widest part
         layers={"encoder": 0, **layers},
         heads=parts[0].weights["self"][0].shape[1],
-        stream=not layers.get("encoder"),
+        stream=bool(parts[0].views["self"].queries.marks.any()),  # rows begin behind the source
     )
 
 

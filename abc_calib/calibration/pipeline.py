@@ -12,7 +12,6 @@ from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
-from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.trial import (
     Check,
@@ -60,13 +59,11 @@ def calibrate(
     size: Size | None = None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
-    kept: Kept | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
     ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
-    ``undecided``: where lines rule out that a model is right, ``kept``: trials that ended before;
-    see ``trial.choose``. Raises
+    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. Raises
     ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
     samples correctly, unless ``force``.
     """
@@ -77,9 +74,7 @@ def calibrate(
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         strength = partial(weights, fit)
-        choice = choose(
-            candidates, model, data, size, strength, on_check, optimizer, undecided, kept
-        )
+        choice = choose(candidates, model, data, size, strength, on_check, optimizer, undecided)
     bias = choice.bias
     return Calibration(
         bias,
@@ -118,7 +113,7 @@ def read(
 class Deciding:
     """Ends a first training as soon as its attention shows lines that decide what is written.
 
-    The same ones at two validations in a row, which ``hard`` names. How much the model gets right
+    The same ones at two validations in a row. How much the model gets right
     makes no difference: lines that decide do so for every model (Fit ``rows``).
     """
 
@@ -127,7 +122,7 @@ class Deciding:
 
     def __init__(self, data: Data):
         self.data = data
-        self.hard: list[str] = []
+        self.lines: list[str] = []
 
     def look(self, model: Model, step: int) -> bool:
         model.eval()
@@ -136,8 +131,14 @@ class Deciding:
             places = set(every_place(fit.bias(fit.thresholds[0])))
         except AbcError:
             places = set()
-        before, self.hard = self.hard, sorted(map(str, places))
-        return bool(places) and self.hard == before
+        before, self.lines = self.lines, sorted(map(str, places))
+        return bool(places) and self.lines == before
+
+    def state(self) -> dict[str, Any]:
+        return {"lines": self.lines}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.lines = state.get("lines", [])
 
     def batch(self, usual: Batch, step: int) -> Batch:
         return usual

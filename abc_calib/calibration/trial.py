@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from abc_calib.calibration.fits.base import closed, sinks
-from abc_calib.calibration.kept import ENOUGH, Kept, Trial
 from abc_calib.calibration.plan import retrained_shape
 from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
 from abc_calib.data import Data
@@ -28,6 +27,9 @@ from abc_calib.geometry import ALONE, Line, LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.step import fit_steps
 
+ENOUGH, LARGELY = 0.995, 0.98
+"""Exact match from which lines carry over; the latter of large tables, whose rarest windows a trial
+does not see."""
 STEPS = 1000
 """Most of a trial."""
 LONG = RETRAIN.model_copy(update={"learning_rate": 8e-3})
@@ -59,6 +61,19 @@ Undecided = Callable[[LineBias], tuple[int, int]]
 """See ``choose``."""
 Place = tuple[Site, int, Line]
 """Lines are taken out by site and layer: all heads that follow them close."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Exact match on the lengths left out, 0 to 1, and the weights that the trial ended with."""
+
+    accuracy: float
+    weights: dict[str, Tensor] | None = None
+    large: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.accuracy >= (LARGELY if self.large else ENOUGH)
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,6 @@ def choose(
     on_check: Callable[[Check], None] = lambda _: None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
-    kept: Kept | None = None,
 ) -> Choice:
     """The smallest candidate that carries over (99.5 %; large tables 98 %), or else the best one.
 
@@ -118,7 +132,7 @@ def choose(
 
     ``undecided``: with given lines, how many tokens of the output have to differ from others that
     see the same, and of how many. No model is right on such lines: they are not tried. ``AbcError``
-    if all candidates are such. ``kept``: trials that ended before an interruption.
+    if all candidates are such.
     """
     size = size or lines_of
     sets = _possible(candidates, undecided)
@@ -130,11 +144,7 @@ def choose(
         for way, before, trial in tried:
             if (way, before) == (how, bias):
                 return trial
-        large = is_large(windows)
-        known = kept.trial(bias, how, large) if kept else None
-        trial = known or carries_over(bias, model, data, how, large)
-        if kept and not known:
-            kept.keep(bias, how, trial)
+        trial = carries_over(bias, model, data, how, is_large(windows))
         tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
         checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, how))
         on_check(checks[-1])

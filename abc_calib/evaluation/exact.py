@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from abc_calib.data import Batch, Data
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.nn.base import Model
@@ -135,6 +135,8 @@ def row_of(
     """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
     batch, more = data.test(length, n, kind, seed), data.named(length)
+    if not len(batch):
+        raise AbcError(f"the test set {kind!r} has no problems of length {length}: choose others")
     made: type[Row] = GridRow if "rows" in more else Row
     if data.decoded:
         made, (found, right) = SequenceRow, measured(model, data, batch, greedy)
@@ -314,7 +316,7 @@ def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]
 
     every = torch.arange(len(batch))
     fine = torch.ones(len(batch), dtype=torch.bool)
-    if whole > 2 * SCREEN_STEPS and right(every[:64], SCREEN_STEPS).float().mean() < 0.5:
+    if whole > 2 * SCREEN_STEPS and found(every[:64], SCREEN_STEPS).float().mean() < 0.5:
         fine = found(every, SCREEN_STEPS)
     left = fine.nonzero()[:, 0]
     fine[left] = found(left, whole)

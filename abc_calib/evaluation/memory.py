@@ -14,6 +14,8 @@ from abc_calib.nn.skip_init import skip_init
 
 BYTES_PER_DIGIT = 75
 """What drawing and laying out a test set takes at its peak, measured on all tasks."""
+KEPT = 4
+"""A training step takes about this many times the memory of a pass: it keeps all for gradients."""
 PROBLEMS = 10_000
 """What a training draws at least at once: a training set, or what is held out."""
 
@@ -63,4 +65,4 @@ def step_memory(config: RunConfig, data: Data) -> int:
     keys, steps = longest.source.shape[1], longest.target.shape[1]
     weights = 16 * sum(weight.numel() for weight in network.parameters())
     drawn = 3 * BYTES_PER_DIGIT * train.batch * train.length
-    return weights + network.memory_needed(train.batch, keys, steps, training=True) + drawn
+    return weights + KEPT * network.memory_needed(train.batch, keys, steps) + drawn

@@ -153,8 +153,7 @@ class View:
     """What an attention sees at a site: where its ``queries`` and its ``keys`` stand.
 
     ``causal``: only keys up to the query's own position; else all of a source. ``first``: where the
-    keys begin among those of all views of an attention. ``evicted``: from which key on, and how
-    many, a cache does not hold.
+    keys begin among those of all views of an attention.
     """
 
     site: Site
@@ -162,7 +161,6 @@ class View:
     keys: Coords
     causal: bool = False
     first: int = 0
-    evicted: tuple[int, int] = (0, 0)
     _made: dict[int | None, Tensor] = field(init=False, default_factory=dict, compare=False)
 
     @property
@@ -175,9 +173,7 @@ class View:
         return self._made[None]
 
     def index(self, key: Tensor) -> Tensor:
-        """Where keys, given by their positions, stand among all that are held."""
-        start, count = self.evicted
-        key = torch.where(key < start, key, key - count) if count else key
+        """Where keys, given by their positions, stand among those of all views."""
         return key + self.first if self.first else key
 
     def anchors(self, wanted: int) -> Tensor:

@@ -102,6 +102,8 @@ def opened(bias: Tensor, mask: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
 def picked(x: Tensor, index: Tensor) -> Tensor:
     """``x (b, h, j, e)`` at ``index (b|1, h, i, k)``: ``(b, h, i, k, e)``."""
     b, h, j, e = x.shape
+    if index.shape[2] == 1:
+        return _copied(x, index)
     start = torch.arange(h, device=index.device)[:, None, None] * j
     groups = b
     if index.shape[0] > 1:
@@ -118,6 +120,8 @@ def one_key(values: Tensor, key: Tensor) -> Tensor:
     the shape ``(b, j, h, e)`` are not copied.
     """
     b, h, j, e = values.shape
+    if key.shape[2] == 1:
+        return _copied(values, key[..., None]).reshape(b, 1, h * e)
     index = key.transpose(1, 2) * h + torch.arange(h, device=key.device)
     groups = b
     if index.shape[0] > 1:
@@ -125,3 +129,9 @@ def one_key(values: Tensor, key: Tensor) -> Tensor:
         index = index + torch.arange(b, device=key.device)[:, None, None] * (j * h)
     flat = values.transpose(1, 2).reshape(groups, -1, e).index_select(1, index.flatten())
     return flat.view(b, key.shape[2], h * e)
+
+
+def _copied(x: Tensor, index: Tensor) -> Tensor:
+    """``picked`` for one query, as in decoding: without a copy of ``x``, part of a buffer."""
+    b, h = (torch.arange(n, device=index.device) for n in x.shape[:2])
+    return x[b[:, None, None, None], h[:, None, None], index]

@@ -195,11 +195,8 @@ class Model(nn.Module):
         return []
 
     @abstractmethod
-    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
-        """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly.
-
-        In ``training`` with all that is kept for the gradients.
-        """
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
 
     def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
         """``rows`` of this many tokens, in parts that are decoded together."""

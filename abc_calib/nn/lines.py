@@ -47,8 +47,6 @@ class Lines:
         corners = any(line.segment == CORNER for head in self.every for line in head)
         #: every head has a line, so that each query reads a few keys only
         self.restricted = all(self.every) and off_line_bias is None
-        #: a corner line may leave the matrix, and its query without a key
-        self.may_mask_rows = corners and off_line_bias is None
         #: every head has exactly one key for every query
         self.single = self.restricted and not corners and all(len(x) == 1 for x in self.every)
         self._tensors: dict[tuple[Site, torch.device], _Tensors] = {}

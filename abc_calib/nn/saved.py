@@ -102,19 +102,17 @@ def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
     model.weights_sha256 = None
 
 
-def load_weights(folder: Path, model: Model, force: bool = False) -> Model:
+def load_weights(folder: Path, model: Model) -> Model:
     """``model`` with the weights of a folder, in evaluation mode.
 
-    ``AbcError`` if they are missing, damaged, not finite or those of another model; with ``force``
-    other files in the folder are not looked at.
+    ``AbcError`` if they are missing, damaged, not finite or those of another model.
     """
     weights, model.weights_sha256 = read_weights(folder / WEIGHTS)
     try:
         if not model.read_weights(weights):
-            if not force:
-                _check_beside(folder, model)
-                if name := not_finite(weights):
-                    raise AbcError(f"{name} of {WEIGHTS} is not finite")
+            _check_beside(folder, model)
+            if name := not_finite(weights):
+                raise AbcError(f"{name} of {WEIGHTS} is not finite")
             model.load_state_dict(weights)
     except (AbcError, RuntimeError) as error:
         problem = " ".join(str(error).split()[:30])

@@ -6,14 +6,13 @@ Runs record where their classes are from; opening one elsewhere names the file t
 """
 
 from abc_calib.plugins.files import blamed, load_content, load_plugin, loaded, said
-from abc_calib.plugins.kinds import KINDS, Kind, by_name, find, options_by_name
 from abc_calib.plugins.origins import (
     check_model,
-    check_same,
-    check_there,
+    check_origins,
     in_one_line,
     make_task,
     of_model,
     origin,
     origins,
 )
+from abc_calib.plugins.registry import KINDS, Kind, by_name, find, options_by_name

@@ -13,7 +13,7 @@ from typing import Any
 from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
 from abc_calib.plugins.files import blamed, plugin_of, said
-from abc_calib.plugins.kinds import KINDS, PACKAGES, find, is_ours
+from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
@@ -42,15 +42,12 @@ def make_task(name: str, **options: Any) -> Task:
 
 
 def _check_symbols(name: str, symbols: Sequence[Any]) -> None:
-    plain = [isinstance(s, str) and s not in ("", *RESERVED) for s in symbols]
-    if not all(plain) or len(set(symbols)) < len(symbols):
-        wrong = next(
-            s for s, p in zip(symbols, plain, strict=True) if not p or symbols.count(s) > 1
-        )
-        raise UsageError(
-            f"the task {name} has the symbol {shortened(repr(wrong))}: give words, each once, "
-            f"and none of {' '.join(RESERVED)}"
-        )
+    for symbol in symbols:
+        if not isinstance(symbol, str) or symbol in ("", *RESERVED) or symbols.count(symbol) > 1:
+            raise UsageError(
+                f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
+                f"and none of {' '.join(RESERVED)}"
+            )
 
 
 @contextmanager
@@ -68,14 +65,14 @@ def in_one_line(task: str) -> Iterator[None]:
 
 def origin(word: str, name: str) -> Origin | None:
     """Where a class is from; None for our own."""
-    one = KINDS[word].known.get(name)
-    if one is None or is_ours(one):
+    registered = KINDS[word].classes.get(name)
+    if registered is None or is_ours(registered):
         return None
-    if (plugin := plugin_of(one)) is not None:
+    if (plugin := plugin_of(registered)) is not None:
         return Origin(file=plugin.path.name, sha256=plugin.sha256)
-    package = PACKAGES.get((word, name), "")
+    package = PACKAGES.get(registered, "")
     try:
-        path = Path(inspect.getsourcefile(one) or "")
+        path = Path(inspect.getsourcefile(registered) or "")
         content = path.read_bytes()
     except (OSError, TypeError):
         return Origin(package=package)
@@ -84,55 +81,38 @@ def origin(word: str, name: str) -> Origin | None:
 
 def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin]:
     """Where the classes of a run are from that are not our own, by their word and name."""
-    wanted = [] if task is None else [("task", task)]
-    wanted += [("scheme", text.partition(":")[0]) for text in schemes]
-    found = {f"{word} {name}": origin(word, name) for word, name in wanted}
-    return {label: one for label, one in found.items() if one is not None}
+    names = [] if task is None else [("task", task)]
+    names += [("scheme", text.partition(":")[0]) for text in schemes]
+    by_label = {f"{word} {name}": origin(word, name) for word, name in names}
+    return {label: where for label, where in by_label.items() if where is not None}
 
 
 def of_model(schemes: Iterable[str]) -> dict[str, Any]:
-    """What the configuration of a saved model has beside: nothing, if its schemes are our own."""
-    found = {label: one.model_dump() for label, one in origins(schemes).items()}
-    return {"plugins": found} if found else {}
+    """What a saved model's configuration says of schemes that are not our own."""
+    recorded = {label: where.model_dump() for label, where in origins(schemes).items()}
+    return {"plugins": recorded} if recorded else {}
 
 
 def check_model(config: Mapping[str, Any]) -> None:
-    """``UsageError`` unless the schemes of a saved model are here as they were."""
-    given = config.get("plugins") or {}
-    if not isinstance(given, Mapping) or not all(isinstance(o, Mapping) for o in given.values()):
+    """Raise ``UsageError`` unless the schemes of a saved model are here as they were."""
+    recorded = config.get("plugins") or {}
+    if not isinstance(recorded, Mapping) or not all(
+        isinstance(where, Mapping) for where in recorded.values()
+    ):
         raise UsageError("plugins of a saved model is not a table of tables: save the model again")
-    recorded = {str(label): build(Origin, **one) for label, one in given.items()}
-    check_there("this model", recorded)
-    check_same("this model", recorded)
+    check_origins("this model", {str(k): build(Origin, **v) for k, v in recorded.items()})
 
 
-def check_there(owner: str, recorded: Mapping[str, Origin]) -> None:
-    """``UsageError`` asks for the first file of ``recorded`` whose class is not loaded."""
+def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
+    """Raise ``UsageError`` for a class that is not loaded, or not from the file recorded."""
     for label, then in recorded.items():
         word, _, name = label.partition(" ")
         if word not in KINDS:
             raise UsageError(f"{owner}'s {label} is nothing that this program knows")
-        kind = KINDS[word]
-        if name in kind.known or name in kind.installed:
-            find(word, name)
-            continue
-        file = shlex.quote(then.file or "FILE.py")
-        if then.package:
-            source, ask = f"comes from the package {then.package}", "install it"
-        elif then.file:
-            source, ask = f"comes from {then.file}", f"pass --plugin {file}"
-        else:
-            source, ask = (
-                "was a class in Python",
-                f"write it into a file of its own and pass --plugin {file}",
-            )
-        raise UsageError(f"{owner}'s {label} {source}: {ask}")
-
-
-def check_same(owner: str, recorded: Mapping[str, Origin]) -> None:
-    """``UsageError`` where a class is there, but not from the file that ``recorded`` says."""
-    for label, then in recorded.items():
-        now = origin(*label.split(" ", 1)) or Origin(file="this program")
+        if name not in KINDS[word].classes and name not in KINDS[word].installed:
+            raise UsageError(f"{owner}'s {label} {_request(then)}")
+        find(word, name)
+        now = origin(word, name) or Origin(file="this program")
         if then.sha256 and then.sha256 != now.sha256:
             raise UsageError(
                 f"{owner}'s {label} comes from {then.file} with the SHA-256 {then.sha256[:12]}…, "
@@ -140,3 +120,13 @@ def check_same(owner: str, recorded: Mapping[str, Origin]) -> None:
                 f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here: pass the file "
                 "as it was, or train again"
             )
+
+
+def _request(then: Origin) -> str:
+    """Where a class is from, and what to do to have it here."""
+    if then.package:
+        return f"comes from the package {then.package}: install it"
+    file = shlex.quote(then.file or "FILE.py")
+    if then.file:
+        return f"comes from {then.file}: pass --plugin {file}"
+    return f"was a class in Python: write it into a file of its own and pass --plugin {file}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from abc_calib.errors import shortened
-from abc_calib.plugins.kinds import is_ours
+from abc_calib.plugins.registry import is_ours
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.witness import Sources
 from tasks.arithmetic import Arithmetic

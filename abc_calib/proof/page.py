@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from abc_calib.plugins.kinds import is_ours
+from abc_calib.plugins.registry import is_ours
 from abc_calib.text import Markup, as_markdown
 from tasks import TASKS
 

@@ -26,7 +26,6 @@ from abc_calib.proof.fingerprint import fingerprint
 from abc_calib.proof.prove import Checked, Proof, check
 from abc_calib.proof.until import FLOOR
 from abc_calib.runs import Run
-from abc_calib.runs.records import Record
 from abc_calib.training.step import fit_steps
 
 STEPS, TURNS = 200, 8
@@ -76,7 +75,7 @@ def repair(
         certificate.save(opened)
         return opened
     made = _copy(opened, out)
-    ended = {k: v for k, v in (opened.result or {}).items() if k not in Record.model_fields}
+    ended = opened.result or {}
     history: list[dict[str, float]] = []
     slower = 1.0
     for number in range(1, rounds + 1):

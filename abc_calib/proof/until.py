@@ -107,6 +107,12 @@ class MarginStopping:
         problems: Any = usual.problems
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
 
+    def state(self) -> dict[str, Any]:
+        return {"hard": self.hard, "pause": self.pause}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.hard, self.pause = state.get("hard", []), state.get("pause", 0)
+
     def _keep(self, found: list[str]) -> None:
         """The latest hard problems, and those before as far as there is room."""
         self.hard = list(dict.fromkeys([*found, *self.hard]))[: self.most]

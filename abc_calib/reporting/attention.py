@@ -128,7 +128,8 @@ def note_of(kept: Iterable[LineRow]) -> str:
         return counted(len(lines), "lines")
     if not lines:
         return "no line"
-    return f"{lines[0].line}\n{lines[0].note}".replace("-", "−").replace("segment", "seg.")
+    text = f"{lines[0].line} {lines[0].note}".strip()
+    return text.replace("-", "−").replace("segment", "seg.")
 
 
 # Files

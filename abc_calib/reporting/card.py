@@ -20,40 +20,8 @@ from abc_calib.text import as_markdown, grouped
 from tasks.arithmetic import Arithmetic
 from tasks.whole import Whole
 
-CARD = """---
-license: mit
-library_name: transformers
-tags: [abc-calib, arithmetic, length-generalization, attention-bias-calibration{tag}]
----
-# {name}
-
-A small Transformer for the task *{task}*{base}, trained on at most {length} {unit}.
-
-{verdict}
-
-## Use
-
-```python
-from abc_calib.nn import hub  # registers the model
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
-
-model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-ids = tokenizer("{source}", return_tensors="pt")
-print(tokenizer.decode(model.generate(**ids)[0], skip_special_tokens=True))  # {written}
-print(pipeline("abc-calib", model=model, tokenizer=tokenizer)("{source}"))
-```
-
-One token is one symbol. Sources are written as above{aligned}; {order}.
-It needs the program abc-calib: `pip install .` in a checkout of its repository. FOLDER is
-this folder, or what `hf download USER/NAME --local-dir FOLDER` made.
-
-## How it was made
-
-```sh
-{commands}
-```
-{table}{certificate}"""
+CARD = Path(__file__).with_suffix(".md")
+"""The template."""
 
 
 def card(run: Run | Path | str | None, folder: Path | str) -> Path:
@@ -62,22 +30,23 @@ def card(run: Run | Path | str | None, folder: Path | str) -> Path:
     ``UsageError`` if the folder is there already, or for a model of ``transformers``, whose folder
     has its own tokenizer.
     """
-    found, folder = Run.open(run), Path(folder)
-    found.check()
-    only_ours(found, "abc card")
+    run, folder = Run.open(run), Path(folder)
+    run.check()
+    only_ours(run, "abc card")
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
-    text = _text(found)
+    files = {"README.md": _text(run)}
+    for name, content in tokenizer_files(run.data.vocabulary).items():
+        files[name] = json.dumps(content, indent=2) + "\n"
+    copies = [*(run.path / "model" / name for name in OURS), run.path / FILE]
 
-    def write(made: Path) -> None:
-        made.mkdir()
-        for name in OURS:
-            shutil.copyfile(found.path / "model" / name, made / name)
-        for name, content in tokenizer_files(found.data.vocabulary).items():
-            (made / name).write_text(json.dumps(content, indent=2) + "\n")
-        (made / "README.md").write_text(text)
-        if (found.path / FILE).exists():
-            shutil.copyfile(found.path / FILE, made / FILE)
+    def write(temporary: Path) -> None:
+        temporary.mkdir()
+        for path in copies:
+            if path.exists():
+                shutil.copyfile(path, temporary / path.name)
+        for name, text in files.items():
+            (temporary / name).write_text(text)
 
     write_atomically(folder, write, replace=False)
     return folder
@@ -88,14 +57,18 @@ def _text(run: Run) -> str:
     config, model, data = run.config, run.load_model(), run.data
     certificate = Certificate.load(run) if (run.path / FILE).exists() else None
     batch = data.test(min(3, config.train.length), 1)
-    target = batch.target.to(model.device)
-    separator = "" if all(len(symbol) == 1 for symbol in data.vocabulary.symbols) else " "
-    given = [i for i in batch.source[0].tolist() if i != data.vocabulary.pad]
-    source = separator.join(data.vocabulary.symbols[i] for i in given[1:-1])
-    written = model.decode(batch.source.to(model.device), target.shape[1]).ids[0]
+    symbols = data.vocabulary.symbols
+    separator = "" if all(len(symbol) == 1 for symbol in symbols) else " "
+    ids = [i for i in batch.source[0].tolist() if i != data.vocabulary.pad]
+    output = model.decode(batch.source.to(model.device), batch.target.shape[1]).ids[0]
     digits = isinstance(run.task, Arithmetic)
-    numbers = digits or isinstance(run.task, Whole)
-    return CARD.format(
+    rows = [
+        [row["length"], row["set"], f"{row['accuracy']:g}", f"{row['n']:,}"]
+        for row in read_rows(run.path / "eval.csv")
+    ]
+    table = as_markdown(["length", "test set", "right, %", "samples"], rows, "rlrr")
+    aligned = ", numbers of one problem filled with zeros to one width"
+    return CARD.read_text("utf-8").format(
         name=f"{config.task} ({config.stage}, seed {config.train.seed})",
         tag=f", {certificate.outcome}" if certificate else "",
         task=config.task.replace("_", " "),
@@ -103,12 +76,12 @@ def _text(run: Run) -> str:
         length=config.train.length,
         unit=run.task.unit,
         verdict=_verdict(certificate),
-        source=source,
-        written=data.vocabulary.text(written.tolist(), separator),
-        aligned=", numbers of one problem filled with zeros to one width" if numbers else "",
+        source=separator.join(symbols[i] for i in ids[1:-1]),
+        written=data.vocabulary.text(output.tolist(), separator),
+        aligned=aligned if digits or isinstance(run.task, Whole) else "",
         order="answers begin with their last digit" if digits else "answers as they are written",
         commands="\n".join(commands(run)),
-        table=_evaluated(run),
+        table=f"\n## Measured\n\n{table}" if rows else "",
         certificate=f"\n{page(certificate.as_dict())}" if certificate else "",
     )
 
@@ -125,13 +98,3 @@ def _verdict(certificate: Certificate | None) -> str:
         f"in `{FILE}` and below. It was {'' if certificate.verified_here else 'not '}verified on "
         "the machine where this card was written."
     )
-
-
-def _evaluated(run: Run) -> str:
-    """What ``abc eval`` measured, if it did."""
-    rows = read_rows(run.path / "eval.csv")
-    if not len(rows):
-        return ""
-    shown = [[r["length"], r["set"], f"{r['accuracy']:g}", f"{r['n']:,}"] for r in rows]
-    columns = ["length", "test set", "right, %", "samples"]
-    return f"\n## Measured\n\n{as_markdown(columns, shown, 'rlrr')}"

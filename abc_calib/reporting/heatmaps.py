@@ -7,9 +7,8 @@ each head on its own colour scale. Cells that are closed (-inf) are dark grey.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from abc_calib.reporting.style import (
     CLOSED,
@@ -37,18 +37,12 @@ from abc_calib.reporting.style import (
 
 ACROSS, MOST_ACROSS = 4, 8
 """Heads side by side, and at most."""
-NARROWEST = 0.78
-"""Inches that a head takes at least."""
-TALLEST, LOWEST, PAGE = 2.0, 0.3, 9.0
-"""Inches of an image, and of a page: what is taller becomes several figures."""
+NARROWEST, TALLEST, LOWEST = 0.78, 2.0, 0.3
+"""Inches that an image is wide at least, and high at most and at least."""
 AROUND = 0.6
-"""Inches of a block besides its images."""
+"""Inches of a block in addition to its images."""
 DOTS = 150
 """Cells an inch: of more, neighbours are one cell, which has the highest of their values."""
-MOST_TOKENS = 24
-"""Up to this number all keys are named, their names turned if need be."""
-
-
 MARKED = PALETTE[1]
 
 
@@ -56,7 +50,7 @@ MARKED = PALETTE[1]
 class Marks:
     """On images of a source longer than those of training, and of an output that is wrong.
 
-    ``rows`` and ``keys``: places between the tokens within ``length`` and those beyond;
+    ``rows`` and ``keys``: positions between the tokens within ``length`` and those beyond;
     ``wrong``: the rows that write a wrong token.
     """
 
@@ -70,9 +64,9 @@ class Marks:
 class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
-    ``notes (h,)``: over each head, such as its line; what follows a newline goes behind the range.
-    ``transparent (h,)``: heads that the bias leaves alone. ``additive``: 0 is open, not nothing.
-    ``numbers (h,)``: of the heads, where they are not all; None where images are of other things.
+    ``names (h,)``: of the images, by default ``head 0`` and so on; ``notes (h,)``: a line over
+    each, such as the lines of the head. ``transparent (h,)``: heads that the bias leaves alone.
+    ``additive``: 0 is open, not nothing.
     """
 
     matrices: np.ndarray
@@ -82,23 +76,15 @@ class Block:
     transparent: Sequence[bool] = ()
     heading: str = ""
     additive: bool = True
-    numbers: Sequence[int] | None = ()
+    names: Sequence[str] = ()
     marks: Marks | None = None
 
     def title(self, head: int, width: float) -> str:
-        """The lines over a head: its note, its number and its range."""
-        note, _, mark = (self.notes[head] if self.notes else "").partition("\n")
-        name = "" if self.numbers is None else f"head {[*self.numbers, *range(head + 1)][head]}"
-        mark = "" if _is_blank(self.matrices[head]) else mark  # it is written into the image
-        parts = [name, value_range(self.matrices[head]), mark]
-        line = "  ".join(filter(None, parts))
+        """The lines over a head: its note, its name and its range."""
+        name = self.names[head] if self.names else f"head {head}"
+        line = "  ".join(filter(None, [name, value_range(self.matrices[head])]))
+        note = self.notes[head] if self.notes else ""
         return "\n".join(wrapped(text, width) for text in (note, line) if text)
-
-    def of(self, heads: slice) -> Block:
-        """Some of its heads."""
-        numbers = None if self.numbers is None else [*self.numbers] or range(len(self.matrices))
-        some = {n: getattr(self, n)[heads] for n in ("matrices", "notes", "transparent")}
-        return replace(self, **some, numbers=None if numbers is None else numbers[heads])
 
     def height(self, width: float) -> float:
         """Inches of an image: square cells, unless that is far too high or too low."""
@@ -106,39 +92,22 @@ class Block:
         return min(max(width * rows / keys, LOWEST), TALLEST)
 
 
-def on_pages(blocks: Sequence[Block], across: int, width: float) -> list[slice]:
-    """The heads of each figure, such that none of more than one line is taller than a page."""
-    columns, _, each = _sizes(blocks, across, width)
-    lines = max(1, int((PAGE - 0.5 - AROUND * len(blocks)) / sum(each)))
-    heads = len(blocks[0].matrices)
-    return [slice(i, min(i + lines * columns, heads)) for i in range(0, heads, lines * columns)]
-
-
-def _sizes(blocks: Sequence[Block], across: int, width: float) -> tuple[int, float, list[float]]:
-    """Heads side by side, the inches that one is wide, and the height of its line in each block."""
-    heads = len(blocks[0].matrices)
-    columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
-    columns = -(-heads // -(-heads // columns))  # of about the same number in each line
-    cell, each = (width - 0.35) / columns - 0.08, []
-    for block in blocks:
-        over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
-        each.append(block.height(cell) + 0.12 * over + 0.06)
-    return columns, cell, each
-
-
 @styled
 def heatmaps(
     blocks: Sequence[Block], title: str = "", across: int = ACROSS, width: float = TEXT_WIDTH
 ) -> Figure:
-    """One image for each head, ``across`` side by side; blocks of heads one below the other.
+    """Draw one image for each head, ``across`` side by side; blocks one below the other.
 
-    Where there is no room for all names, the axes show delimiters and digits of round numbers.
     ``width``: of the figure, in inches.
     """
     heads = len(blocks[0].matrices)
-    columns, cell, each = _sizes(blocks, across, width)
+    columns = max(1, min(across, heads, int((width - 0.35) / NARROWEST)))
     lines = -(-heads // columns)
-    heights = [lines * height + AROUND for height in each]
+    columns = -(-heads // lines)  # of about the same number in each line
+    cell, heights = (width - 0.35) / columns - 0.08, []
+    for block in blocks:
+        over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
+        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + AROUND)
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.25 + 0.16 * (1 + titled.count("\n")))
     if title:
@@ -150,16 +119,12 @@ def heatmaps(
             part.suptitle(heading, x=0.01, ha="left", fontsize=LABEL_SIZE, style="italic")
         part.supylabel("query", fontsize=SMALL)
         part.supxlabel("key", fontsize=SMALL)
-        grid = part.subplots(lines, columns, squeeze=False)
-        for number, axes in enumerate(grid.flat):
-            if number >= heads:
-                axes.set_visible(False)
-                continue
+        grid = part.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[heads:]:
+            axes.set_visible(False)
+        for number, axes in enumerate(grid.flat[:heads]):
             _image(axes, block, number, cell)
-            if number % columns:
-                axes.set_yticklabels([""] * len(axes.get_yticks()))
-            if number + columns < heads:
-                axes.set_xticklabels([""] * len(axes.get_xticks()))
+            _label_axes(axes, block, cell)
     figure.legend(
         handles=list(_legend(blocks)), loc="outside lower right", handlelength=0.8,
         ncols=5 if width > 4 else 3 if width > 2.4 else 1, handleheight=0.8, columnspacing=1.0,
@@ -171,15 +136,17 @@ def _legend(blocks: Sequence[Block]) -> Iterator[Artist]:
     """What the colours and marks mean."""
     colours = value_colours()
     heads = [matrix for block in blocks for matrix in block.matrices]
-    if any(_is_blank(matrix) and not np.isfinite(matrix).all() for matrix in heads):
+    blank = [not matrix[np.isfinite(matrix)].any() for matrix in heads]
+    closed = [not np.isfinite(matrix).all() for matrix in heads]
+    if any(map(all, zip(blank, closed, strict=True))):
         yield Patch(facecolor=colours(1.0), label="open (0)")
-    if not all(map(_is_blank, heads)):
+    if not all(blank):
         yield Patch(facecolor=colours(0.0), label="lowest")
         yield Patch(facecolor=colours(1.0), label="highest of the head")
-    if any(not np.isfinite(block.matrices).all() for block in blocks):
+    if any(closed):
         yield Patch(facecolor=CLOSED, label="closed (−∞)")
     style: Any = {"color": MARKED, "markersize": 4, "markeredgewidth": 0}
-    for marks in {id(block.marks): block.marks for block in blocks if block.marks}.values():
+    for marks in [block.marks for block in blocks if block.marks][:1]:
         if marks.rows or marks.keys:
             yield Line2D([], [], **style, ls="--", lw=0.8, label=f"training length {marks.length}")
         if marks.wrong:
@@ -187,7 +154,7 @@ def _legend(blocks: Sequence[Block]) -> Iterator[Artist]:
 
 
 def value_range(matrix: np.ndarray) -> str:
-    """The least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``.
+    """Return the least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``.
 
     Nothing where all of them are 0.
     """
@@ -216,28 +183,25 @@ def _image(axes: Axes, block: Block, head: int, width: float) -> None:
         shown, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest",
         extent=(-0.5, keys - 0.5, rows - 0.5, -0.5),
     )  # fmt: skip
-    if block.marks:
-        for draw, places in ((axes.axhline, block.marks.rows), (axes.axvline, block.marks.keys)):
-            for place in places:
-                draw(place, color=MARKED, linewidth=0.8, linestyle="--")
-        if wrong := block.marks.wrong:
-            axes.plot(
-                [1.02] * len(wrong), wrong, "<", color=MARKED, markersize=3, markeredgewidth=0,
-                clip_on=False, transform=axes.get_yaxis_transform(),
-            )  # fmt: skip
     axes.set_title(block.title(head, width), fontsize=SMALL, pad=2)
-    note = block.notes[head].partition("\n")[2] if block.notes else ""
-    said = "transparent" if transparent else note if _is_blank(block.matrices[head]) else ""
-    axes.text(
-        0.5, 0.5, said, transform=axes.transAxes, ha="center", va="center", fontsize=SMALL,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if said else None,
-    )  # fmt: skip
-    _name(axes.yaxis, block.row_labels, block.height(width) * 72 / (SMALL + 0.5))
-    _name_keys(axes, block.key_labels, width * 72)
+    if transparent:
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        middle: Any = {"ha": "center", "va": "center", "transform": axes.transAxes}
+        axes.text(0.5, 0.5, "transparent", fontsize=SMALL, bbox=box, **middle)
+    if marks := block.marks:
+        for at in marks.rows:
+            axes.axhline(at, color=MARKED, linewidth=0.8, linestyle="--")
+        for at in marks.keys:
+            axes.axvline(at, color=MARKED, linewidth=0.8, linestyle="--")
+        if marks.wrong:
+            axes.plot(
+                [1.02] * len(marks.wrong), marks.wrong, "<", color=MARKED, markersize=3,
+                markeredgewidth=0, clip_on=False, transform=axes.get_yaxis_transform(),
+            )  # fmt: skip
 
 
 def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
-    """``matrix (i, j)`` with about these rows and keys at most: of neighbours the highest value.
+    """Return ``matrix (i, j)`` with about these rows and keys at most: of neighbours the highest.
 
     So a line of single cells is seen however small the image is.
     """
@@ -249,38 +213,17 @@ def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
     return matrix
 
 
-def _is_blank(matrix: np.ndarray) -> bool:
-    """Is nothing there but zeros?"""
-    return not matrix[np.isfinite(matrix)].any()
-
-
-# Names on axes
-
-
-def _name_keys(axes: Axes, labels: Sequence[str], points: float) -> None:
-    """Names of the keys of an image of this width in points, turned where all then fit."""
-    room = points / (0.62 * SMALL * max(map(len, labels)) + 3)
-    turned = room < len(labels) <= min(MOST_TOKENS, points / (SMALL + 0.2))
-    _name(axes.xaxis, labels, len(labels) if turned else room)
+def _label_axes(axes: Axes, block: Block, width: float) -> None:
+    """Name rows and keys; names of keys are turned where they do not fit side by side."""
+    room = width * 72 / (0.62 * SMALL * max(map(len, block.key_labels)) + 3)
+    turned = room < len(block.key_labels)
     axes.tick_params(axis="x", labelrotation=90 if turned else 0)
+    _label_axis(axes.xaxis, block.key_labels, width * 72 / (SMALL + 2) if turned else room)
+    _label_axis(axes.yaxis, block.row_labels, block.height(width) * 72 / (SMALL + 2))
 
 
-def _name(axis: Axis, labels: Sequence[str], most: float) -> None:
-    """Name about this number of places at most: delimiters, then digits of round numbers."""
-    gap = max(1.0, len(labels) / max(most, 1.0))
-    numbers = {i: int(n[0]) for i, name in enumerate(labels) if (n := re.search(r"\d+", name))}
-    if len({*labels}) < len(labels):  # tokens, not their places
-        numbers = {i: i for i in numbers}
-    step = next(s * 10**n for n in range(9) for s in (1, 2, 5) if s * 10**n >= math.ceil(gap))
-    delimiters = [i for i in range(len(labels)) if i not in numbers]
-    shown: list[int] = []
-    for i in (
-        *delimiters[:1],
-        *delimiters[:0:-1],
-        *(i for i, n in numbers.items() if n % step == 0),
-    ):
-        if all(abs(i - k) >= gap for k in shown):
-            shown.append(i)
-    shown.sort()
-    axis.set_ticks(shown, [labels[i] for i in shown])
+def _label_axis(axis: Axis, labels: Sequence[str], most: float) -> None:
+    named: dict[float, str] = dict(enumerate(labels))
+    axis.set_major_locator(MaxNLocator(max(1, min(int(most), len(labels))), integer=True))
+    axis.set_major_formatter(lambda at, _: named.get(at, ""))
     axis.set_tick_params(labelsize=SMALL, length=1.5, width=0.4, pad=1.5)

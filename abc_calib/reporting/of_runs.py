@@ -35,9 +35,9 @@ def curves(
     was not evaluated, and for runs whose lengths have different units.
     """
     look = build(DrawOptions, **keywords)
-    found = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in runs]
     with font(look.font):
-        figure = figure_of(found, None if labels is None else names(labels), look.inches)
+        figure = figure_of(opened, None if labels is None else names(labels), look.inches)
         return save_figures(figure, Path(out) / STEM, look.format)
 
 

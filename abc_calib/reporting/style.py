@@ -144,11 +144,11 @@ def wrapped(text: str, inches: float, size: float = SMALL) -> str:
 @styled
 def as_svg(figure: Figure) -> str:
     """A figure as an element of HTML, its text as text."""
-    made = io.StringIO()
+    file = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts have more of them
-        figure.savefig(made, format="svg", metadata=FORMATS["svg"])
-    text = made.getvalue()
+        figure.savefig(file, format="svg", metadata=FORMATS["svg"])
+    text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     return re.sub(r"(\.\d\d)\d+", r"\1", re.sub(r"\s*\n\s*", " ", text))  # half as large
 

@@ -19,10 +19,10 @@ def accuracy_table(rows_by_name: Mapping[str, Sequence[Row]]) -> Table:
     unless series have others.
     """
     lines = []
-    for length, found in _by_length(rows_by_name):
-        counts = {row.n for row in found if row is not None}
+    for length, rows in _by_length(rows_by_name):
+        counts = {row.n for row in rows if row is not None}
         alike = len(counts) == 1
-        cells = (_cell(row, with_n=not alike) for row in found)
+        cells = (_cell(row, with_n=not alike) for row in rows)
         lines.append([length, *cells, f"{counts.pop()}" if alike else None])
     columns = ["length", *rows_by_name, "samples"]
     return Table(columns, lines, right=columns, caption="exact match in percent, 95 % intervals")
@@ -36,9 +36,9 @@ def plain_accuracy_table(
     The caption goes on with what a cell is of: how many samples, and which interval.
     """
     lines: list[list[object]] = []
-    for length, found in _by_length(rows_by_name):
+    for length, rows in _by_length(rows_by_name):
         lines.append([length])
-        for row in found:
+        for row in rows:
             lines[-1].append(_number(row))
             if intervals:
                 lines[-1].append("-" if row is None else f"[{row.low:.2f}, {row.high:.2f}]")
@@ -86,5 +86,5 @@ def _cell(row: Row | None, with_n: bool = False) -> str:
     if row is None:
         return "-"
     samples = f" of {row.n}" if with_n else ""
-    said = row.high - row.low >= SAYS or 0 < row.accuracy < 100
-    return f"{_number(row)}{samples}" + (f"\n[{row.low:.1f}, {row.high:.1f}]" if said else "")
+    wide = row.high - row.low >= SAYS or 0 < row.accuracy < 100
+    return f"{_number(row)}{samples}" + (f"\n[{row.low:.1f}, {row.high:.1f}]" if wide else "")

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 
 from abc_calib.errors import UsageError
 from abc_calib.files import write_atomically
@@ -18,61 +16,51 @@ from abc_calib.nn.build import model_type
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.proof.compiled import Compiled, Letters, compiled
 from abc_calib.reporting import transducer_program as template
-from abc_calib.reporting.style import (
-    PALETTE,
-    SMALL,
-    TEXT_WIDTH,
-    new_figure,
-    save_figures,
-    styled,
-    value_colours,
-)
+from abc_calib.reporting.style import SMALL, TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.runs import Run
 
 NAME = "transducer"
 MOST = 18
-"""Arrows of a graph; of a machine with more of them the table is drawn."""
-NEAR = 0.36
-"""Where on an arrow its words are."""
+"""Arrows of a graph up to which it shows what is read and written."""
 
 
 def compile(run: Run | Path | str | None = None, *, out: Path | str | None = None) -> Compiled:
     """Read a calibrated model out as the smallest transducer that writes the same, at every length.
 
     ``out``: a new folder, by default ``exports/transducer`` in the run's folder, for the table
-    ``transducer.csv``, ``transducer.py``, which runs it with numpy alone, and its graph, or the
-    table as an image, ``transducer.pdf`` and ``.svg``. Raises ``UsageError`` for a run without
+    ``transducer.csv``, ``transducer.py``, which runs it with numpy alone, and its graph,
+    ``transducer.pdf`` and ``.svg``. Raises ``UsageError`` for a run without
     lines or not of this program, and ``AbcError`` where the model is wrong in some window, or is no
     transducer.
     """
-    found = Run.open(run)
-    found.check()
-    if not issubclass(model_type(found.config.kind), Transformer):
+    run = Run.open(run)
+    run.check()
+    if not issubclass(model_type(run.config.kind), Transformer):
         raise UsageError(
-            f"{found} is a {found.config.model.label}: only models of the kinds transformer and "
+            f"{run} is a {run.config.model.label}: only models of the kinds transformer and "
             "decoder are compiled"
         )
-    found.lines()
-    folder = Path(out) if out is not None else found.path / "exports" / NAME
+    run.lines()
+    folder = Path(out) if out is not None else run.path / "exports" / NAME
     if out is not None and folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
-    made = compiled(found.load_model(), found.data)
+    machine = compiled(run.load_model(), run.data)
 
     def write(into: Path) -> None:
         into.mkdir()
-        (into / f"{NAME}.csv").write_text(table(made))
-        (into / f"{NAME}.py").write_text(program(made, found.path.name))
-        save_figures(graph(made), into / NAME, ("pdf", "svg"))
+        (into / f"{NAME}.csv").write_text(table(machine))
+        (into / f"{NAME}.py").write_text(program(machine, run.path.name))
+        save_figures(graph(machine), into / NAME, ("pdf", "svg"))
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(folder, write)
-    made.files.extend(sorted(folder.iterdir()))
-    return made
+    machine.files.extend(sorted(folder.iterdir()))
+    return machine
 
 
-def table(made: Compiled) -> str:
+def table(machine: Compiled) -> str:
     """Every column that there is: state, letters, what is written (-1: nothing), next state."""
-    by = made.transducer
+    by = machine.transducer
     state, letters, written, after = by.steps
     shown = np.where(written <= by.base, written, -1)
     text = io.StringIO()
@@ -82,15 +70,15 @@ def table(made: Compiled) -> str:
     return text.getvalue()
 
 
-def program(made: Compiled, name: str) -> str:
+def program(machine: Compiled, name: str) -> str:
     """The text of the file that runs the table."""
-    by, task = made.transducer, made.data.task
+    by, task = machine.transducer, machine.data.task
     symbols, rule = list(task.symbols[: by.base]), task.rule()
     starts = {symbols[s]: k for s, k in zip(by.symbols, by.start, strict=False)}
     _, code = Path(str(template.__file__)).read_text("utf-8").split("\n# Code\n")
     return "\n".join(
         [
-            f'"""{name} as a transducer of {made.states} states: python {NAME}.py OPERAND ..."""',
+            f'"""{name}, a transducer of {machine.states} states: python {NAME}.py OPERAND ..."""',
             "",
             "import sys",
             "from pathlib import Path",
@@ -110,123 +98,59 @@ def program(made: Compiled, name: str) -> str:
 
 
 @styled
-def graph(made: Compiled) -> Figure:
-    """The states and arrows between them; of many arrows the table, as an image."""
-    state, letters, written, after = made.transducer.steps
-    end = int(state[(written > made.transducer.base) & (state == after)][-1])
-    arrows: dict[tuple[int, int], list[tuple[Letters, int]]] = {}
+def graph(machine: Compiled) -> Figure:
+    """Draw the states on a circle, and arrows between them with what is read and written.
+
+    Arrows of a machine with many of them have no text: the table says it.
+    """
+    by = machine.transducer
+    state, letters, written, after = by.steps
+    end = int(state[(written > by.base) & (state == after)][-1])
+    arrows: dict[tuple[int, int], list[str]] = {}
     columns = zip(state.tolist(), letters.T.tolist(), written.tolist(), after.tolist(), strict=True)
     for before, read, token, to in columns:
         if before != end:
-            arrows.setdefault((before, to), []).append((tuple(read), token))
-    return _graph(made, end, arrows) if len(arrows) <= MOST else _image(made)
-
-
-def _image(made: Compiled) -> Figure:
-    """In each state (a row) the next state after each letter (a column), as a colour."""
-    by = made.transducer
-    figure = new_figure(TEXT_WIDTH, TEXT_WIDTH)
-    axes = figure.add_subplot()
-    after = np.where(by.next < 0, np.nan, by.next).reshape(by.states, -1)
-    shown = axes.imshow(after, cmap=value_colours(), interpolation="nearest", aspect="auto")
-    axes.set_ylabel("state")
-    axes.set_xlabel("letters of a column, the last: behind the end")
-    figure.colorbar(shown, label="next state")
-    return figure
-
-
-def _graph(
-    made: Compiled, end: int, arrows: dict[tuple[int, int], list[tuple[Letters, int]]]
-) -> Figure:
-    """``arrows``: of two states the columns that lead from one to the other."""
-    figure = new_figure(TEXT_WIDTH, 0.55 * TEXT_WIDTH)
-    axes = figure.add_subplot()
+            arrows.setdefault((before, to), []).append(_column(machine, tuple(read), token))
+    angles = np.pi * (1 - 2 * np.arange(by.states) / by.states)  # state 0 at the left, clockwise
+    spots = np.stack([1.6 * np.cos(angles), np.sin(angles)], 1)
+    figure = new_figure(TEXT_WIDTH, 0.62 * TEXT_WIDTH)
+    axes = figure.add_subplot(aspect="equal", xlim=(-2.3, 2.3), ylim=(-1.45, 1.45))
     axes.set_axis_off()
-    axes.set_aspect("equal")
-    axes.set_xlim(-2.9, 2.9)
-    axes.set_ylim(-1.6, 1.5)
-    places = _places(made, end)
-    for (before, to), found in arrows.items():
-        few = [_column(made, *one) for one in found[:2]]
-        more = [f"{len(found) - 2} more"] if len(found) > 2 else []
-        _arrow(axes, places[before], places[to], "\n".join([*few, *more]))
-    for number, place in places.items():
-        _words(axes, place, _name(made, number, end), 0.35, ec=PALETTE[0], lw=0.8)
+    middle: Any = {"ha": "center", "va": "center"}
+    paper: Any = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+    words: Any = {"fontsize": SMALL - 1, "color": "0.25", "bbox": paper, "zorder": 2, **middle}
+    for (before, to), texts in arrows.items():
+        text = "\n".join([*texts[:2], *([f"{len(texts) - 2} more"] if len(texts) > 2 else [])])
+        first, last = spots[before], spots[to]
+        across, at = last - first, 1.3 * first
+        if before != to:  # bent, so that an arrow in the other direction fits next to it
+            style = {"arrowstyle": "-|>", "color": "0.5", "lw": 0.6, "shrinkB": 18}
+            style["connectionstyle"] = "arc3,rad=0.16"
+            axes.annotate("", last, first, arrowprops=style, zorder=1)
+            at = first + 0.36 * across + 0.07 * np.array([across[1], -across[0]])
+        if len(arrows) <= MOST:
+            axes.text(at[0], at[1], text if before != to else f"stays: {text}", **words)
+    box: Any = {"boxstyle": "round", "fc": "white", "lw": 0.8}
+    for number, spot in enumerate(spots):
+        name = _name(machine, number, end) if len(arrows) <= MOST else str(number)
+        axes.text(spot[0], spot[1], name, fontsize=SMALL, bbox=box, zorder=3, **middle)
     return figure
 
 
-def _places(made: Compiled, end: int) -> dict[int, Any]:
-    """Starts at the left, states between letters on a circle, those behind the end at the right."""
-    by = made.transducer
-    behind = [k for k in range(by.states) if k != end and k not in by.start]
-    over = [k for k in behind if all(read[:1] == (by.base,) for read, _ in made.shown[k][1])]
-    inside = [k for k in behind if k not in over]
-    angles = np.pi * (0.75 - 2 * np.arange(len(inside)) / max(1, len(inside)))
-    radius = 0.95 if len(inside) > 1 else 0
-    places = {
-        k: np.array([1.25 * radius * np.cos(angle), radius * np.sin(angle)])
-        for k, angle in zip(inside, angles, strict=True)
-    }
-    for where, some in ((-2.5, [*dict.fromkeys(by.start)]), (1.9, over)):
-        heights = np.linspace(0.5, -0.5, len(some)) * (len(some) - 1) - 0.5 * (some is over)
-        places |= {k: np.array([where, y]) for k, y in zip(some, heights, strict=True)}
-    return places | {end: np.array([2.6, -1.2 if over else 0.0])}
-
-
-def _name(made: Compiled, state: int, end: int) -> str:
+def _name(machine: Compiled, state: int, end: int) -> str:
     """What a state stands for: a column after which the machine is in it."""
     if state == end:
         return "end"
-    by, symbols = made.transducer, made.data.task.symbols
+    by, symbols = machine.transducer, machine.data.task.symbols
     if state in by.start:
         return f"start {symbols[by.symbols[by.start.index(state)]]}" if by.symbols else "start"
-    count, some = made.shown[state]
-    return f"after {_column(made, *some[0])}" + (f"\nor {count - 1} more" if count > 1 else "")
+    count, columns = machine.shown[state]
+    more = f"\nor {count - 1} more" if count > 1 else ""
+    return f"after {_column(machine, *columns[0])}{more}"
 
 
-def _column(made: Compiled, letters: Letters, token: int) -> str:
+def _column(machine: Compiled, letters: Letters, token: int) -> str:
     """``9 1 → 0``: the letters of a column and what is written there."""
-    base, symbols = made.transducer.base, made.data.task.symbols
-    read = "end" if base in letters else " ".join(symbols[one] for one in letters)
+    base, symbols = machine.transducer.base, machine.data.task.symbols
+    read = "end" if base in letters else " ".join(symbols[letter] for letter in letters)
     return f"{read} → {'&' if token == base else symbols[token] if token < base else '–'}"
-
-
-def _arrow(axes: Axes, one: Any, other: Any, text: str) -> None:
-    """An arrow, bent so that one in the other direction fits next to it, with its words on it."""
-    if (one == other).all():
-        out = one / (np.hypot(*one) or 1) if one.any() else np.array([0.0, 1.0])
-        side = np.array([-out[1], out[0]])
-        ends, bend = (one + 0.25 * side + 0.12 * out, one - 0.25 * side + 0.12 * out), -1.3
-        middle = one + 0.52 * out
-    else:
-        ends, bend, across = (one, other), 0.16, other - one
-        bow = 2 * NEAR * (1 - NEAR) * bend * np.array([across[1], -across[0]])
-        middle = one + NEAR * across + bow  # on the curve, nearer to where it begins
-    looped = bend < 0
-    arrow = FancyArrowPatch(
-        *ends,
-        connectionstyle=f"arc3,rad={bend}",
-        arrowstyle="-|>",
-        mutation_scale=7,
-        color="0.45",
-        lw=0.6,
-        shrinkA=0,
-        shrinkB=2 if looped else 22,
-        zorder=1,
-    )
-    axes.add_patch(arrow)
-    _words(axes, middle, text, 0.1, SMALL - 1.5, "0.25", ec="none", alpha=0.85)
-
-
-def _words(
-    axes: Axes,
-    at: Any,
-    text: str,
-    pad: float,
-    size: float = SMALL,
-    color: str = "black",
-    **edge: Any,
-) -> None:
-    """Words in a white box."""
-    box = {"boxstyle": f"round,pad={pad}", "fc": "white", **edge}
-    axes.text(at[0], at[1], text, ha="center", va="center", size=size, color=color, bbox=box)

@@ -14,7 +14,7 @@ from abc_calib.config import FigureOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.reporting.attention import LAST, KeptLines, Problem, dense, line_sum, note_of
-from abc_calib.reporting.heatmaps import ACROSS, MOST_ACROSS, Block, Marks, heatmaps, on_pages
+from abc_calib.reporting.heatmaps import ACROSS, MOST_ACROSS, Block, Marks, heatmaps
 
 PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
@@ -44,102 +44,86 @@ class View:
     marks: Marks | None = None
 
     def check(self) -> None:
-        """``UsageError`` for a layer or head that it does not have."""
-        for name, given, count in (
-            ("layer", self.options.layer, len(self.attention)),
-            ("head", self.options.head, self.attention.shape[1]),
+        """Raise ``UsageError`` for a layer or head that it does not have."""
+        layers, heads = self.attention.shape[:2]
+        for name, number, count in (
+            ("layer", self.options.layer, layers),
+            ("head", self.options.head, heads),
         ):
-            if given is not None and given >= count:
+            if number is not None and number >= count:
                 raise UsageError(
-                    f"--{name} {given}: {self.site}-attention has {name}s 0 to {count - 1}"
+                    f"--{name} {number}: {self.site}-attention has {name}s 0 to {count - 1}"
                 )
 
     @property
     def layers(self) -> Sequence[int]:
+        """The layers to draw."""
         return range(len(self.attention)) if self.options.layer is None else [self.options.layer]
 
     @property
     def heads(self) -> list[int]:
-        return (
-            [*range(self.attention.shape[1])] if self.options.head is None else [self.options.head]
-        )
+        """The heads to draw."""
+        every = [*range(self.attention.shape[1])]
+        return every if self.options.head is None else [self.options.head]
 
     @property
     def stem(self) -> str:
         """What the names of its files begin with, apart from the kind of figure."""
         return "" if self.options.input is None else "input-"
 
-    @property
-    def across(self) -> int:
-        """Heads side by side."""
-        return ACROSS if self.lines is None else MOST_ACROSS
-
     def figures(self) -> Iterator[tuple[str, Figure]]:
-        """Each layer's figures with the names of their files: several where heads fill a page."""
+        """Each layer's figure with the name of its file."""
         kind = self.stem or ("bias-" if self.lines is not None else "attention-")
         head = "" if self.options.head is None else f"-head{self.options.head}"
         panel = "" if self.options.panel is None else f"-{self.options.panel}"
         for layer in self.layers:
-            title, blocks = self.blocks(layer)
-            parts = on_pages(blocks, self.across, self.options.inches)
-            for part in parts:
-                some = f"-heads{part.start}-{part.stop - 1}" if len(parts) > 1 else ""
-                figure = heatmaps(
-                    [b.of(part) for b in blocks], title, self.across, self.options.inches
-                )
-                yield f"{kind}{self.site}-layer{layer}{head}{some}{panel}", figure
+            yield f"{kind}{self.site}-layer{layer}{head}{panel}", self.figure(layer)
 
     @property
     def arrays(self) -> dict[str, Any]:
         """What is drawn, of all layers and heads."""
-        found: dict[str, Any] = {"attention": self.attention}
+        arrays: dict[str, Any] = {"attention": self.attention}
         if self.lines is not None:
-            layers = range(len(self.attention))
-            parts = [self._fit_and_bias(self.lines, layer) for layer in layers]
-            found["fit"], found["bias"] = (np.stack(part) for part in zip(*parts, strict=True))
+            parts = [self._fit_and_bias(self.lines, k) for k in range(len(self.attention))]
+            arrays["fit"], arrays["bias"] = (np.stack(part) for part in zip(*parts, strict=True))
             rows, keys = self.lines.far.labels(self.site)
-            found |= {"bias_row_labels": np.array(rows), "bias_key_labels": np.array(keys)}
-        return {**found, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
+            arrays |= {"bias_row_labels": np.array(rows), "bias_key_labels": np.array(keys)}
+        return {**arrays, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
 
     def figure(self, layer: int) -> Figure:
         """One figure of all heads of a layer."""
-        title, blocks = self.blocks(layer)
-        return heatmaps(blocks, title, self.across, self.options.inches)
-
-    def blocks(self, layer: int) -> tuple[str, list[Block]]:
-        """A title, and what is drawn of a layer: attention, then lines and bias if it has some."""
         name = self.task.replace("_", " ").capitalize()
         title = f"{name}, {PARTS[self.site]}-attention, layer {layer}"
-        chosen, lines, only = self.heads, self.lines, self.options.panel
-        shown = self._visible(self.attention[layer])[chosen]
-        near = Block(shown, self.rows, self.keys, numbers=chosen, marks=self.marks)
+        blocks = self._blocks(layer)
+        if self.lines is None:
+            title = f"{title}: {self.what}"
+        across = ACROSS if self.lines is None else MOST_ACROSS
+        return heatmaps(blocks, title if self.options.title else "", across, self.options.inches)
+
+    def _blocks(self, layer: int) -> list[Block]:
+        """What is drawn of a layer: attention, then lines and bias if it has some."""
+        heads, lines, labels = self.heads, self.lines, (self.rows, self.keys)
+        names: Any = {"names": [f"head {head}" for head in heads]}
+        attention = self._visible(self.attention[layer])[heads]
         if lines is None:
-            return f"{title}: {self.what}" if self.options.title else "", [near]
+            return [Block(attention, *labels, marks=self.marks, **names)]
         fit, bias = self._fit_and_bias(lines, layer)
-        kept, open_ = self.kept(layer), {*lines.bias.transparent()}
+        kept, transparent = self.kept(layer), {*lines.bias.transparent()}
+        names["transparent"] = [(self.site, layer, head) in transparent for head in heads]
         shared = ", found in the last layer" if (self.site, LAST, 0) in lines.table else ""
-        both: dict[str, Any] = {"numbers": chosen}
-        both["transparent"] = [(self.site, layer, head) in open_ for head in chosen]
-        fitted = Block(
-            self._visible(fit)[chosen],
-            self.rows,
-            self.keys,
-            heading=f"sum of the kept lines{shared}",
-            notes=[note_of(kept[head]) for head in chosen],
-            additive=False,
-            **both,
-        )
+        heading = f"sum of the kept lines{shared}"
+        names["notes"] = [note_of(kept[head]) for head in heads]
+        fitted = Block(self._visible(fit)[heads], *labels, heading=heading, additive=False, **names)
         heading = f"bias, {lines.far.digits} digits"
-        blocks = {
-            "attention": replace(near, heading=self.what, additive=False),
-            "fit": fitted,
-            "bias": Block(bias[chosen], *lines.far.labels(self.site), heading=heading, **both),
-        }
-        drawn = [
-            replace(block, heading=f"({letter}) {block.heading}")
-            for letter, block in zip("abc", blocks.values(), strict=True)
-        ]
-        return title if self.options.title else "", [blocks[only]] if only else drawn
+        del names["notes"]
+        biased = Block(bias[heads], *lines.far.labels(self.site), heading=heading, **names)
+        del names["transparent"]
+        near = Block(attention, *labels, heading=self.what, additive=False, **names)
+        panels = {"attention": near, "fit": fitted, "bias": biased}
+        if self.options.panel is not None:
+            return [panels[self.options.panel]]
+        letters = zip("abc", panels.values(), strict=True)
+        return [replace(block, heading=f"({x}) {block.heading}") for x, block in letters]
 
     def kept(self, layer: int) -> list[list[LineRow]]:
         """The kept lines of each head, or those of the last layer where they serve all."""
@@ -149,8 +133,8 @@ class View:
 
     def lines_of(self, layer: int) -> Heads:
         """The lines of each head, of those without none."""
-        found = self.lines.bias.heads(self.site, layer) if self.lines else None
-        return found or ((),) * self.attention.shape[1]
+        heads = self.lines.bias.heads(self.site, layer) if self.lines else None
+        return heads or ((),) * self.attention.shape[1]
 
     def _fit_and_bias(self, lines: Lines, layer: int) -> tuple[np.ndarray, np.ndarray]:
         heads = self.lines_of(layer)

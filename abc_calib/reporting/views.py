@@ -23,13 +23,15 @@ from abc_calib.nn.base import Attention, Model
 from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
 from abc_calib.reporting.attention import Problem, kept_lines, measured, problems
-from abc_calib.reporting.heatmaps import MOST_TOKENS, Marks
+from abc_calib.reporting.heatmaps import Marks
 from abc_calib.reporting.style import font, save_figures
 from abc_calib.reporting.view import Lines, View
 from abc_calib.runs import Run
 
 MOST = 1000
 """Tokens of source and output whose attention is drawn."""
+MOST_TOKENS = 24
+"""Up to this number the tokens themselves name the keys, not their positions."""
 
 
 def heatmap(
@@ -52,9 +54,9 @@ def heatmap(
     belong together.
     """
     asked = options or build(FigureOptions, **keywords)
-    found, paths = with_heads(run), list[Path]()
+    paths = list[Path]()
     with font(asked.font), bar("drawing", progress, "figures") as update:
-        views = views_of(found, asked)
+        views = views_of(with_heads(run), asked)
         folder = Path(out)
         make_folder(folder)
         total = sum(len(view.layers) for view in views)
@@ -72,18 +74,18 @@ def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict
     asked = build(FigureOptions, **options)
     with font(asked.font):
         views = views_of(with_heads(run), asked)
-        found = [pair for view in views for pair in view.figures()]
-        for _, figure in found:
+        figures = dict(pair for view in views for pair in view.figures())
+        for figure in figures.values():
             figure.draw_without_rendering()  # names on axes are made now, in this font
-    return dict(found)
+    return figures
 
 
 def with_heads(run: Run | Path | str | None) -> Run:
     """The run, if its model has heads; ``UsageError`` otherwise."""
-    found = Run.open(run)
-    if reason := model_type(found.config.kind).no_lines:
-        raise UsageError(f"{found} has no heads to show ({reason}): abc inspect --input")
-    return found
+    run = Run.open(run)
+    if reason := model_type(run.config.kind).no_lines:
+        raise UsageError(f"{run} has no heads to show ({reason}): abc inspect --input")
+    return run
 
 
 def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
@@ -91,9 +93,9 @@ def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
     batch = run.data.lay_out(run.data.task.parse(source))
     if batch.source.shape[1] + batch.target.shape[1] > MOST:
         raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
-    found = answered(model, run.data, source)
+    answer = answered(model, run.data, source)
     with torch.inference_mode():
-        return found, found.attention(model)
+        return answer, answer.attention(model)
 
 
 def views_of(run: Run, asked: FigureOptions) -> list[View]:
@@ -102,13 +104,13 @@ def views_of(run: Run, asked: FigureOptions) -> list[View]:
         what = "one source has" if asked.input is not None else f"{run} has"
         raise UsageError(f"--panel {asked.panel}: {what} attention alone; leave it out")
     source = asked.input
-    found = averaged(run, asked) if source is None else _of_source(run, asked, source)
-    wanted = [site for site in SITES if site in asked.sites]
-    if missing := [site for site in wanted if site not in found]:
-        raise UsageError(f"{run} has no {missing[0]}-attention: choose {', '.join(found)}")
-    for site in wanted:
-        found[site].check()
-    return [found[site] for site in wanted]
+    views = averaged(run, asked) if source is None else _of_source(run, asked, source)
+    sites = [site for site in SITES if site in asked.sites]
+    if missing := [site for site in sites if site not in views]:
+        raise UsageError(f"{run} has no {missing[0]}-attention: choose {', '.join(views)}")
+    for site in sites:
+        views[site].check()
+    return [views[site] for site in sites]
 
 
 def _is_calibrated(run: Run) -> bool:
@@ -153,6 +155,6 @@ def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
 
 def beyond(labels: Sequence[str], length: int) -> list[float]:
     """The places between tokens of a column below ``length`` and neighbours of others."""
-    found = (re.search(r"\d+", label) for label in labels)
-    inside = [int(number[0]) < length if number else None for number in found]
+    numbers = (re.search(r"\d+", label) for label in labels)
+    inside = [int(number[0]) < length if number else None for number in numbers]
     return [at + 0.5 for at, pair in enumerate(pairwise(inside)) if {*pair} == {True, False}]

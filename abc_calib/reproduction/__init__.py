@@ -2,9 +2,8 @@
 
 from abc_calib.reproduction.pipeline import (
     load_results,
-    make_report,
     reproduce,
     write_report,
 )
-from abc_calib.reproduction.report import Report
+from abc_calib.reproduction.report import Report, make_report
 from abc_calib.reproduction.targets import TARGETS, Target, get_target, read_targets

@@ -1,25 +1,20 @@
-"""One number of a table: the paper's and ours over seeds, and how they compare."""
+"""The numbers of a target: the paper's and ours over seeds, one record per cell of a table."""
 
 from __future__ import annotations
 
 import math
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-SUCCEEDS = 99.0
-"""Percent from which on a model interpolates or extrapolates."""
+from abc_calib.reproduction.targets import CELL, PAPERS, Target
 
 AGREES, BETTER, DIFFERS = "agreement", "improvement", "disagreement"
-MARKS = {AGREES: "=", BETTER: "+", DIFFERS: "≠"}
-
+MARKS = {AGREES: "=", BETTER: "+", DIFFERS: "≠", "": ""}
 MEAN = "mean"
 """Stands for a task where a paper has the mean over several."""
-
-Place = tuple[str, str, str, int]
-"""Measure, task, row and length of a cell."""
 
 
 @dataclass(frozen=True)
@@ -35,103 +30,91 @@ class Measure:
     lower_is_better: bool = False
     axis: str = "exact match (%)"
 
-    @property
-    def percent(self) -> bool:
-        return not self.lower_is_better
+    def shown(self, value: float) -> str:
+        """A value as text; a percentage is never rounded up to 100."""
+        if self.lower_is_better:
+            return f"{value:.2f}".rstrip("0").rstrip(".")
+        return f"{math.floor(value * 100 + 1e-6) / 100:g}"
 
-    def shown(self, value: float | None) -> str:
-        """A value as text."""
-        return shown(value) if self.percent else rounded(value)
+    def verdict(self, theirs: float, ours: float, own: bool, spread: float = 0.0) -> str:
+        """Compare our median with the paper's number, of standard deviation ``spread``.
+
+        Agreement within the tolerance; improvement where ours is better in a row that the paper
+        proposes, ``own`` (a baseline that fails less is a different finding, not an improvement);
+        else disagreement. Empty where one of both is missing.
+        """
+        if math.isnan(theirs) or math.isnan(ours):
+            return ""
+        if abs(ours - theirs) <= max(self.tolerance, self.share * theirs, spread):
+            return AGREES
+        better = (ours < theirs) == self.lower_is_better
+        return BETTER if better and own else DIFFERS
 
 
-NAMES = tomllib.loads((Path(__file__).parent / "papers" / "names.toml").read_text("utf-8"))
-TITLES: dict[str, str] = NAMES["tasks"]
+_names = tomllib.loads((PAPERS / "names.toml").read_text("utf-8"))
+TITLES: dict[str, str] = _names["tasks"]
 """The papers' names of tasks."""
-MEASURES = {name: Measure(**about) for name, about in NAMES["measures"].items()}
+MEASURES = {name: Measure(**fields) for name, fields in _names["measures"].items()}
 """By the column of an evaluation."""
-ACCURACY = MEASURES["accuracy"]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One number of a table: the paper's, and ours over seeds, of ``n`` samples each."""
-
-    measure: str
-    task: str
-    row: str
-    length: int
-    paper: float | None = None
-    median: float | None = None
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    seeds: int = 0
-    n: int = 0
-    verdict: str = ""
-
-    @property
-    def text(self) -> str:
-        """``100 / 99.8 (99.9) =``: median / worst seed (the paper) verdict."""
-        measure = MEASURES[self.measure]
-        theirs = "" if self.paper is None else f" ({measure.shown(self.paper)})"
-        if self.median is None:
-            return f"–{theirs}"
-        worst = self.max if measure.lower_is_better else self.min
-        mark = f" {MARKS[self.verdict]}" if self.verdict else ""
-        return f"{measure.shown(self.median)} / {measure.shown(worst)}{theirs}{mark}"
+def measured(target: Target, results: pd.DataFrame) -> pd.DataFrame:
+    """Return the results of the stage that each row shows, one record per measure and seed."""
+    names = ["task", "row", "length", "seed", "n", "stage"]
+    table = results.reindex(columns=[*names, *target.measures])
+    stages = {name: row.stage for name, row in target.all_rows.items()}
+    table = table[table["stage"] == table["row"].map(stages)].drop(columns="stage")
+    table = table.melt(names[:-1], target.measures, "measure").dropna(subset=["length", "value"])
+    table = table.astype({"length": int, "value": float})
+    if target.averaged is None:
+        return table
+    tasks = {task for task, _ in target.places}
+    some = table[(table["measure"] == target.averaged) & table["task"].isin(tasks)]
+    groups = some.groupby(["measure", "row", "length", "seed"])
+    means = groups[["value", "n"]].mean()[groups["task"].nunique() == len(tasks)]
+    return pd.concat([table, means.reset_index().assign(task=MEAN)])
 
 
-def make_cell(
-    place: Place,
-    found: pd.DataFrame | None,
-    theirs: float | None = None,
-    own: bool = True,
-    spread: float = 0.0,
-) -> Cell:
-    """The cell of a place from the results of its seeds, if there are any."""
-    if found is None or found.empty:
-        return Cell(*place, paper=theirs)
-    values = found[place[0]].astype(float)
-    median = round(float(values.median()), 4)
-    return Cell(
-        *place,
-        paper=theirs,
-        median=median,
-        mean=round(float(values.mean()), 4),
-        min=round(float(values.min()), 4),
-        max=round(float(values.max()), 4),
-        seeds=int(found["seed"].nunique()),
-        n=int(found["n"].min()),
-        verdict=verdict(theirs, median, own, MEASURES[place[0]], spread),
-    )
+def make_cells(target: Target, results: pd.DataFrame) -> pd.DataFrame:
+    """Return a record for every cell of every measure, also for those without a result."""
+    lengths = {place: [test.length for test in tests] for place, tests in target.test_lists.items()}
+    first = next(iter(target.places))[0]
+    means = {(MEAN, row): lengths[task, row] for task, row in lengths if task == first}
+    keys = [
+        (measure, task, row, length)
+        for measure in target.measures
+        for (task, row), columns in (
+            (means if measure == target.averaged else {}) | lengths
+        ).items()
+        for length in columns
+    ]
+    groups = measured(target, results).groupby(CELL)
+    ours = groups["value"].agg(["median", "mean", "min", "max"]).map(lambda x: round(float(x), 4))
+    counts = groups.agg(seeds=("seed", "nunique"), n=("n", "min"))
+    index = pd.MultiIndex.from_tuples(keys, names=CELL)
+    paper = target.printed.reindex(index)
+    cells = pd.DataFrame({"paper": paper["value"]}, index=index).join(ours)
+    cells = cells.join(counts.reindex(index).fillna(0).astype(int))
+    cells["verdict"] = [
+        MEASURES[measure].verdict(theirs, median, target.all_rows[row].own, spread)
+        for (measure, _, row, _), theirs, median, spread in zip(
+            keys, cells["paper"], cells["median"], paper["spread"].fillna(0.0), strict=True
+        )
+    ]
+    return cells.reset_index()
 
 
-def verdict(
-    theirs: float | None,
-    ours: float | None,
-    own: bool,
-    measure: Measure = ACCURACY,
-    spread: float = 0.0,
-) -> str:
-    """How our median compares with the paper's number, of standard deviation ``spread``.
-
-    Agreement within the tolerance of ``measure``; improvement where ours is better in a row that
-    the paper proposes, ``own`` (its baselines failing less is a different finding, not an
-    improvement); else disagreement. Empty where one of both is missing.
-    """
-    if theirs is None or ours is None:
-        return ""
-    if abs(ours - theirs) <= max(measure.tolerance, measure.share * theirs, spread):
-        return AGREES
-    better = (ours < theirs) == measure.lower_is_better
-    return BETTER if better and own else DIFFERS
-
-
-def shown(percentage: float | None) -> str:
-    """A percentage, never rounded up to 100."""
-    return "–" if percentage is None else f"{math.floor(percentage * 100 + 1e-6) / 100:g}"
-
-
-def rounded(value: float | None) -> str:
-    """A distance or loss, or any number in a sentence."""
-    return "–" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
+def cell_texts(cells: pd.DataFrame) -> list[str]:
+    """Return each cell as ``100 / 99.8 (99.9) =``: median / worst seed (the paper) verdict."""
+    texts = []
+    records: Any = cells.itertuples()
+    for cell in records:
+        measure = MEASURES[cell.measure]
+        paper = "" if pd.isna(cell.paper) else f" ({measure.shown(cell.paper)})"
+        if pd.isna(cell.median):
+            texts.append(f"–{paper}")
+        else:
+            worst = measure.shown(cell.max if measure.lower_is_better else cell.min)
+            text = f"{measure.shown(cell.median)} / {worst}{paper} {MARKS[cell.verdict]}"
+            texts.append(text.rstrip())
+    return texts

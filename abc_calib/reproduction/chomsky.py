@@ -9,6 +9,7 @@ setting a model gives the answer alone, so the two kinds of numbers are not comp
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from itertools import pairwise, zip_longest
 from operator import add, mul
@@ -23,10 +24,11 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches, predict
 from abc_calib.nn.base import Model
 from abc_calib.reproduction.report import Report
+from abc_calib.reproduction.targets import PAPERS
 from abc_calib.stages import certified
 from abc_calib.text import Table
 
-NAME, TITLE = "chomsky", "The Chomsky benchmark: fifteen tasks, trained short, tested at 41 to 500"
+NAME = "chomsky"
 LENGTHS = range(41, 501)
 END = "end"
 BATCH = 20
@@ -77,8 +79,8 @@ def _stack(rng: np.random.Generator, n: int) -> Drawn:
     stack = _bits(rng, int(rng.integers(1, n)))
     does = _bits(rng, n - len(stack), ("pop", "push0", "push1"))
     source = f"{' '.join(does)} : {' '.join(stack)}"
-    for one in does:
-        stack = stack[:-1] if one == "pop" else [*stack, one[-1]]
+    for action in does:
+        stack = stack[:-1] if action == "pop" else [*stack, action[-1]]
     return source, stack[::-1]
 
 
@@ -97,8 +99,8 @@ def _expression(rng: np.random.Generator, n: int, operators: str) -> tuple[str, 
         return f"({signed})" if n > 2 else signed, (-digit if n % 2 == 0 else digit) % 5
     first = int(rng.integers(1, n - 3))
     (left, a), (right, b) = (_expression(rng, k, operators) for k in (first, n - first - 3))
-    one = operators[int(rng.integers(0, len(operators)))]
-    return f"({left}{one}{right})", {"+": a + b, "-": a - b, "*": a * b}[one] % 5
+    sign = operators[int(rng.integers(0, len(operators)))]
+    return f"({left}{sign}{right})", {"+": a + b, "-": a - b, "*": a * b}[sign] % 5
 
 
 def _brackets(rng: np.random.Generator, n: int) -> Drawn:
@@ -136,25 +138,6 @@ def _sqrt(rng: np.random.Generator, n: int) -> Drawn:
     return f"{number:b}", [*f"{math.isqrt(number):b}".zfill(-(-n // 2))]
 
 
-Read = Callable[[str, int], list[str]]
-"""The answer in what a person reads of an output, for a source of ``n`` symbols."""
-
-
-class Benchmark(NamedTuple):
-    """A task: what it is drawn by, which of ours answers it, and how its answer is read.
-
-    ``published``: of the benchmark's Transformer, the best of its encodings and seeds, in percent
-    of symbols, mean over lengths 41 to 500; None where we could not read it.
-    """
-
-    law: Law
-    task: str
-    options: dict[str, Any]
-    read: Read
-    scratchpad: str
-    published: float | None = None
-
-
 def _last(answer: str, n: int) -> list[str]:
     return answer.split()[-1:]
 
@@ -171,29 +154,40 @@ def _root(answer: str, n: int) -> list[str]:
     return [*answer.partition(" ")[0].zfill(-(-n // 2))]
 
 
-def _automaton(law: Law, machine: str, published: float | None = None) -> Benchmark:
-    return Benchmark(law, "automaton", {"machine": machine}, _last, "states", published)
-
-
-TASKS: dict[str, Benchmark] = {
-    "even_pairs": _automaton(_even_pairs, "even_pairs"),
-    "modular_arithmetic": _automaton(_arithmetic, "arithmetic_mod:5", 24.2),
-    "parity_check": _automaton(_parity, "parity", 52.0),
-    "cycle_navigation": _automaton(_cycle, "cycle:5"),
-    "stack_manipulation": Benchmark(_stack, "stack", {}, _words, "stacks", 57.5),
-    "reverse_string": Benchmark(_reverse, "reverse_copy", {}, _words, "none", 62.3),
-    "modular_arithmetic_brackets": Benchmark(_brackets, "brackets", {}, _words, "stacks"),
-    "solve_equation": Benchmark(_equation, "solve_equation", {}, _words, "stacks"),
-    "duplicate_string": Benchmark(_duplicate, "duplicate", {}, _words, "a mark", 52.8),
-    "missing_duplicate_string": Benchmark(_missing, "missing_duplicate", {}, _words, "pairs"),
-    "odds_first": Benchmark(_odds_first, "odds_first", {}, _words, "two rows", 52.8),
-    "binary_addition": Benchmark(_addition, "addition", {"base": 2}, _reversed, "none"),
-    "binary_multiplication": Benchmark(
-        _multiplication, "long_multiplication", {"base": 2}, _reversed, "partial sums"
-    ),
-    "compute_sqrt": Benchmark(_sqrt, "square_root", {}, _root, "remainders"),
-    "bucket_sort": Benchmark(_sort, "sort", {"base": 5}, _words, "insertions"),
+Read = Callable[[str, int], list[str]]
+"""The answer in what a person reads of an output, for a source of ``n`` symbols."""
+CODE: dict[str, tuple[Law, Read]] = {
+    "even_pairs": (_even_pairs, _last),
+    "modular_arithmetic": (_arithmetic, _last),
+    "parity_check": (_parity, _last),
+    "cycle_navigation": (_cycle, _last),
+    "stack_manipulation": (_stack, _words),
+    "reverse_string": (_reverse, _words),
+    "modular_arithmetic_brackets": (_brackets, _words),
+    "solve_equation": (_equation, _words),
+    "duplicate_string": (_duplicate, _words),
+    "missing_duplicate_string": (_missing, _words),
+    "odds_first": (_odds_first, _words),
+    "binary_addition": (_addition, _reversed),
+    "binary_multiplication": (_multiplication, _reversed),
+    "compute_sqrt": (_sqrt, _root),
+    "bucket_sort": (_sort, _words),
 }
+
+
+class Benchmark(NamedTuple):
+    """A task: its law, how its answer is read, and its entry in ``papers/chomsky.toml``."""
+
+    law: Law
+    read: Read
+    task: str
+    scratchpad: str
+    options: dict[str, Any] = {}
+    published: float | None = None
+
+
+PAPER = tomllib.loads((PAPERS / "chomsky.toml").read_text("utf-8"))
+TASKS = {name: Benchmark(*CODE[name], **fields) for name, fields in PAPER["tasks"].items()}
 """In the order of the paper's table."""
 
 
@@ -218,25 +212,32 @@ def reproduce(
     for seed in range(seeds or 1):
         for name in rows or TASKS:
             if (name, seed) not in done:
-                found = _measured(name, seed, folder)
-                table = pd.concat([table, pd.DataFrame([found])], ignore_index=True)
-                on_row(found, table)
+                row = _measured(name, seed, folder)
+                table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+                on_row(row, table)
     return table
 
 
 def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
-    one = TASKS[name]
-    about: dict[str, Any] = {"row": name, "task": one.task, "seed": seed, "stage": "calibrated"}
+    benchmark = TASKS[name]
+    about: dict[str, Any] = {
+        "row": name,
+        "task": benchmark.task,
+        "seed": seed,
+        "stage": "calibrated",
+    }
     try:
-        run, certificate = certified(one.task, seed, folder=folder, progress=False, **one.options)
+        run, certificate = certified(
+            benchmark.task, seed, folder=folder, progress=False, **benchmark.options
+        )
     except AbcError as error:
         return {**about, "error": str(error)}
     model, shares, whole = run.load_model().frozen(), list[float](), list[bool]()
     rng = np.random.default_rng([seed, 8])
     for first in range(0, len(LENGTHS), BATCH):
         lengths = LENGTHS[first : first + BATCH]
-        drawn = [one.law(rng, n) for n in lengths]
-        right = _answers(model, run.data, one, drawn, lengths)
+        drawn = [benchmark.law(rng, n) for n in lengths]
+        right = _answers(model, run.data, benchmark, drawn, lengths)
         whole += [x == 1 for x in right]
         shares += right
     return {
@@ -255,7 +256,7 @@ def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
 
 
 def _answers(
-    model: Model, data: Data, one: Benchmark, drawn: Sequence[Drawn], lengths: Sequence[int]
+    model: Model, data: Data, benchmark: Benchmark, drawn: Sequence[Drawn], lengths: Sequence[int]
 ) -> list[float]:
     """The share of symbols of each answer that are right, its end counted as one.
 
@@ -275,7 +276,7 @@ def _answers(
         except AbcError:  # it wrote no end
             shares.append(0.0)
             continue
-        pairs = zip_longest([*one.read(answer, n), END], [*wanted, END])
+        pairs = zip_longest([*benchmark.read(answer, n), END], [*wanted, END])
         right = [a == b for a, b in pairs][: len(wanted) + 1]
         shares.append(float(np.mean(right)))
     return shares
@@ -297,47 +298,34 @@ COLUMNS = [
 
 
 def report(results: pd.DataFrame) -> Report:
-    """The table of all fifteen tasks: what was certified, and how many sources were right."""
-    rows, missing = list[list[str]](), list[str]()
-    records: list[dict[str, Any]] = []
-    for name, one in TASKS.items():
-        published = "" if one.published is None else f"{one.published:.1f}"
-        mine = results[results["row"] == name] if len(results) else results
-        done = mine[mine["error"].isna()] if len(mine) else mine
-        records += [{str(key): x for key, x in row.items()} for row in done.to_dict("records")]
-        if not len(done):
-            missing += [f"{name}: not run"]
-            rows.append([name, "0", "not run", "", "", "", "", "", published])
-            continue
-        certified_, wide = done[done["outcome"] == "certified"], done["windows"].max()
-        rows.append(
-            [
-                name,
-                str(len(mine)),
-                one.scratchpad,
-                done["trained"].iloc[0],
-                f"{len(certified_)} of {len(mine)}",
-                f"{int(wide):,}",
-                f"{done['accuracy'].median():.1f} / {done['accuracy'].min():.1f}",
-                f"{done['per_symbol'].median():.2f}",
-                published,
-            ]
-        )
+    """Make the table of all fifteen tasks: what was certified, how many sources were right."""
+    measured = results[results["error"].isna()] if len(results) else pd.DataFrame(columns=["row"])
+    by_task = {str(name): part for name, part in measured.groupby("row")}
+    rows = [_row(name, by_task.get(name)) for name in TASKS]
+    records = [record for name in TASKS if name in by_task for record in _records(by_task[name])]
+    missing = [f"{name}: not run" for name in TASKS if name not in by_task]
     table = Table(COLUMNS, rows, right=COLUMNS[5:])
-    return Report(NAME, TITLE, [table], records, NOTES, missing)
+    return Report(NAME, PAPER["title"], [table], records, PAPER["notes"], missing)
 
 
-NOTES = (
-    "*right at 41 to 500*: answers of which every symbol is right, in percent, median / worst over "
-    "seeds, of one source for each length and seed. *of symbols*: as the benchmark counts, up to "
-    "the answer's end. Sources are drawn from the benchmark's distributions. Where a model has a "
-    "certificate, that covers every length; *certified* counts the seeds that have one.",
-    "**Not the benchmark's setting**: there a model is trained up to length 40 on sources and "
-    "answers alone, and gives all symbols of an answer at once. Ours are trained to write what the "
-    "third column names before the answer, token by token. Only a row with *none* gives the answer "
-    "alone. Numbers are given without leading zeros, strings use two of the ten digits that a "
-    "model knows, instructions come before their stack, and a doubled string of odd length has "
-    "no padding.",
-    "*published*: the Transformer of table 1 of arXiv 2207.02098, in percent of symbols, the best "
-    "of its encodings and seeds; empty where we could not read the table.",
-)
+def _records(part: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(key): value for key, value in row.items()} for row in part.to_dict("records")]
+
+
+def _row(name: str, part: pd.DataFrame | None) -> list[str]:
+    """The line of a task: medians and worst over its seeds."""
+    benchmark = TASKS[name]
+    published = "" if benchmark.published is None else f"{benchmark.published:.1f}"
+    if part is None:
+        return [name, "0", "not run", *[""] * 5, published]
+    return [
+        name,
+        str(len(part)),
+        benchmark.scratchpad,
+        part["trained"].iloc[0],
+        f"{(part['outcome'] == 'certified').sum()} of {len(part)}",
+        f"{int(part['windows'].max()):,}",
+        f"{part['accuracy'].median():.1f} / {part['accuracy'].min():.1f}",
+        f"{part['per_symbol'].median():.2f}",
+        published,
+    ]

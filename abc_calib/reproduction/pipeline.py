@@ -20,9 +20,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap_figures
-from abc_calib.reproduction.layouts import LAYOUTS, figures
-from abc_calib.reproduction.remarks import notes
-from abc_calib.reproduction.report import Report, Study
+from abc_calib.reproduction.report import Report
 from abc_calib.reproduction.targets import Entry, Target
 from abc_calib.runs import Run
 from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
@@ -103,27 +101,6 @@ def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> No
         write_text(folder / seeds_file(made.name), results.to_csv(index=False))
     for name, figure in made.figures.items():
         save_figures(figure, folder / name, ("pdf", "png"))
-
-
-def make_report(
-    target: Target, results: pd.DataFrame, seeds: int | None = None, width: float | None = None
-) -> Report:
-    """The report of the results of every seed, or of the first ``seeds`` of them.
-
-    ``width`` of its figures, in inches; by default that of a paper's column or text.
-    """
-    kept = results if seeds is None else results[results["seed"] < seeds]
-    study = Study(target, kept, seeds, width)
-    tables, records = LAYOUTS[target.layout](study)
-    return Report(
-        name=target.name,
-        title=target.title,
-        tables=tables,
-        records=records,
-        notes=notes(study),
-        incomplete=study.incomplete,
-        figures=figures(study),
-    )
 
 
 def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:

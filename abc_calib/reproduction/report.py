@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import product
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.page import tables_page
-from abc_calib.reproduction.cells import MEAN, TITLES, Cell, make_cell
-from abc_calib.reproduction.targets import Row, Target
+from abc_calib.reporting.style import COLUMN_WIDTH
+from abc_calib.reproduction.cells import (
+    AGREES,
+    BETTER,
+    DIFFERS,
+    MARKS,
+    MEASURES,
+    TITLES,
+    cell_texts,
+    make_cells,
+    measured,
+)
+from abc_calib.reproduction.targets import CELL, Target
 from abc_calib.text import Table, as_latex, as_markdown
-
-Where = tuple[str, str]
-"""Task and row."""
+from tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class Report:
 
     @property
     def markdown(self) -> str:
+        """The tables, figures and notes in Markdown."""
         parts = [f"# {self.title}\n"]
         parts += [f"Made by `abc reproduce {self.name}`; every seed is in {self.name}-seeds.csv.\n"]
         for table in self.tables:
@@ -55,132 +66,176 @@ class Report:
     def latex(self) -> str:
         """The tables in LaTeX, each with a label and a caption that says how to read it."""
         legend = re.sub("[*`]", "", self.notes[0]) if self.notes else ""
-        made = []
+        texts = []
         for number, table in enumerate(self.tables, 1):
             parts = [self.title, table.title, legend]
             caption = " ".join(f"{part.rstrip('.')}." for part in parts if part)
             label = f"tab:{self.name}-{number}" if len(self.tables) > 1 else f"tab:{self.name}"
-            made.append(as_latex(table.columns, table.rows, caption=caption, label=label))
-        return "\n".join(made)
+            texts.append(as_latex(table.columns, table.rows, caption=caption, label=label))
+        return "\n".join(texts)
 
 
-def arranged(columns: Sequence[str], rows: Sequence[Sequence[Any]], heading: str = "") -> Table:
-    """Cells as text; ``heading`` is above them, if there are several tables."""
-    right = [name for name in columns if name != "task"][1:]
-    return Table(columns, rows, right=right, title=heading)
+def make_report(
+    target: Target, results: pd.DataFrame, seeds: int | None = None, width: float | None = None
+) -> Report:
+    """Make the report of the results of every seed, or of the first ``seeds`` of them.
+
+    ``width`` of its figures, in inches; by default that of a paper's column.
+    """
+    if seeds is not None:
+        results = results[results["seed"] < seeds]
+    cells = make_cells(target, results)
+    refused = refused_seeds(target, results)
+    records: Any = cells.astype(object).where(cells.notna(), None).to_dict("records")
+    return Report(
+        name=target.name,
+        title=target.title,
+        tables=list(_tables(target, cells)),
+        records=records,
+        notes=[*_notes(target, cells, refused), *target.notes],
+        incomplete=_incomplete(target, results, cells, refused, seeds),
+        figures=dict(_figures(target, results, cells, width or COLUMN_WIDTH)),
+    )
 
 
-@dataclass(frozen=True)
-class Study:
-    """A target and the results of every seed: what layouts and remarks are made of."""
-
-    target: Target
-    results: pd.DataFrame
-    seeds: int | None = None
-    width: float | None = None
-
-    def row(self, cell: Cell) -> Row:
-        return self.target.known[cell.row]
-
-    def label(self, cell: Cell) -> str:
-        """``Addition RoPE``."""
-        return f"{TITLES[cell.task]} {self.row(cell).label}"
-
-    @cached_property
-    def known(self) -> pd.DataFrame:
-        """The results of the stage that each row shows."""
-        columns = ["task", "row", "stage", "length", "seed", "n", "held_out"]
-        known = self.results.reindex(columns=[*columns, *self.target.measures])
-        stages = {name: row.stage for name, row in self.target.known.items()}
-        return known[known["stage"] == known["row"].map(stages)]
-
-    @cached_property
-    def cells(self) -> list[Cell]:
-        """Every cell of every measure, also those without a result."""
-        target = self.target
-        lengths = {place: [t.length for t in tests] for place, tests in target.test_lists.items()}
-        first = next(iter(target.places))[0]
-        means = {(MEAN, row): lengths[task, row] for task, row in lengths if task == first}
-        found = []
-        for measure in target.measures:
-            values = self.known.dropna(subset=[measure])
-            wanted = lengths
-            if measure == target.averaged:
-                values = pd.concat([values, self._averaged(values)])
-                wanted = means | lengths
-            here = dict(list(values.groupby(["task", "row", "length"])))
-            for (task, row), columns in wanted.items():
-                for length in columns:
-                    place = (measure, task, row, length)
-                    number, spread = target.printed.get(place, (None, 0.0))
-                    own = target.known[row].own
-                    mine = here.get((task, row, length))
-                    found.append(make_cell(place, mine, number, own, spread))
-        return found
-
-    def _averaged(self, values: pd.DataFrame) -> pd.DataFrame:
-        """The mean over the tasks of each seed that has all of them."""
-        tasks = {task for task, _ in self.target.places}
-        groups = values[values["task"].isin(tasks)].groupby(["row", "length", "seed"])
-        whole = groups["task"].nunique() == len(tasks)
-        return groups[[self.target.averaged, "n"]].mean()[whole].reset_index().assign(task=MEAN)
-
-    @cached_property
-    def refused(self) -> Counter[Where]:
-        """How many seeds of a calibrated row have a first training that did not interpolate."""
-        refused: Counter[Where] = Counter()
-        columns = ["task", "row", "seed", "stage", "length", "interpolated"]
-        told = self.results.reindex(columns=columns)
-        told = told.assign(ended=told["interpolated"].eq(False))
-        by_place = dict(list(told.groupby(["task", "row"])))
-        for place, row in self.target.places.items():
-            mine = by_place.get(place)
-            if row.calibrate is not None and mine is not None:
-                done = mine["seed"][(mine["stage"] == "calibrated") & mine["length"].notna()]
-                without = mine["seed"][mine["ended"] & ~mine["seed"].isin(done)]
-                refused[place] = without.nunique()
-        return +refused
-
-    @property
-    def incomplete(self) -> list[str]:
-        """The rows that lack seeds or lengths, a line for each task and number; failed jobs."""
-        seen: dict[Where, list[int]] = {}
-        for one in self.cells:
-            seen.setdefault((one.task, one.row), []).append(one.seeds)
-        wanted = self.target.wanted(self.seeds)
-        lacking: dict[tuple[str, int, int], list[str]] = {}
-        for place, count in wanted.items():
-            if (have := min(seen[place]) + self.refused[place]) < count:
-                lacking.setdefault((place[0], have, count), []).append(place[1])
-        every = Counter(task for task, _ in wanted)
-        lines = [
-            f"{task}, {have} of {count} seeds: "
-            + ("every row" if len(rows) == every[task] > 1 else "; ".join(rows))
-            for (task, have, count), rows in lacking.items()
+def _tables(target: Target, cells: pd.DataFrame) -> Iterator[Table]:
+    """A table for each measure: a line for each task and model, a column for each length."""
+    seeds = cells.groupby(["measure", "task", "row"])["seeds"].transform("max")
+    cells = cells.assign(text=cell_texts(cells), seeds=seeds)
+    for measure, part in cells.groupby("measure", sort=False):
+        names = ["task", "row", "seeds"]
+        wide = part.pivot_table("text", names, "length", aggfunc="first", sort=False).fillna("")
+        wide = wide.sort_index(axis="columns")
+        rows = [
+            [TITLES.get(task, task), target.all_rows[row].label, count, *texts]
+            for (task, row, count), texts in zip(wide.index, wide.to_numpy().tolist(), strict=True)
         ]
-        failed = self.results[self.results["error"].notna()].itertuples()
-        told = [r for r in failed if (r.task, r.row) not in self.refused]
-        return [*lines, *(f"{r.task} {r.row} seed {r.seed}: {r.error}" for r in told)]
+        columns = ["task", target.head, "seeds", *map(str, wide)]
+        title = MEASURES[str(measure)].label if len(target.measures) > 1 else ""
+        yield Table(columns, rows, right=columns[2:], title=title)
 
-    def record(self, cell: Cell, **more: Any) -> dict[str, Any]:
-        """A row of CSV: the target's columns of a cell, and of ``more`` about it."""
-        return {name: (vars(cell) | more)[name] for name in self.target.columns}
 
-    def table(
-        self,
-        found: Sequence[Cell],
-        lengths: Sequence[int],
-        heading: str = "",
-        heads: Sequence[str] = (),
-    ) -> Table:
-        """Cells of one measure, a line for each model; ``heads`` above the lengths."""
-        cells = {(one.task, one.row, one.length): one for one in found}
-        rows = []
-        for task, row in dict.fromkeys((one.task, one.row) for one in found):
-            nothing = Cell(found[0].measure, task, row, 0)
-            mine = [cells.get((task, row, length), nothing) for length in lengths]
-            most = max(one.seeds for one in mine)
-            label = self.target.known[row].label
-            rows.append([TITLES[task], label, most, *(one.text for one in mine)])
-        columns = ["task", self.target.head, "seeds", *(heads or map(str, lengths))]
-        return arranged(columns, rows, heading)
+def _notes(
+    target: Target, cells: pd.DataFrame, refused: dict[tuple[str, str], set[int]]
+) -> Iterator[str]:
+    """How to read the cells, how many agree with the paper, and what was not calibrated."""
+    yield _legend(target)
+    judged = cells[cells["verdict"] != ""]
+    if target.numbers and judged.empty:
+        yield "Nothing is measured yet that the paper has a number for."
+    elif target.numbers:
+        counts = Counter(judged["verdict"])
+        text = ", ".join(f"{kind} in {counts[kind]}" for kind in (AGREES, BETTER, DIFFERS))
+        yield f"Of {len(judged)} cells with a number in the paper: {text}."
+    sizes = cells["n"][cells["n"] > 0]
+    if len(sizes):
+        least, most = int(sizes.min()), int(sizes.max())
+        yield (
+            f"Samples per seed and length: {least:,}{f' to {most:,}' * (most > least)} "
+            f"(column n of {target.name}.csv)."
+        )
+    for task in dict.fromkeys(task for task, _ in refused):
+        rows = [f"{row} ({len(seeds)})" for (of, row), seeds in refused.items() if of == task]
+        yield (
+            f"{TITLES.get(task, task)}, not calibrated because the first training did not "
+            f"interpolate (number of seeds): {'; '.join(rows)}."
+        )
+
+
+def _legend(target: Target) -> str:
+    text = "Each cell: median / worst over seeds"
+    if not target.numbers:
+        return f"{text}. Columns are lengths, counted as the task counts them."
+    measures = [MEASURES[name] for name in target.measures]
+    within = "; ".join(
+        f"{m.label}: {m.tolerance:g}{f' or {100 * m.share:g} %' if m.share else ''}"
+        for m in measures
+    )
+    return (
+        f"{text}, the paper's number in brackets. {MARKS[AGREES]} {AGREES}: our median is as near "
+        f"as this to the paper's number ({within}). {MARKS[BETTER]} {BETTER}: it is better, in a "
+        f"row that the paper proposes. {MARKS[DIFFERS]} {DIFFERS}: it is worse, or better in a row "
+        "that the paper compares with. No mark where the paper has no number. Columns are "
+        "lengths, counted as the task counts them."
+    )
+
+
+def refused_seeds(target: Target, results: pd.DataFrame) -> dict[tuple[str, str], set[int]]:
+    """Return, by task and row, the seeds whose first training did not interpolate."""
+    table = results.reindex(columns=["task", "row", "seed", "stage", "length", "interpolated"])
+    groups = dict(list(table.groupby(["task", "row"])))
+    refused = {}
+    for place, row in target.places.items():
+        if row.calibrate is not None and (part := groups.get(place)) is not None:
+            done = part["seed"][(part["stage"] == "calibrated") & part["length"].notna()]
+            refused[place] = {*part["seed"][part["interpolated"].eq(False)]} - {*done}
+    return {place: seeds for place, seeds in refused.items() if seeds}
+
+
+def _incomplete(
+    target: Target,
+    results: pd.DataFrame,
+    cells: pd.DataFrame,
+    refused: dict[tuple[str, str], set[int]],
+    seeds: int | None,
+) -> list[str]:
+    """The rows that lack seeds or lengths, a line for each task and number; failed jobs."""
+    complete = cells.groupby(["task", "row"])["seeds"].min()
+    lacking: dict[tuple[str, int, int], list[str]] = {}
+    counts = target.seed_counts(seeds)
+    for place, count in counts.items():
+        if (have := int(complete[place]) + len(refused.get(place, ()))) < count:
+            lacking.setdefault((place[0], have, count), []).append(place[1])
+    every = Counter(task for task, _ in counts)
+    lines = [
+        f"{task}, {have} of {count} seeds: "
+        + ("every row" if len(rows) == every[task] > 1 else "; ".join(rows))
+        for (task, have, count), rows in lacking.items()
+    ]
+    failed: Any = results[results["error"].notna()].itertuples()
+    for job in failed:
+        if job.seed not in refused.get((job.task, job.row), ()):
+            lines.append(f"{job.task} {job.row} seed {job.seed}: {job.error}")
+    return lines
+
+
+def _figures(
+    target: Target, results: pd.DataFrame, cells: pd.DataFrame, width: float
+) -> Iterator[tuple[str, Figure]]:
+    """Medians and single seeds against length, a figure for every drawn measure and task."""
+    labels = {name: row.label for name, row in target.all_rows.items()}
+    tasks = dict.fromkeys(task for task, _ in target.places)
+    for measure, task in product(target.drawn, tasks):
+        part = cells[(cells["measure"] == measure) & (cells["task"] == task)]
+        part = part.dropna(subset="median")
+        if part.empty:
+            continue
+        numbers = ["length", "median", "min", "max"]
+        series = {
+            labels[str(name)]: list(row[numbers].itertuples(index=False, name=None))
+            for name, row in part.groupby("row", sort=False)
+        }
+        single: dict[str, list[list[tuple[int, float]]]] = {}
+        seeds = measured(target, results).merge(part[CELL])
+        for (name, _), seed in seeds.groupby(["row", "seed"]):
+            points = zip(seed["length"], seed["value"], strict=True)
+            single.setdefault(labels[str(name)], []).append(list(points))
+        rows = [row for (of, _), row in target.places.items() if of == task]
+        calibrated = [row.label for row in rows if row.calibrate is not None]
+        own = [row.label for row in rows if row.own]
+        least, most = min(map(len, single.values())), max(map(len, single.values()))
+        count = f"{least} to {most}" if least < most else str(most)
+        text = "one seed" if most == 1 else f"medians and single seeds, {count}"
+        figure = accuracy_curve(
+            series,
+            title=f"{TITLES.get(task, task)}: {text}",
+            train_length=get_task(task).train_length,
+            unit=target.unit or f"length in {get_task(task).unit}",
+            measure=MEASURES[measure].axis,
+            percent=not MEASURES[measure].lower_is_better,
+            single=single,
+            top=calibrated or (own if len(own) < len(rows) else own[:1]),
+            width=width,
+        )
+        name = f"{target.name}-{task}"
+        yield (name if measure == target.drawn[0] else f"{name}-{measure}"), figure

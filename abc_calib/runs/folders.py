@@ -22,7 +22,7 @@ SIGNS = ("config.json", "result.json", "model", "checkpoint.safetensors", "bias.
 """A folder with one of these is a run, whole or broken."""
 
 
-def found(path: Path) -> Path:
+def find(path: Path) -> Path:
     """The run folder in ``path``, or of that name under the root, or ``zoo:NAME``, copied there."""
     if str(path).startswith(FROM_ZOO):
         return copied(str(path).removeprefix(FROM_ZOO))
@@ -50,7 +50,7 @@ def copied(name: str) -> Path:
     path = runs_root() / f"zoo-{name}"
     if not path.exists():
         make_folder(runs_root())
-        write_atomically(path, lambda made: shutil.copytree(ZOO / name, made), replace=False)
+        write_atomically(path, lambda new: shutil.copytree(ZOO / name, new), replace=False)
     return path
 
 
@@ -58,7 +58,7 @@ def latest() -> Path:
     """The run that was made last."""
     marker = runs_root() / LATEST
     try:
-        return found(runs_root() / read_text(marker, LONGEST_NAME).strip())
+        return find(runs_root() / read_text(marker, LONGEST_NAME).strip())
     except FileNotFoundError:
         raise UsageError(f"there is no run in {runs_root()} yet: abc train successor") from None
     except UsageError:
@@ -79,28 +79,27 @@ def make_latest(path: Path) -> None:
 
 
 def by_age(jobs: bool = False) -> list[Path]:
-    """Every run folder under the root, the oldest first.
+    """Every run folder under the root, up to ``DEEPEST`` folders below it, the oldest first.
 
-    Those in folders too, up to ``DEEPEST`` below it; of ``jobs``, which sweeps have by the
-    thousand, only where they are asked for.
+    ``jobs``: those of sweeps too, of which there may be thousands.
     """
     root = runs_root()
-    found = [pair for name in _names(root) if jobs or name != JOBS for pair in _aged(root / name)]
-    return [path for _, path in sorted(found)]
+    names = [name for name in _names(root) if jobs or name != JOBS]
+    return [path for _, path in sorted(run for name in names for run in _aged(root / name))]
 
 
 def _aged(path: Path, depth: int = 1) -> Iterator[tuple[float, Path]]:
-    """The runs at and below a path, with their ages; links are not followed into folders."""
-    there = [path / sign for sign in SIGNS if os.path.lexists(path / sign)]
-    if there:
-        yield there[0].lstat().st_mtime, path
+    """The runs at and below a path, with their ages; links to folders are not followed."""
+    signs = [path / sign for sign in SIGNS if os.path.lexists(path / sign)]
+    if signs:
+        yield signs[0].lstat().st_mtime, path
     elif depth < DEEPEST and not path.is_symlink():
         for name in _names(path):
             yield from _aged(path / name, depth + 1)
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in a folder, hidden things aside; nothing where it cannot be read."""
+    """What is in a folder, except hidden files; nothing where it cannot be read."""
     try:
         return [entry.name for entry in os.scandir(folder) if entry.name[0] != "."]
     except OSError:

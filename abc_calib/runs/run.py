@@ -4,15 +4,15 @@
         model/               the weights (safetensors), and what transformers needs to read them
         bias.safetensors     calibrated runs: the lines, and the averaged attention
         trial.safetensors    the weights of the trial that chose them
-        calibration.json     how the calibration ended, and the SHA-256 of what it left behind
+        calibration.json     how the calibration ended, with the SHA-256 of what it left behind
         history.jsonl        one line a validation
-        result.json          how the training ended, and the SHA-256 of all of these
+        result.json          how the training ended, with the SHA-256 of all of these
         checkpoint.safetensors  while it has not: model, optimiser, step, history
         eval.csv, figures/   what evaluation and export add
         lock                 held by the process that writes
 
 Every file is written under a temporary name and then renamed, and a run is opened only if it is
-what its records say. ``runs/latest`` names the run that was made last; commands use it where no
+what its record says. ``runs/latest`` names the run that was made last; commands use it where no
 run is named.
 """
 
@@ -43,12 +43,10 @@ from abc_calib.nn.build import model_type
 from abc_calib.nn.saved import WEIGHTS, load_weights, read_weights, save_weights
 from abc_calib.runs import folders
 from abc_calib.runs.records import (
+    CALIBRATION,
     CHECKPOINT,
-    Calibrated,
-    Result,
-    all_files,
+    RESULT,
     check_files,
-    given_files,
     load_checkpoint,
     read_record,
     save_checkpoint,
@@ -57,15 +55,10 @@ from abc_calib.runs.records import (
 
 
 class Run:
-    """One run folder.
+    """One run folder, whose files are compared with its record when they are first read."""
 
-    With ``force`` it is looked at although its files may not be what they were; ``doubt`` then says
-    what is wrong with them.
-    """
-
-    def __init__(self, path: Path | str, force: bool = False):
-        self.path, self.force = Path(path), force
-        self.doubt = ""
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
         self._checked = False
 
     def __str__(self) -> str:
@@ -102,28 +95,28 @@ class Run:
         cls,
         config: RunConfig,
         path: Path | str | None = None,
-        more: Callable[[Path], None] = lambda made: None,
+        write_more: Callable[[Path], None] = lambda folder: None,
     ) -> Run:
         """Make a new run, named after what it is, and make it the latest.
 
-        Its folder appears as a whole, with what ``more`` writes into it.
+        Its folder appears as a whole, with what ``write_more`` writes into it.
         """
-        made_with = {
+        versions = {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
         }
         config = config.model_copy(
-            update={"versions": made_with, "threads": torch.get_num_threads()}
+            update={"versions": versions, "threads": torch.get_num_threads()}
         )
         stem = f"{config.task}-{config.stage}-seed{config.train.seed}"
         run = cls(folders.free(stem) if path is None else folders.empty(path))
         tidy(run.path.parent)
 
-        def write(made: Path) -> None:
-            made.mkdir()
-            write_text(made / "config.json", config.model_dump_json(indent=2) + "\n")
-            more(made)
+        def write(folder: Path) -> None:
+            folder.mkdir()
+            write_text(folder / "config.json", config.model_dump_json(indent=2) + "\n")
+            write_more(folder)
 
         try:
             write_atomically(run.path, write, replace=False)
@@ -135,47 +128,41 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Run | Path | str | None = None, force: bool = False) -> Run:
-        """The run in ``path``, or of that name under ``runs``, or the latest; a run is itself.
+    def open(cls, path: Run | Path | str | None = None) -> Run:
+        """Open the run in ``path``, or of that name under ``runs``, or the latest.
 
-        ``AbcError`` names the file that is not what it was, unless ``force``; ``UsageError`` the
-        plugin that it needs.
+        Raises ``AbcError`` for a file that is not what the record says, ``UsageError`` for a
+        plugin that is not loaded.
         """
         if isinstance(path, Run):
             return path
         if not isinstance(path, Path | str | None):
             raise UsageError(f"{path!r} is not a run: give its folder, or its name in abc runs")
-        path = folders.latest() if path is None else folders.found(Path(path))
+        path = folders.latest() if path is None else folders.find(Path(path))
         tidy(path)
-        run = cls(path, force)
-        plugins.check_there("this run", run.config.plugins)
-        try:
-            plugins.check_same("this run", run.config.plugins)
-            run.check()
-        except AbcError as error:
-            if not force:
-                raise
-            run.doubt = str(error)
+        run = cls(path)
+        plugins.check_origins("this run", run.config.plugins)
+        run.check()
         return run
 
     def check(self, contents: bool = True) -> None:
-        """Raise ``AbcError`` unless the files are what the run's records vouch for.
+        """Raise ``AbcError`` unless the files are what the run's record says, which is done once.
 
-        They are read once. Without ``contents`` only their sizes are looked at.
+        Without ``contents`` only sizes are compared.
         """
         if self._checked:
             return
-        if result := read_record(self.path / "result.json", Result):
-            check_files(self.path, result, "result.json", all_files(self.path), contents)
+        if result := self.result:
+            check_files(self.path, result, RESULT, contents)
         elif saved := load_checkpoint(self.path, tensors=False):
-            check_files(self.path, saved[1], CHECKPOINT, given_files(self.path), contents)
+            check_files(self.path, saved[1], CHECKPOINT, contents)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
-                "back or train again in another folder"
+                "back, or train again in another folder"
             )
-        elif found := read_record(self.path / "calibration.json", Calibrated):
-            check_files(self.path, found, "calibration.json", given_files(self.path), contents)
+        elif calibration := read_record(self.path / CALIBRATION):
+            check_files(self.path, calibration, CALIBRATION, contents)
         self._checked = contents
 
     def make_latest(self) -> None:
@@ -202,21 +189,16 @@ class Run:
     @property
     def result(self) -> dict[str, Any] | None:
         """How the training ended, or None if it has not; ``AbcError`` if it cannot be read."""
-        try:
-            return read_record(self.path / "result.json", Result)
-        except AbcError:
-            if self.force:
-                return None
-            raise
+        return read_record(self.path / RESULT)
 
     def save_result(self, result: Mapping[str, Any]) -> None:
-        """Say how the training ended, and vouch for what it leaves behind."""
-        write_record(self.path / "result.json", result, all_files(self.path))
+        """Write how the training ended, with the hashes of what it leaves behind."""
+        write_record(self.path / RESULT, result)
         self._checked = False
 
     def history(self) -> list[dict[str, Any]]:
         """One entry a validation, oldest first."""
-        self._look()
+        self.check()
         path = self.path / "history.jsonl"
         if not os.path.lexists(path):
             return []
@@ -226,13 +208,8 @@ class Run:
             raise AbcError(f"{path} is damaged ({error}): remove it") from None
 
     def bias(self) -> LineBias:
-        self._look()
+        self.check()
         return LineBias.load(self.path / "bias.safetensors")
-
-    def _look(self) -> None:
-        """``check``, unless the run is looked at all the same."""
-        if not self.force:
-            self.check()
 
     def lines(self) -> LineBias:
         """The lines that the run's model follows, found or given; ``UsageError`` if none."""
@@ -257,7 +234,7 @@ class Run:
 
     def trial_weights(self) -> dict[str, Tensor] | None:
         """The weights of the trial that chose the lines; None if there was none, or none passed."""
-        self._look()
+        self.check()
         path = self.path / "trial.safetensors"
         return read_weights(path)[0] if os.path.lexists(path) else None
 
@@ -268,7 +245,7 @@ class Run:
 
     def load_model(self) -> Model:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
-        self._look()
+        self.check()
         begun = os.path.lexists(self.path / CHECKPOINT)
         there = os.path.lexists(self.path / "model" / WEIGHTS)
         if begun and not (there and self.result):
@@ -278,7 +255,7 @@ class Run:
             )
         if not there:
             raise AbcError(f"{self} has no trained model: train again")
-        return load_weights(self.path / "model", self.fresh_model(), self.force)
+        return load_weights(self.path / "model", self.fresh_model())
 
     # The checkpoint
 

@@ -24,7 +24,7 @@ from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_tokenizer
 from abc_calib.nn.foreign.inject import check_record, marks_of, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
-from abc_calib.runs.records import vouch
+from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import created
 from abc_calib.version import __version__
@@ -279,7 +279,7 @@ def _write_lines(lines: LineBias | None, right: float, made: Path) -> None:
     """What a run of a model with lines holds besides its configuration."""
     if lines is not None:
         lines.save(made / "bias.safetensors")
-        vouch(made, 0, right)
+        write_record(made / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
 
 
 def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:

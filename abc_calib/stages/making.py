@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,6 @@ from safetensors.torch import save_file
 
 from abc_calib import plugins
 from abc_calib.calibration.fits.rows import PROBLEMS
-from abc_calib.calibration.kept import Kept
 from abc_calib.calibration.pipeline import Calibration, Deciding
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
@@ -47,7 +45,7 @@ from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
-from abc_calib.runs.records import vouch
+from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.tracked import tracked
 from abc_calib.tracking import Track, tracker_of
@@ -147,8 +145,7 @@ def calibrate(
     Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
     trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
     interpolated, unless ``force``. ``groups`` or ``options``: ``CalibrationOptions`` and, of the
-    retraining, ``TrainOptions``; ``scheme``: the positions of the new model. Trials that had ended
-    before an interruption are not made again.
+    retraining, ``TrainOptions``; ``scheme``: the positions of the new model.
     """
     tracker_of(track)
     vanilla = _vanilla(run)
@@ -162,8 +159,7 @@ def calibrate(
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
     looked = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if looked is None else partial(_seen, again, data, looked)
-    kept = Kept(vanilla.path / "trials", json.dumps(config.chosen, sort_keys=True))
-    more: Any = {"kept": kept}
+    more: Any = {}
     if looked is not None and not force:
         more["undecided"] = partial(undecided, model=again, batch=looked)
     with busy("reading attention and choosing lines", progress):
@@ -178,7 +174,6 @@ def calibrate(
         calibration = replace(calibration, weights=None)
     config = config.model_copy(update={"parent": str(vanilla.path)})
     calibrated = created(config, out, partial(_write_lines, calibration))
-    kept.forget()
     on_lines(calibrated, calibration)
     if retrain:
         return _trained(calibrated, device, on_step, progress, track)
@@ -312,7 +307,7 @@ def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -
 
 
 def _write_lines(calibration: Calibration, made: Path) -> None:
-    """What a calibration leaves in its run, and a record that vouches for it."""
+    """Write what a calibration leaves in its run, with a record."""
     arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
     calibration.bias.save(made / "bias.safetensors", **arrays)
     write_text(made / "lines.csv", _as_csv(calibration.table))
@@ -320,7 +315,8 @@ def _write_lines(calibration: Calibration, made: Path) -> None:
         write_text(made / "check.csv", _as_csv(calibration.checks))
     if calibration.weights:
         save_file(calibration.weights, made / "trial.safetensors")
-    vouch(made, calibration.samples, calibration.accuracy)
+    accuracy = round(100 * calibration.accuracy, 4)
+    write_record(made / CALIBRATION, {"samples": calibration.samples, "accuracy": accuracy})
 
 
 def _vanilla(run: AnyRun) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +16,11 @@ from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job, JobPayload, Share, check_jobs, with_parents
-from abc_calib.sweeps.workers import Workers, attempt, last_line, workers
+from abc_calib.sweeps.workers import attempt, last_line, workers
 from abc_calib.version import __version__
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
+COMPLETE = ("kept", "done")
 POLL_SECONDS = 0.2
 
 
@@ -64,20 +66,52 @@ class Running:
 
 @dataclass
 class Progress:
-    """Where a sweep stands."""
+    """Where a sweep stands; ``ready`` is a heap of the numbers of jobs that can be started."""
 
-    waiting: list[Job]
+    jobs: list[Job]
+    on_change: Callable[[Progress, Outcome | None], None]
     running: list[Running] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
+    ready: list[int] = field(default_factory=list)
+    waiting: dict[str, list[int]] = field(default_factory=dict)
+    """The numbers of jobs by the key of the training that they wait for."""
 
     @property
     def total(self) -> int:
-        return len(self.waiting) + len(self.running) + len(self.outcomes)
+        """The number of all jobs."""
+        return len(self.jobs)
 
-    @property
-    def states(self) -> dict[str, State]:
-        """How jobs have ended, by their keys."""
-        return {outcome.job.key: outcome.state for outcome in self.outcomes}
+    def admit(self, root: Path) -> None:
+        """Put every job where it belongs: ended already, ready, or waiting for its training."""
+        states: dict[str, State] = {}
+        for number, job in enumerate(self.jobs):
+            first = None if job.parent is None else states.get(job.parent.key)
+            if outcome := _already(job, root):
+                states[job.key] = outcome.state
+                self.end(outcome)
+            elif job.parent is None or first in COMPLETE:
+                heapq.heappush(self.ready, number)
+            elif first is None:
+                self.waiting.setdefault(job.parent.key, []).append(number)
+            else:
+                self.block(job)
+
+    def end(self, outcome: Outcome) -> None:
+        """Note how a job ended; those that wait for it are ready, or blocked."""
+        self.outcomes.append(outcome)
+        self.on_change(self, outcome)
+        for number in self.waiting.pop(outcome.job.key, ()):
+            if outcome.state in COMPLETE:
+                heapq.heappush(self.ready, number)
+            elif outcome.state == "missing":
+                self.end(Outcome(self.jobs[number], "missing", reason=outcome.reason))
+            else:
+                self.block(self.jobs[number])
+
+    def block(self, job: Job) -> None:
+        """End a job whose first training failed."""
+        key = job.parent.key if job.parent else ""
+        self.end(Outcome(job, "blocked", reason=f"its first training failed: {key}"))
 
 
 OnChange = Callable[[Progress, Outcome | None], None]
@@ -101,64 +135,41 @@ def run_jobs(
     options = build(WorkOptions, **work)
     resolve_device(device)
     check_jobs(jobs)
-    progress = Progress(with_parents(Share(*options.share).pick(jobs) if options.share else jobs))
+    chosen = Share(*options.share).pick(jobs) if options.share else jobs
+    progress = Progress(with_parents(chosen), on_change)
     deadline = math.inf if options.budget is None else time.perf_counter() + 60 * options.budget
-
-    def ended(outcome: Outcome) -> None:
-        progress.outcomes.append(outcome)
-        on_change(progress, outcome)
-
-    def ready(job: Job) -> bool:
-        return job.parent is None or progress.states.get(job.parent.key) in ("done", "kept")
-
-    for job in list(progress.waiting):
-        if outcome := _before(job, root):
-            progress.waiting.remove(job)
-            ended(outcome)
-    if not progress.waiting:
+    progress.admit(root)
+    if not progress.ready:
         return progress.outcomes
     try:
-        with like_interrupts(), workers(options, root) as made:
-            while progress.waiting or progress.running:
-                for one in [one for one in progress.running if one.future.done()]:
-                    progress.running.remove(one)
-                    ended(one.outcome())
+        with like_interrupts(), workers(options, root) as (pool, size, sign):
+            while progress.ready or progress.running:
                 late = time.perf_counter() > deadline
-                for job in list(progress.waiting):
-                    if outcome := _never(job, progress, late):
-                        progress.waiting.remove(job)
-                        ended(outcome)
-                    elif ready(job) and len(progress.running) < made.size:
-                        progress.waiting.remove(job)
-                        progress.running.append(_begun(job, made, root, device))
+                while progress.ready and (late or len(progress.running) < size):
+                    job = progress.jobs[heapq.heappop(progress.ready)]
+                    if late:
+                        reason = "no time left to start it"
+                        progress.end(Outcome(job, "missing", reason=reason))
+                        continue
+                    folder, payload = root / job.key, JobPayload.of(job).model_dump_json()
+                    future = pool.submit(attempt, payload, folder, device, sign, __version__)
+                    progress.running.append(Running(job, folder / "log.txt", future))
                 on_change(progress, None)
-                wait([one.future for one in progress.running], POLL_SECONDS, FIRST_COMPLETED)
+                wait([job.future for job in progress.running], POLL_SECONDS, FIRST_COMPLETED)
+                for running in [job for job in progress.running if job.future.done()]:
+                    progress.running.remove(running)
+                    progress.end(running.outcome())
     except KeyboardInterrupt:
-        complete = sum(outcome.state in ("kept", "done") for outcome in progress.outcomes)
+        complete = sum(outcome.state in COMPLETE for outcome in progress.outcomes)
         raise Interrupted(
             f"stopped with {complete} of {progress.total} jobs complete; the same command goes on"
         ) from None
     return progress.outcomes
 
 
-def _before(job: Job, root: Path) -> Outcome | None:
-    """What is known of a job before anything runs."""
+def _already(job: Job, root: Path) -> Outcome | None:
+    """How a job has ended before anything runs, if it has."""
     try:
         return Outcome(job, "kept") if job.complete(root) else None
     except AbcError as error:
         return Outcome(job, "failed", reason=str(error))
-
-
-def _never(job: Job, progress: Progress, late: bool) -> Outcome | None:
-    """Why a job is not begun any more, if so."""
-    if late:
-        return Outcome(job, "missing", reason="no time left to start it")
-    if job.parent and progress.states.get(job.parent.key) in ("failed", "blocked"):
-        return Outcome(job, "blocked", reason=f"its first training failed: {job.parent.key}")
-    return None
-
-
-def _begun(job: Job, made: Workers, root: Path, device: str) -> Running:
-    payload, folder = JobPayload.of(job).model_dump_json(), root / job.key
-    future = made.pool.submit(attempt, payload, folder, device, made.sign, __version__)
-    return Running(job, folder / "log.txt", future)

@@ -31,7 +31,7 @@ from abc_calib.files import runs_root
 from abc_calib.nn.build import build_model
 from abc_calib.nn.skip_init import skip_init
 from abc_calib.runs import Run
-from abc_calib.runs.rows import read_rows
+from abc_calib.runs.rows import ROWS, read_rows
 from abc_calib.training.plan import plan_training
 
 
@@ -112,12 +112,11 @@ class Job(Options):
 
         The row of a named set is stored under the length of its longest target.
         """
-        found: dict[tuple[str, int], Test] = {}
+        most: dict[tuple[str, int], int] = {}
         for test in self.tests:
             length, size = self.data.extent(test.set, test.length)
-            n = max(min(test.n, size), getattr(found.get((test.set, length)), "n", 0))
-            found[test.set, length] = Test(set=test.set, length=length, n=n)
-        return tuple(found.values())
+            most[test.set, length] = max(min(test.n, size), most.get((test.set, length), 0))
+        return tuple(Test(set=kind, length=length, n=n) for (kind, length), n in most.items())
 
     @cached_property
     def data(self) -> Data:
@@ -162,9 +161,12 @@ class Job(Options):
     def rows(self, root: Path) -> list[dict[str, Any]]:
         """The rows of its evaluation that its tests ask for, in their order."""
         rows = read_rows(root / self.key / "run" / "eval.csv")
-        found = {(row["set"], row["length"]): row for row in rows if row["test_seed"] == 0}
-        wanted = ((test.set, test.length) for test in self.measures)
-        return [found[name] for name in wanted if name in found]
+        by_size = {
+            (row["set"], row["length"], row.get(ROWS)): row for row in rows if row["test_seed"] == 0
+        }
+        sizes = ((test.set, self.data.named(test.length)) for test in self.measures)
+        names = [(kind, size["length"], size.get(ROWS)) for kind, size in sizes]
+        return [by_size[name] for name in names if name in by_size]
 
     def complete(self, root: Path) -> bool:
         """Is the model trained and are all tests measured?"""
@@ -192,13 +194,12 @@ class JobPayload(Options):
 
 def with_parents(jobs: Iterable[Job]) -> list[Job]:
     """Each job once, its tests joined, what it is calibrated from before it."""
-    found: dict[str, Job] = {}
+    by_key: dict[str, Job] = {}
     for job in jobs:
-        for one in (job.parent, job):
-            if one is not None:
-                known = found.get(one.key)
-                found[one.key] = known.with_tests(one.tests) if known else one
-    return list(found.values())
+        for member in filter(None, (job.parent, job)):
+            same = by_key.get(member.key)
+            by_key[member.key] = same.with_tests(member.tests) if same else member
+    return list(by_key.values())
 
 
 class Share(NamedTuple):

@@ -31,7 +31,7 @@ from abc_calib.config import (
 )
 from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
-from abc_calib.errors import OptionError, UsageError, shortened
+from abc_calib.errors import UsageError, shortened
 from abc_calib.files import read_text
 from abc_calib.sweeps.jobs import Job, Test, check_jobs
 
@@ -83,7 +83,7 @@ class Section(Options):
 
 
 def read_sweep(path: Path) -> list[Job]:
-    """The jobs of a sweep file.
+    """Return the jobs of a sweep file.
 
     Raises ``UsageError``, before anything trains, for an unknown key, a value that is not
     possible, an empty product, and two jobs with one key.
@@ -97,88 +97,60 @@ def read_sweep(path: Path) -> list[Job]:
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     try:
-        return checked(expand(data))
+        jobs = expand(data)
+        check_jobs(jobs)
+        check_keys(jobs)
     except UsageError as error:
-        raise UsageError(f"{path}: {_where(data, error)}{error}") from None
-
-
-def _where(data: Mapping[str, Any], error: UsageError) -> str:
-    """The section and the key of what an error is about, unless it says so itself."""
-    if str(error).startswith(("[", "unknown key")):
-        return ""
-    if isinstance(error, OptionError):
-        found = ((w, k) for w, k, v in _places(data) if k[-1] == error.option and v == error.value)
-        where, keys = next(found, ("", ()))
-        return where and f"{where} {''.join(f'{key}.' for key in keys[:-1])}"
-    for where, keys, value in _places(data):
-        if (isinstance(value, str) and repr(value) in str(error)) or repr(keys[-1]) in str(error):
-            return f"{where} {'.'.join(keys)}: "
-    return ""
-
-
-def _places(data: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Each value in a file, those of lists one by one, with its section and its keys."""
-    tables = [(f"[{name}]", table) for name, table in data.items() if isinstance(table, dict)]
-    jobs = data.get("jobs")
-    several = enumerate(jobs if isinstance(jobs, list) else (), 1)
-    tables += [(f"[[jobs]] {n}:", one) for n, one in several if isinstance(one, dict)]
-    for where, table in tables:
-        for name, value in table.items():
-            inner = value.items() if isinstance(value, dict) else [("", value)]
-            for key, held in inner:
-                keys = (name, key) if key else (name,)
-                yield from ((where, keys, v) for v in (held if isinstance(held, list) else [held]))
+        raise UsageError(f"{path}: {error}") from None
+    return jobs
 
 
 def expand(data: Mapping[str, Any]) -> list[Job]:
-    """The jobs of a sweep file's content, seed by seed."""
-    _known(data, ("sweep", "options", "grid", "jobs"), "the file")
-    given = _table(data, "sweep")
-    _known(given, tuple(Section.model_fields), "[sweep]")
-    try:
-        section = build(Section, **given)
-    except OptionError as error:
-        raise UsageError(f"[sweep] {error}") from None
-    fixed = _flat(_table(data, "options"), "[options]")
-    extra = data.get("jobs", [])
-    if not isinstance(extra, list) or not all(isinstance(entry, dict) for entry in extra):
+    """Return the jobs of a sweep file's content, seed by seed."""
+    _check_names(data, ("sweep", "options", "grid", "jobs"), "the file")
+    tables = {name: _table(data, name) for name in ("sweep", "options", "grid")}
+    _check_names(tables["sweep"], tuple(Section.model_fields), "[sweep]")
+    section = build(Section, **tables["sweep"])
+    fixed, grid = (_flat(tables[name], f"[{name}]") for name in ("options", "grid"))
+    entries = data.get("jobs", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UsageError("jobs is not a list of tables: write [[jobs]]")
     jobs = [
-        *_product(section, fixed, _flat(_table(data, "grid"), "[grid]")),
-        *(_entry(section, fixed, entry) for entry in extra),
+        *_product(section, fixed, grid),
+        *(_entry(section, fixed, entry) for entry in entries),
     ]
     if not jobs:
         raise UsageError("there is nothing to do: give tasks in [sweep], or [[jobs]]")
     return sorted(jobs, key=lambda job: (job.parent or job).config.train.seed)
 
 
-def checked(jobs: Sequence[Job]) -> list[Job]:
-    """``jobs``, if each is possible and no two of them are the same."""
-    seen: dict[str, Job] = {}
-    check_jobs(jobs)
+def check_keys(jobs: Sequence[Job]) -> None:
+    """Raise ``UsageError`` where two jobs are the same."""
+    seen: set[str] = set()
     for job in jobs:
         if job.key in seen:
             raise UsageError(
                 f"two jobs have the key {job.key} (task {job.task}, options {job.options}): "
                 "leave one of them out, or change an option of it"
             )
-        seen[job.key] = job
-    return list(jobs)
+        seen.add(job.key)
 
 
 def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
-    schemes, seeds = section.schemes, section.seeds
-    if isinstance(seeds, int) and seeds > MOST_JOBS:
-        raise UsageError(f"{seeds} jobs: give at most {MOST_JOBS} in one file")
-    seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
-    wanted = {} if schemes is None else {"scheme": schemes}
-    axes: dict[str, Sequence[Any]] = {"task": section.tasks, **wanted, **grid, "seed": seeds}
     if not section.tasks and "tasks" not in section.model_fields_set:
         if grid:
             raise UsageError("[grid] multiplies the tasks of [sweep]: give tasks")
         return
-    for name in grid.keys() & {"seed", *wanted}:
+    seeds = section.seeds
+    if isinstance(seeds, int) and seeds > MOST_JOBS:
+        raise UsageError(f"{seeds} jobs: give at most {MOST_JOBS} in one file")
+    axes: dict[str, Any] = {"task": section.tasks}
+    if section.schemes is not None:
+        axes["scheme"] = section.schemes
+    axes["seed"] = list(range(seeds)) if isinstance(seeds, int) else seeds
+    for name in grid.keys() & axes.keys():
         raise UsageError(f"[grid] {name}: {AXES[name]} of [sweep] say it; leave one out")
+    axes = {**axes, **grid, "seed": axes.pop("seed")}
     for name, values in axes.items():
         where = AXES.get(name, name)
         if not isinstance(values, list):
@@ -188,10 +160,8 @@ def _product(section: Section, fixed: Flat, grid: Flat) -> Iterator[Job]:
         if name in fixed:
             raise UsageError(f"{name} is given in [options] and in {where}: leave one out")
     if (count := math.prod(map(len, axes.values()))) > MOST_JOBS:
-        raise UsageError(
-            f"{' x '.join(f'{len(v)} {AXES.get(n, n)}' for n, v in axes.items())} are {count:,} "
-            f"jobs: a sweep has at most {MOST_JOBS:,}"
-        )
+        factors = " x ".join(f"{len(v)} {AXES.get(n, n)}" for n, v in axes.items())
+        raise UsageError(f"{factors} are {count:,} jobs: a sweep has at most {MOST_JOBS:,}")
     for values in product(*axes.values()):
         yield _job(section, section.calibrate, {**fixed, **dict(zip(axes, values, strict=True))})
 
@@ -202,29 +172,28 @@ def _entry(section: Section, fixed: Flat, entry: Mapping[str, Any]) -> Job:
     calibrate = rest.get("calibrate", section.calibrate) is not False
     if isinstance(rest.get("calibrate"), bool):
         del rest["calibrate"]
-    section = section.model_copy(
-        update={"task_options": rest.pop("task_options", section.task_options)}
-    )
+    task_options = rest.pop("task_options", section.task_options)
+    section = section.model_copy(update={"task_options": task_options})
     task = rest.pop("task", None)
     if not isinstance(task, str):
         raise UsageError(f"[[jobs]] task = {task!r}: name the task of each job")
-    given = {**fixed, **_flat(rest, "[[jobs]]")}
+    usual = fixed
     if not calibrate:  # the fixed options of calibrations are for the others
-        given = {k: v for k, v in given.items() if not k.startswith(CALIBRATION) or k not in fixed}
-    return _job(section, calibrate, {"task": task, **given})
+        usual = {k: v for k, v in fixed.items() if not k.startswith(CALIBRATION)}
+    return _job(section, calibrate, {**usual, **_flat(rest, "[[jobs]]"), "task": task})
 
 
-def _job(section: Section, calibrate: bool, given: Flat) -> Job:
-    again = {k.removeprefix(CALIBRATION): v for k, v in given.items() if k.startswith(CALIBRATION)}
+def _job(section: Section, calibrate: bool, flat: Flat) -> Job:
+    options = {k: v for k, v in flat.items() if not k.startswith(CALIBRATION)}
+    again = {k.removeprefix(CALIBRATION): v for k, v in flat.items() if k not in options}
     if again and not calibrate:
         raise UsageError(
             f"{CALIBRATION}{next(iter(again))} is given, and nothing is calibrated: "
             "set calibrate = true in [sweep], or leave it out"
         )
-    options = {k: v for k, v in given.items() if not k.startswith(CALIBRATION) and k != "task"}
     return build(
         Job,
-        task=given["task"],
+        task=options.pop("task"),
         base=section.base,
         task_options=section.task_options,
         preset=section.preset,
@@ -247,13 +216,13 @@ def _flat(table: Mapping[str, Any], where: str) -> Flat:
     again = rest.pop("calibrate", {})
     if not isinstance(again, dict):
         raise UsageError(f"{where} calibrate = {again!r}: give its options, or set it in [sweep]")
-    _known(rest, TRAIN, where)
-    _known(again, CALIBRATE, f"{where} calibrate")
+    _check_names(rest, list(TRAIN), where)
+    _check_names(again, list(CALIBRATE), f"{where} calibrate")
     return {**rest, **{f"{CALIBRATION}{name}": value for name, value in again.items()}}
 
 
-def _known(given: Iterable[str], allowed: Sequence[str], where: str) -> None:
-    for name in given:
+def _check_names(names: Iterable[str], allowed: Sequence[str], where: str) -> None:
+    for name in names:
         if name not in allowed:
             key = shortened(repr(name))
             raise UsageError(f"unknown key {key} in {where}: choose among {', '.join(allowed)}")

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -47,37 +47,35 @@ POLL_SECONDS = 0.1
 DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
-class Workers(NamedTuple):
-    """An executor of ``size`` jobs at once, and the file that says that their sweep is there."""
-
-    pool: Executor
-    size: int
-    sign: Path
-
-
 @contextmanager
-def workers(options: WorkOptions, root: Path) -> Iterator[Workers]:
-    """What jobs are given to; in the end those at work save and leave. ``AbcError`` if none."""
+def workers(options: WorkOptions, root: Path) -> Iterator[tuple[Executor, int, Path]]:
+    """Open the executor of a sweep; gives how many jobs it runs at once, and the sweep's file.
+
+    In the end those at work save and leave. ``AbcError`` if there are none.
+    """
     sign = root / f".sweep-{uuid.uuid4()}"
     make_folder(root)
     try:
         sign.touch()
     except OSError as error:
         raise AbcError(f"cannot write in {root} ({error.strerror})") from None
-    threads = options.workers or os.cpu_count() or 1
     with ExitStack() as stack:
         stack.callback(sign.unlink, missing_ok=True)
+        pool: Executor
         if options.scheduler is None:
+            threads = options.workers or os.cpu_count() or 1
             pool = stack.enter_context(ThreadPoolExecutor(threads))
         else:
-            pool, threads = stack.enter_context(_cluster(options.scheduler, sign))
+            client = stack.enter_context(_client(options.scheduler))
+            threads = sum(client.nthreads().values())
+            pool = client.get_executor(pure=False)
         stack.callback(sign.unlink, missing_ok=True)  # before the executor waits for its jobs
-        yield Workers(pool, min(threads, options.workers or threads), sign)
+        yield pool, min(threads, options.workers or threads), sign
 
 
 @contextmanager
-def _cluster(address: str, sign: Path) -> Iterator[tuple[Any, int]]:
-    """The executor of a Dask scheduler, and how many threads its workers have."""
+def _client(address: str) -> Iterator[Any]:
+    """The client of a Dask scheduler that has workers."""
     if find_spec("distributed") is None:
         raise UsageError("--scheduler needs Dask: pip install 'abc-calib[cluster]'")
     from distributed import Client
@@ -93,26 +91,16 @@ def _cluster(address: str, sign: Path) -> Iterator[tuple[Any, int]]:
             f"seconds ({reason}): start one with `dask scheduler`, or name its address"
         ) from None
     with client:
-        threads = sum(client.nthreads().values())
-        if not threads:
+        if not client.nthreads():
             raise AbcError(
                 f"the scheduler at {address} has no workers: start some with "
                 f"`dask worker {address}`"
             )
-        found = client.run(wrong_here, sign, __version__, on_error="return")
-        for worker, wrong in found.items():
-            if not isinstance(wrong, str):
-                wrong = (
-                    f"cannot run this program ({type(wrong).__name__}: {str(wrong)[:200]}): "
-                    f"install abc-calib {__version__} in its environment"
-                )
-            if wrong:
-                raise AbcError(f"the worker at {worker} {wrong}")
-        yield client.get_executor(pure=False), threads
+        yield client
 
 
 def wrong_here(sign: Path, version: str) -> str:
-    """On a worker: what keeps it from working for a sweep of that version; empty if nothing."""
+    """Return what keeps this worker from a sweep of that version; empty if nothing."""
     if version != __version__:
         return f"has version {__version__} of this program, not {version}: install the same"
     if not sign.is_file():

@@ -58,11 +58,10 @@ Callback = Callable[[Progress], None]
 class Ending(Protocol):
     """What may end a training besides its options, and say what to train on until then.
 
-    ``hard``: problems, as a person writes them, or what else is kept in the checkpoint. ``ends``:
-    what it looks at. ``least``: the share of held-out problems that is right before it is asked.
+    ``ends``: what it looks at. ``least``: the share of held-out problems that is right before it is
+    asked.
     """
 
-    hard: list[str]
     least: float
     ends: str
 
@@ -71,6 +70,12 @@ class Ending(Protocol):
 
     def batch(self, usual: Batch, step: int) -> Batch:
         """The training batch of a step."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it, as plain data."""
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``."""
 
 
 class Trainer:
@@ -269,7 +274,7 @@ class Trainer:
             "good": self.good,
             "cooling_from": self.cooling_from,
             "history": self.history,
-            "hard": self.ending.hard if self.ending is not None else [],
+            "ending": self.ending.state() if self.ending is not None else {},
             "tensors": sorted(tensors),
         }
         self.run.save_checkpoint(tensors, state)
@@ -303,7 +308,7 @@ class Trainer:
             self.history, self.saved = state["history"], self.step
             self.over = bool(self.history and self.history[-1].get("over"))
             if self.ending is not None:
-                self.ending.hard = state.get("hard", [])
+                self.ending.load(state.get("ending", {}))
             self.best = {
                 name.removeprefix("best."): value
                 for name, value in tensors.items()

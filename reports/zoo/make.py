@@ -25,7 +25,7 @@ from abc_calib.proof.certificate import Certificate
 from abc_calib.reporting.card import card
 from abc_calib.reporting.page.commands import TASK_FLAGS
 from abc_calib.runs import Run
-from abc_calib.runs.records import Record, all_files, given_files, write_record
+from abc_calib.runs.records import CALIBRATION, RESULT, write_record
 from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent
@@ -64,12 +64,9 @@ def packed(run: Run, folder: Path) -> Run:
     shutil.copytree(run.path, folder, ignore=skipped)
     config = json.loads((folder / "config.json").read_text()) | {"parent": None}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    for name, files in (("calibration.json", given_files), ("result.json", all_files)):
-        if not (folder / name).exists():  # a repaired run was not calibrated itself
-            continue
-        record = json.loads((folder / name).read_text())
-        content = {key: value for key, value in record.items() if key not in Record.model_fields}
-        write_record(folder / name, content, files(folder))
+    for name in (CALIBRATION, RESULT):
+        if (folder / name).exists():  # a repaired run was not calibrated itself
+            write_record(folder / name, json.loads((folder / name).read_text()))
     made = Run.open(folder)
     stages.certify(made, minutes=60)
     stages.verify(made, minutes=60)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
-from abc_calib.nn.foreign.any_module import AnyModule
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
 from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.places import Marks, State, cache_of
@@ -29,8 +28,6 @@ MARKS = "abc_marks"
 PLACES = "abc_places"
 """The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 
-UNKNOWN = "inject does not know the delimiters: capture first, or give delimiters"
-
 
 def inject(
     model: Any,
@@ -40,25 +37,18 @@ def inject(
     *,
     prefix: int = 0,
 ) -> Any:
-    """Let a model of ``transformers``, or an ``AnyModule``, attend along lines; gives the model.
+    """Let a model of ``transformers`` attend along lines; gives the model.
 
     ``delimiters`` and ``prefix``: as of ``capture``, by default those that it was captured with.
-    ``neutral``: without the model's own positions, as a model is retrained; an ``AnyModule`` has to
-    be made without. ``UsageError`` leaves the model as it was.
+    ``neutral``: without the model's own positions, as a model is retrained. ``UsageError`` leaves
+    the model as it was.
     """
     lines, given = bias or LineBias({}), None if delimiters is None else marked(delimiters, prefix)
-    if isinstance(model, AnyModule):
-        if neutral:
-            raise UsageError("neutral is for models of transformers: make yours without positions")
-        if (known := given or model.marks) is None:
-            raise UsageError(UNKNOWN)
-        model.inject(lines, known)
-        return model
     check_model(model)
     before = record_of(model)
     known = given or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
     if known is None:
-        raise UsageError(UNKNOWN)
+        raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
     detach(model)
     try:
         put(model, lines, known, find_sites(model), neutral)

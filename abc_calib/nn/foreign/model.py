@@ -219,7 +219,7 @@ class Foreign(Model):
         trained = [weight for weight in self.parameters() if weight.requires_grad]
         return torch.optim.AdamW(trained, betas=(0.9, 0.98), fused=True)
 
-    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         config = self.network.config
         tokens = batch * (keys + steps)
         held = 40 * tokens * 5 * config.hidden_size * 4 + tokens * self.vocabulary * 8

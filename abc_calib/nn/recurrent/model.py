@@ -131,12 +131,9 @@ class Recurrent(Model):
     def optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), weight_decay=0.0, fused=True)
 
-    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
-        o, token, pair = self.options, 12 * self.options.width, 2
-        if training:
-            token = 20 * o.width * (o.layers + 1) + 4 * (o.embedding + o.d_head + o.value)
-            pair = 10
-        return 4 * batch * ((keys + steps) * token + pair * keys * steps)
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
+        token = 12 * (self.options.width + self.options.embedding)
+        return 4 * batch * ((keys + steps) * token + 2 * keys * steps)
 
 
 class Loop:

@@ -110,7 +110,7 @@ class Attention(nn.Module):
         """Are the keys on lines gathered, and the others left out?"""
         if not lines.restricted or scheme.has_score_bias or weights or self.path == "dense":
             return False
-        return self.path == "lines" or keys >= GATHER_FROM or views[-1].evicted[1] > 0
+        return self.path == "lines" or keys >= GATHER_FROM
 
     def _split(self, x: Tensor) -> Tensor:
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)

@@ -1,18 +1,14 @@
-"""What is kept between steps: the source, and keys and values of it and of the output so far.
-
-Where every head follows lines, only of the tokens that lines can reach.
-"""
+"""What is kept between steps: the source, and keys and values of it and of the output so far."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from abc_calib.geometry.coords import Coords, View
-from abc_calib.nn.lines import Lines
 
 
 @dataclass(frozen=True)
@@ -42,99 +38,52 @@ class Outputs:
     crossed: tuple[Tensor, ...] = ()
 
 
-class KeptRows(NamedTuple):
-    """Tokens of an output that later ones still read: the first ``pinned``, the last ``recent``.
-
-    Where an output has several rows: those of the row that is written, and of ``above`` it.
-    """
-
-    pinned: int
-    recent: int
-    above: int | None = None
-
-
-def kept_rows(every: list[Lines | None], several: bool = False) -> KeptRows | None:
-    """What the self-attention of all layers together reads; None where a head may read any token.
-
-    ``several``: the output has several rows.
-    """
-    pinned, recent, above = 0, 0, 0
-    for lines in every:
-        if lines is None or not lines.restricted or lines.may_mask_rows:
-            return None
-        for line in {line for head in lines.heads["self"] for line in head}:
-            above = max(above, line.segment)
-            if several:
-                continue
-            if line.segment == 0 and line.direction == "diag":
-                recent = max(recent, -line.offset)
-            elif line.segment == 0 and line.direction == "anti":  # against the rows
-                return None
-            else:
-                pinned = max(pinned, 1, line.offset + 1 if line.segment == 0 else 0)
-    return KeptRows(0, 0, above) if several else KeptRows(pinned, recent)
-
-
 class Cache:
     """Keys and values of each block, of the source and of the output so far.
 
-    ``kept``: which tokens later ones read; None keeps all. ``held``: where the tokens stand whose
-    keys and values are there, ``newest`` the last of them that were written.
+    ``at``: where the tokens of the output stand, None before the first. ``source`` and ``output``:
+    keys and values ``(b, h, n, e)`` of each block; those of the output grow in place.
     """
 
-    def __init__(self, kept: KeptRows | None = None):
-        self.kept = kept
-        self.held: Coords | None = None
-        self.newest: Coords | None = None
-        self.first = 0  # the first token that is held behind the pinned ones
+    def __init__(self) -> None:
+        self.at: Coords | None = None
         self.output: dict[nn.Module, tuple[Tensor, Tensor]] = {}
         self.source: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     @property
-    def seen(self) -> int:
-        """Tokens so far."""
-        return 0 if self.newest is None else int(self.newest.position[0, -1]) + 1
+    def size(self) -> int:
+        """The number of tokens so far."""
+        return 0 if self.at is None else self.at.size
 
     def view(self, queries: Coords) -> View:
-        """How new tokens see themselves and those that are held."""
-        self.held = queries if self.held is None else self.held.before(queries)
-        pinned = self.kept.pinned if self.kept else 0
-        evicted = pinned, max(0, self.first - pinned)
-        return View("self", queries, self.held, causal=True, evicted=evicted)
+        """How new tokens see themselves and those before them."""
+        self.at = queries if self.at is None else self.at.before(queries)
+        return View("self", queries, self.at, causal=True)
 
     def extended(self, block: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """What was kept and the new ``(b, h, t, e)``."""
-        if block in self.output:
-            before = self.output[block]
-            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        self.output[block] = keys, values
-        return keys, values
-
-    def commit(self) -> None:
-        """Keep what later tokens read, when a layer each has been through."""
-        assert self.held is not None
-        self.newest = self.held.only(slice(-1, None))
-        if self.kept is None:
-            return
-        self.first, position = self._first(self.kept, self.newest), self.held.position[0]
-        index = ((position < self.kept.pinned) | (position >= self.first)).nonzero()[:, 0]
-        if len(index) == len(position):
-            return
-        self.held = self.held.only(index)
-        for block, (keys, values) in self.output.items():
-            self.output[block] = keys[:, :, index], values[:, :, index]
-
-    @staticmethod
-    def _first(kept: KeptRows, newest: Coords) -> int:
-        """The first token that later ones may read, but for the pinned ones."""
-        if kept.above is None:
-            return int(newest.position[0, -1]) + 1 - kept.recent
-        return int(newest.opened(kept.above)[:, -1, -1].min())
+        """Keys and values of all tokens so far, the new ``(b, h, t, e)`` last."""
+        first = self.size - keys.shape[2]
+        before = self.output.get(block, (None, None))
+        grown = _grown(before[0], keys, first), _grown(before[1], values, first)
+        self.output[block] = grown
+        return grown[0][:, :, : self.size], grown[1][:, :, : self.size]
 
 
-def token_by_token(model: Any, encoded: Encoded, steps: int, cache: Cache) -> Tensor:
+def _grown(buffer: Tensor | None, new: Tensor, first: int) -> Tensor:
+    """A buffer ``(b, h, n, e)`` with ``new`` from token ``first`` on; it doubles when full."""
+    end = first + new.shape[2]
+    if buffer is None or end > buffer.shape[2]:
+        before = new[:, :, :0] if buffer is None else buffer[:, :, :first]
+        room = new.new_zeros(*new.shape[:2], 2 * end - first, new.shape[3])
+        buffer = torch.cat([before, room], 2)
+    buffer[:, :, first:end] = new
+    return buffer
+
+
+def token_by_token(model: Any, encoded: Encoded, steps: int) -> Tensor:
     """The greedy output ``(b, t)`` of a Transformer, padding behind its end."""
     device = encoded.at.position.device
+    cache = Cache()
     tokens = torch.full((len(encoded.memory[0]),), model.sos, device=device)
     ids = torch.full((len(tokens), steps), model.pad, device=device)
     ended = torch.zeros_like(tokens, dtype=torch.bool)

@@ -6,7 +6,7 @@ from typing import Any
 
 from abc_calib.geometry import SITES, LineBias
 from abc_calib.nn.positions import Scheme
-from abc_calib.plugins.kinds import is_ours
+from abc_calib.plugins.registry import is_ours
 
 HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
 """What a layer or a scheme has of its class, and not set on itself."""

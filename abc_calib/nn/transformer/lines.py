@@ -24,7 +24,6 @@ from abc_calib.nn.base import Model
 from abc_calib.nn.lines import Lines
 from abc_calib.nn.positions import Scheme, check_positions
 from abc_calib.nn.transformer.attention import Attention
-from abc_calib.nn.transformer.cache import KeptRows, kept_rows
 from abc_calib.nn.transformer.known import window_period
 from abc_calib.nn.transformer.windows import Full, Windows
 
@@ -150,16 +149,6 @@ class AlongLines(Model):
                 module.path = path
 
     @property
-    def kept_rows(self) -> KeptRows | None:
-        """The output tokens that later ones still read, or None where any may be read."""
-        every = [module.lines.get("self") for module in self._attending("self")]
-        single = all(lines is not None and lines.single for lines in every)
-        scheme = self.scheme_of("self")
-        if self.path == "dense" or scheme.has_value_term or (scheme.has_score_bias and not single):
-            return None
-        return kept_rows(every, bool(self.tokens.rows))
-
-    @property
     def on_lines(self) -> bool:
         """Does every head of the decoder attend along lines and nowhere else?"""
         return all(lines is not None and lines.restricted for lines in self.line_sets)
@@ -172,7 +161,7 @@ class AlongLines(Model):
         known = not self.on_lines or self.embed.weight.dtype == torch.float64
         return self if known else super().exact()
 
-    def memory_needed(self, batch: int, keys: int, steps: int, training: bool = False) -> int:
+    def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         if self.tabled:
             return BYTES_PER_TOKEN * batch * (keys + steps)
         width, inner = self.options.width, self.attention_layers["encoder"]
@@ -182,9 +171,6 @@ class AlongLines(Model):
         most = keys + steps if self.stream else max(keys, steps)
         scores = 12 * self.options.heads * (steps * most + (keys * keys if inner else 0))
         scores = scores if dense else 0
-        if training:
-            layers = 1 + inner + len(self.layers)
-            return batch * layers * (20 * (keys + steps) * wide + scores // 8)
         # what a token leaves: keys and values of each layer, and its states (a stream has each's)
         kept = (3 * len(self.layers) + 4) * width * (keys + steps)
         passed = steps + (keys if inner else 0)  # four were measured of a whole source

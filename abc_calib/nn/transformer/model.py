@@ -107,7 +107,7 @@ class Transformer(AlongLines):
 
     def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
         """The same, with the positions that schemes get."""
-        at = self._of_output(read, None if cache is None else cache.newest)
+        at = self._of_output(read, None if cache is None else cache.at)
         at = at if self._lines is None else at.alike
         place, length = at.position, encoded.at.length
         if self.period:
@@ -192,8 +192,6 @@ class Transformer(AlongLines):
             x, found = block(x, calls, schemes, memory, cache, weights)
             seen.append(found)
         logits = self.head(self.norm(x))
-        if cache is not None:
-            cache.commit()
         if not weights:
             return Outputs(logits)
         if self.stream:
@@ -222,11 +220,9 @@ class Transformer(AlongLines):
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
         encoded, read = self.encode(source), self.shifted(target)
-        whole = self.training or read.shape[1] <= ROWS_AT_ONCE
-        kept = None if whole else self.kept_rows
-        if kept is None:
+        if self.training or read.shape[1] <= ROWS_AT_ONCE or not self.on_lines:
             return self.run(encoded, read).logits
-        cache = Cache(kept)
+        cache = Cache()
         parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
         return torch.cat(parts, dim=1)
 
@@ -240,12 +236,10 @@ class Transformer(AlongLines):
         model, sizes = self.frozen(), (source.shape[1], steps)
         ids = model._by_table(lambda one: one.decode(source.cpu(), steps, draft.cpu()), *sizes)
         if ids is None:
-            exact, kept = self.exact(), self.kept_rows
-            found = [
-                token_by_token(exact, exact.encode(source[part]), steps, Cache(kept))
-                for part in self._parts(source, steps)
-            ]
-            ids = torch.cat(found)
+            exact, parts = self.exact(), self._parts(source, steps)
+            ids = torch.cat(
+                [token_by_token(exact, exact.encode(source[part]), steps) for part in parts]
+            )
         return Decoded(ids.to(source.device))
 
     def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> Attention:

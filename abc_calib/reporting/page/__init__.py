@@ -48,24 +48,20 @@ def write_page(
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
     make_folder(path.parent)
-    found = []
-    for number, run in enumerate(runs):
-        found.append(collected(run, partial(on_part, number, len(runs))))
-    for made, name in zip(found, names([run.path for run in runs]), strict=True):
-        made["name"] = name
-    write_text(path, rendered(found, title))
+    labels = names([run.path for run in runs])
+    parts = [
+        collected(run, partial(on_part, number, len(runs))) | {"name": name}
+        for number, (run, name) in enumerate(zip(runs, labels, strict=True))
+    ]
+    write_text(path, rendered(parts, title))
     return path
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The names of run folders; more of their paths where those would be alike."""
-    whole = [path.resolve().parts for path in paths]
-    found = ["/".join(parts[-1:]) for parts in whole]
-    depth = 1
-    while len(set(found)) < len(set(whole)):
-        depth += 1
-        found = ["/".join(parts[-depth:]) for parts in whole]
-    return found
+    """Return the names of run folders; whole paths where two of them are alike."""
+    short = [path.resolve().name for path in paths]
+    alike = len(set(short)) < len({path.resolve() for path in paths})
+    return [str(path) for path in paths] if alike else short
 
 
 def rendered(runs: list[dict[str, Any]], title: str = "") -> str:

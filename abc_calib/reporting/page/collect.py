@@ -22,36 +22,16 @@ RUNS = ("abc_transformer", "abc_decoder")
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 
-LEARNED = {
-    "successor": "add 1 to a number",
-    "addition": "add two numbers",
-    "addition3": "add three numbers",
-    "addition4": "add four numbers",
-    "subtraction": "subtract one number from another",
-    "sum": "add any number of numbers",
-    "multiplication": "multiply a number by one digit",
-    "multiplication2": "multiply a number by one of two digits",
-    "multiplication3": "multiply a number by one of three digits",
-    "long_multiplication": "multiply two long numbers",
-    "parity": "tell whether a number of ones is odd",
-    "automaton": "run a finite automaton",
-    "tape": "run a machine, one row of output per step,",
-    "sort": "sort symbols",
-    "division": "divide numbers",
-    "compare": "compare two numbers",
-    "copy": "copy words",
-    "reverse_copy": "write words backwards",
-}
-"""What a model of a task learned, for the first line of its page; others have their name."""
-
-
-def intro(task: str, kind: str, length: int, unit: str, other_base: int | None = None) -> str:
-    """What a model is, in one sentence for a person who knows nothing of it."""
-    model = "recurrent network" if kind == "gru" else "Transformer"
-    learned = LEARNED.get(task, f"solve the task {task}")
-    base = f" in base {other_base}" if other_base else ""
+def intro(run: Run) -> str:
+    """Say what a model is, in one sentence for a person who knows nothing of it."""
+    config = run.config
+    kind = "recurrent network" if config.kind == "gru" else "Transformer"
+    usual = getattr(run.task, "default_base", config.base)
+    base = f" in base {config.base}" if config.base != usual else ""
+    task = config.task.replace("_", " ")
     return (
-        f"A small {model} that learned to {learned}{base} from examples of at most {length} {unit}."
+        f"A small {kind} that learned {task}{base} from examples of at most "
+        f"{config.train.length} {run.task.unit}."
     )
 
 
@@ -72,7 +52,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
             why = str(error)
     about = _plain((inspect.getdoc(type(run.task)) or "").split("\n\n")[0])
     usual = getattr(run.task, "default_base", None)  # whose digits the example of ``about`` has
-    other = config.base if usual not in (None, config.base) else None
+    other_base = usual not in (None, config.base)
     on_part("examples")
     shown = judged.examples(run, model)
     on_part("attention")
@@ -81,8 +61,8 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "name": run.path.resolve().name,
         "summary": run.summary,
         "task": config.task,
-        "intro": intro(config.task, config.kind, config.train.length, run.task.unit, other),
-        "about": about.partition(":")[0] + "." if other else about,
+        "intro": intro(run),
+        "about": about.partition(":")[0] + "." if other_base else about,
         "stage": config.stage,
         "unit": run.task.unit,
         "length": config.train.length,
@@ -99,7 +79,6 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "rule": None if rule is None or rule.first.words else rule.padded.as_dict(),
         "model": weights,
         "why": why,
-        "doubt": run.doubt,
     }
 
 
@@ -118,7 +97,7 @@ def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, 
         for name in ("encoder_layers", "decoder_layers", "layers", "heads", "width")
         if model.get(name) is not None
     ]
-    found = [
+    rows = [
         ("Task", f"{config.task}{base}"),
         ("Trained on", f"at most {train.length} {run.task.unit}, {train.sampling} sampling"),
         ("Model", ", ".join(shape)),
@@ -127,15 +106,24 @@ def facts(run: Run, parameters: int, result: dict[str, Any]) -> list[tuple[str, 
             getattr(config.model, "scheme", config.model.label),
         ),
         ("Parameters", f"{parameters:,}"),
-        ("Steps", f"{result.get('steps', '?'):,} of {train.batch} problems"),
-        ("Time", f"{result.get('seconds', 0):.0f} s" if result else "unknown"),
-        ("Held out", f"{result.get('validation_accuracy', '?')} % of held-out problems right"),
+        *_of_training(result, train.batch),
         ("Seed", str(train.seed)),
     ]
     if config.calibration is not None:
-        found.insert(1, ("Calibrated by", config.calibration.fit))
-        found.append(("Lines", run.bias().summary))
-    return found
+        rows.insert(1, ("Calibrated by", config.calibration.fit))
+        rows.append(("Lines", run.bias().summary))
+    return rows
+
+
+def _of_training(result: dict[str, Any], batch: int) -> list[tuple[str, str]]:
+    """How a training ended; nothing of one without a result."""
+    if not result:
+        return [("Training", "no result is recorded")]
+    return [
+        ("Steps", f"{result['steps']:,} of {batch} problems"),
+        ("Time", f"{result['seconds']:.0f} s"),
+        ("Held out", f"{result['validation_accuracy']} % of held-out problems right"),
+    ]
 
 
 def history_chart(history: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from abc_calib.calibration.plan import plan_calibration
-from abc_calib.config import CalibrationOptions, Options, RunConfig
+from abc_calib.config import CalibrationOptions, ForeignOptions, Options, RunConfig
 from abc_calib.config.options import as_typed, flag_of
 from abc_calib.errors import AbcError
 from abc_calib.runs import Run
@@ -15,71 +15,95 @@ from abc_calib.training.plan import plan_training
 TASK_FLAGS = {"tables": "--tables", "seed": "--tables-seed", "data": "--data"}
 TASK_FLAGS |= {"table": "--table", "machine": "--name", "rule": "--rule"}
 """The options of a task as the command line has them."""
+ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
+"""The keywords of ``abc_calib.adopt`` by the options of its task."""
 
 
 def commands(run: Run) -> list[str]:
-    """What to type, one command a line, each working on the run that the one before made."""
+    """Return what to type, one command a line, each on the run that the one before made."""
     config = run.config
     try:
         if config.stage == "vanilla":
             before = commands(Run.open(config.parent)) if config.parent else []
-            return [*before, _train(config)]  # of the weights that it starts from
+            return [*before, _first(config)]  # of the weights that it starts from
         if config.parent is None:
-            return [_train(config), _calibrate(config, config)]
+            adopted = isinstance(config.model, ForeignOptions)
+            return [_first(config), *([] if adopted else [_calibrate(config, config)])]
         parent = Run.open(config.parent)
         if parent.config.stage == "calibrated":
             return [*commands(parent), "abc repair" + _plugins(config)]
         return [*commands(parent), _calibrate(parent.config, config)]
     except AbcError:  # the first run is gone, or is of another version
-        return [f"abc train {config.task} --seed {config.train.seed}", "abc calibrate"]
+        return [_first(config), "abc calibrate"]
 
 
-def _plugins(config: RunConfig) -> str:
-    """The files that a run's task and schemes are from."""
-    files = dict.fromkeys(origin.file for origin in config.plugins.values() if origin.file)
-    return "".join(f" --plugin {shlex.quote(file)}" for file in files)
-
-
-def _train(config: RunConfig) -> str:
+def _first(config: RunConfig) -> str:
+    """What makes a run that is not a calibration of another one."""
+    options = config.task_options
+    if isinstance(config.model, ForeignOptions):
+        names = {ADOPT[name]: options[name] for name in ADOPT if name in options}
+        named = [
+            f"{name}={value!r}" for name, value in {**names, "seed": config.train.seed}.items()
+        ]
+        pairs = [repr(options.get(name, "")) for name in ("data", "delimiters")]
+        return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *named])})")
     usual = plan_training(
         config.task,
-        task_options=config.task_options,
+        task_options=options,
         preset=config.preset,
         model=config.kind,
         seed=config.train.seed,
     )
-    parts = ["abc train", config.task]
-    if config.parent:
-        parts.append(f"--finetune {shlex.quote(config.parent)}")
-    if config.base != usual.base:
-        parts.append(f"--base {config.base}")
-    parts += [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in config.task_options.items()]
-    if config.preset != "small":
-        parts.append(f"--preset {config.preset}")
-    if config.kind != "transformer":
-        parts.append(f"--model {config.kind}")
-    parts.append(f"--seed {config.train.seed}")
-    parts += _other(usual.model, config.model)
-    return " ".join([*parts, *_other(usual.train, config.train)]) + _plugins(config)
+    choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
+    choices |= {"preset": config.preset, "model": config.kind}
+    default = {"finetune": None, "base": usual.base, "preset": "small", "model": "transformer"}
+    choices = {name: value for name, value in choices.items() if value != default[name]}
+    choices["seed"] = config.train.seed
+    if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
+        choices |= {"task_options": dict(options)}
+        choices |= _other(usual.model, config.model) | _other(usual.train, config.train)
+        named = [f"{name}={value!r}" for name, value in choices.items()]
+        loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
+        return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *named])})")
+    parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()]
+    parts += [f"--{name} {shlex.quote(str(value))}" for name, value in choices.items()]
+    parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
+    return " ".join(["abc train", config.task, *parts]) + _plugins(config)
+
+
+def _in_python(call: str) -> str:
+    return f"python -c {shlex.quote(f'import abc_calib as abc; {call}')}"
+
+
+def _files(config: RunConfig) -> list[str]:
+    """The files that a run's task and schemes are from."""
+    files = (origin.file for origin in config.plugins.values())
+    return [*dict.fromkeys(file for file in files if file)]
+
+
+def _plugins(config: RunConfig) -> str:
+    return "".join(f" --plugin {shlex.quote(file)}" for file in _files(config))
 
 
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
     usual = plan_calibration(first)
     parts = ["abc calibrate"]
-    if (scheme := getattr(config.model, "scheme", "none")) != "none":
+    scheme = getattr(config.model, "scheme", "none")
+    if scheme != "none" and not isinstance(config.model, ForeignOptions):
         parts.append(f"--scheme {shlex.quote(scheme)}")
-    chosen = config.calibration or CalibrationOptions()
-    parts += _other(CalibrationOptions(), chosen)
-    return " ".join([*parts, *_other(usual.train, config.train)]) + _plugins(config)
+    parts += _other_flags(CalibrationOptions(), config.calibration or CalibrationOptions())
+    return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
 
-def _other(usual: Options, now: Options) -> list[str]:
-    """The flags of the options that are not as usual."""
-    return [
-        _flag(flag_of(name, field), getattr(now, name))
-        for name, field in type(now).model_fields.items()
-        if getattr(now, name) != getattr(usual, name, None)
-    ]
+def _other(usual: Options, options: Options) -> dict[str, Any]:
+    """The options that are not as usual, by name."""
+    values = {name: getattr(options, name) for name in type(options).model_fields}
+    return {name: x for name, x in values.items() if x != getattr(usual, name, None)}
+
+
+def _other_flags(usual: Options, options: Options) -> list[str]:
+    fields = type(options).model_fields
+    return [_flag(flag_of(name, fields[name]), x) for name, x in _other(usual, options).items()]
 
 
 def _flag(flag: str, value: Any) -> str:

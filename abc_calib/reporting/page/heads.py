@@ -7,7 +7,6 @@ from typing import Any
 
 from abc_calib.config import FigureOptions
 from abc_calib.geometry import CORNER, Layout, Line, Site
-from abc_calib.geometry.layout import digit_name
 from abc_calib.nn.build import model_type
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.reporting.view import PARTS, View
@@ -35,13 +34,13 @@ def heads_of(run: Run) -> dict[str, Any] | None:
     with font("sans"):
         views = averaged(run, FigureOptions(digits=far, title=False))
         for site, view in views.items():
-            told = [[_head(view, layer, head) for head in view.heads] for layer in view.layers]
-            rests[site] = [[rests for _, rests in heads] for heads in told]
-            for layer, heads in zip(view.layers, told, strict=True):
+            heads = [[_head(view, layer, head) for head in view.heads] for layer in view.layers]
+            rests[site] = [[at_rest for _, at_rest in layer] for layer in heads]
+            for layer, words in zip(view.layers, heads, strict=True):
                 heading = f"{PARTS[site].capitalize()}-attention, layer {layer}"
-                words = [(head, said) for head, (said, _) in enumerate(heads)]
+                numbered = [(head, text) for head, (text, _) in enumerate(words)]
                 figure = as_svg(view.figure(layer))
-                layers.append({"heading": heading, "figure": figure, "heads": words})
+                layers.append({"heading": heading, "figure": figure, "heads": numbered})
     digits = view.lines.near.digits if view.lines else run.data.length
     return {"layers": layers, "rests": rests, "digits": digits, "calibrated": bool(view.lines)}
 
@@ -56,57 +55,40 @@ def _head(view: View, layer: int, head: int) -> tuple[str, bool]:
         if elsewhere and elsewhere[head]:
             return f"looks at the {'source' if view.site == 'self' else 'output'} alone", True
         return "attends as it likes: no line", False
-    notes = {one.line: one.note for one in view.kept(layer)[head]}
-
-    def stays(line: Line) -> bool:
-        delimiter = line.direction == "vert" and line.offset <= 0 and line.segment != CORNER
-        return delimiter or notes.get(line.label(view.site)) == "sink"
-
+    notes = {entry.line: entry.note for entry in view.kept(layer)[head]}
+    at_rest = all(
+        notes.get(line.label(view.site)) == "sink"
+        or (line.direction == "vert" and line.offset <= 0 and line.segment != CORNER)
+        for line in lines
+    )
     source = view.lines.near.source
-    return "; and ".join(in_words(o, view.site, source) for o in lines), all(map(stays, lines))
+    return "; and ".join(in_words(line, view.site, source) for line in lines), at_rest
 
 
 def in_words(line: Line, site: Site, layout: Layout) -> str:
-    """A sentence without its subject: ``reads the last operand from its last digit on, ...``."""
+    """Say what a line reads, without a subject; its label where that would be long."""
     if site == "self" and line.segment == 0 and line.direction != "anti":
-        return _own_row(line)
-    if site == "cross" and line.segment != CORNER:
-        return _of_source(line, layout)
-    return f"follows {line.label(site)}"
-
-
-def _own_row(line: Line) -> str:
-    """A line over what was written: position ``i`` holds what was written in row ``i - 1``."""
-    if line.direction == "vert":
-        return f"always reads {'the start' if line.offset <= 0 else f'y{line.offset - 1}'}"
-    back = max(0, -line.offset)
-    return (
-        f"reads {counted(back, 'rows')} back" if back else "reads its own row: what it wrote last"
-    )
-
-
-def _of_source(line: Line, layout: Layout) -> str:
-    """A line of cross-attention over one part of the source."""
+        if line.direction == "vert":
+            return f"always reads {'the start' if line.offset <= 0 else f'y{line.offset - 1}'}"
+        back = f"{counted(-line.offset, 'rows')} back"
+        return f"reads {back if line.offset < 0 else 'its own row: what it wrote last'}"
+    if site != "cross" or line.segment == CORNER or line.beta or line.part_step:
+        return f"follows {line.label(site)}"
     if line.segment == 0 or line.segment >= len(layout.closes):
         return f"reads {layout.delimiters[0]}, the start of the source"
     part, unit = _part(line.segment, layout), "word" if layout.words else "digit"
-    rows = f"; {counted(abs(line.beta), 'columns')} further in each row" if line.beta else ""
-    rows += "; the next operand in each row" if line.part_step else ""
     if line.direction == "vert" and line.offset <= 0:
         return f"rests on {layout.delimiters[line.segment]}, which closes {part}"
     if line.direction == "vert":
-        operands = layout.parts[line.segment - 1].operands
-        if layout.words or not operands:
-            return f"always reads {unit} {line.offset} from the end of {part}{rows}"
-        column, which = divmod(line.offset - 1, len(operands))
-        name = digit_name(operands[which], column)
-        return f"always reads {name}, {unit} {column} of {part}{rows}"
+        return f"always reads {unit} {line.offset - (not layout.words)} from the end of {part}"
     first, side = ("last", "left") if line.direction == "anti" else ("first", "right")
-    start = f"from its {first} {unit} on"
-    if line.offset:
-        late = f", {counted(-line.offset, 'rows')} late"
-        start += f", {line.offset} ahead" if line.offset > 0 else late
-    return f"reads {part} {start}, {counted(line.stride, f'{unit}s')} further {side} each row{rows}"
+    ahead = (
+        f", {line.offset} ahead" if line.offset > 0 else f", {counted(-line.offset, 'rows')} late"
+    )
+    return (
+        f"reads {part} from its {first} {unit} on{ahead if line.offset else ''}, "
+        f"{counted(line.stride, f'{unit}s')} further {side} each row"
+    )
 
 
 def _part(number: int, layout: Layout) -> str:

@@ -33,10 +33,9 @@ SHOWN = 4
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
     """Exact match by set and length, as ``abc eval`` has measured it."""
-    found = [
-        {name: row[name] for name in NAMES} | _size(row) for row in read_rows(run.path / "eval.csv")
-    ]
-    return sorted(found, key=lambda row: row["length"])
+    rows = read_rows(run.path / "eval.csv")
+    shown = ({name: row[name] for name in NAMES} | _size(row) for row in rows)
+    return sorted(shown, key=lambda row: row["length"])
 
 
 def _size(row: dict[str, Any]) -> dict[str, str]:
@@ -53,8 +52,8 @@ def hard(run: Run) -> dict[str, Any] | None:
     if not os.path.lexists(path):
         return None
     try:
-        found = read_json(path)
-        return {"rows": found["rows"], "smallest": found["smallest"]}
+        results = read_json(path)
+        return {"rows": results["rows"], "smallest": results["smallest"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
 
@@ -64,51 +63,50 @@ def certificate(run: Run) -> dict[str, Any] | None:
     if not os.path.lexists(run.path / FILE):
         return None
     try:
-        held = Certificate.load(run)
+        stored = Certificate.load(run)
     except AbcError as error:
         return {"outcome": "not valid", "reason": str(error)}
-    found = held.as_dict()
+    fields = stored.as_dict()
     hidden = ("fingerprint", "rule", "lines", "source", "machine", "repair")
-    shown = {name: value for name, value in found.items() if name not in hidden}
-    cases = found["counterexamples"][:3]
-    more = {"verified_here": held.verified_here, "reason": grouped(found["reason"])}
-    return {**shown, **more, "counterexamples": cases}
+    shown = {name: value for name, value in fields.items() if name not in hidden}
+    changed = {"verified_here": stored.verified_here, "reason": grouped(stored.reason)}
+    return {**shown, **changed, "counterexamples": fields["counterexamples"][:3]}
 
 
 @torch.inference_mode()
 def examples(run: Run, model: Model) -> list[dict[str, Any]]:
     """A problem of each length: what was written, what is right, and what was looked at."""
     short, in_rows = run.config.train.length, bool(run.data.vocabulary.tokens.rows)
-    wanted = {short, short + 1, *(n for n in (2 * short, *LENGTHS) if n > short)}
-    found = []
-    for length in sorted(n for n in wanted if not in_rows or n <= LONGEST_IN_ROWS):
+    lengths = {short, short + 1, *(n for n in (2 * short, *LENGTHS) if n > short)}
+    shown = []
+    for length in sorted(n for n in lengths if not in_rows or n <= LONGEST_IN_ROWS):
         try:
             batch = run.data.test(length, TRIED)
         except AbcError:  # a task without problems of this length
             continue
         if len(batch):
-            found.append({"length": length, **_example(run, model, batch)})
-    return found
+            shown.append({"length": length, **_example(run, model, batch)})
+    return shown
 
 
 def _example(run: Run, model: Model, batch: Batch) -> dict[str, Any]:
     """The first of some problems that is wrong, or the first."""
     data, symbols = run.data, run.data.vocabulary.symbols
     wrong = (~matches(model, data, batch)).nonzero()[:1, 0]
-    one = batch.take(wrong if len(wrong) else torch.tensor([0]))
-    right = [symbols[i] for i in one.target[0].tolist() if i != data.vocabulary.pad]
-    problem = data.task.write(one.problems, 0)
-    found = answered(model, data, problem, 2)
+    sample = batch.take(wrong if len(wrong) else torch.tensor([0]))
+    right = [symbols[i] for i in sample.target[0].tolist() if i != data.vocabulary.pad]
+    problem = data.task.write(sample.problems, 0)
+    answer = answered(model, data, problem, 2)
     try:
-        seen = found.looked(model)
+        seen = answer.looked(model)
     except UsageError:  # it has no attention
         seen = []
     return {
         "problem": problem,
-        "answer": found.text,
+        "answer": answer.text,
         "solution": data.read(right[:-1]),
         "seen": [[(k, round(w, 2)) for k, w in row[:SHOWN]] for row in seen],
-        "source": found.tokens(data),
-        "written": found.symbols(data),
+        "source": answer.tokens(data),
+        "written": answer.symbols(data),
         "right": right,
     }

@@ -10,15 +10,6 @@ const players = page.runs.map((run, i) => {
   return player;
 });
 
-// Paper shows what is closed on the screen, too.
-let closed = [];
-addEventListener("beforeprint", () => {
-  closed = [...document.querySelectorAll("details:not([open])")];
-  for (const details of closed) details.open = true;
-  players.filter((player) => !player.problem).forEach((player) => player.begin(true));
-});
-addEventListener("afterprint", () => closed.forEach((details) => { details.open = false; }));
-
 // For those who check the page from outside: the logits of every row of a problem.
 window.abcPage = {
   logits(index, text) {

@@ -19,22 +19,18 @@ class Player {
     this.run = run;
     this.model = run.model ? new Transformer(run.model) : null;
     this.verdict = make("p", {class: "verdict", role: "status"});
-    this.copier = make("button", {type: "button", class: "chip", hidden: "", onclick: () => this.copy()}, "Copy the answer");
     this.board = make("div", {class: "board", tabindex: 0, role: "group", "aria-label": "The problem and what was written"});
     this.reads = make("div", {class: "reads", "aria-live": "polite"});
-    this.slider = make("input", {type: "range", min: 0, max: 0, value: 0, "aria-label": "Output token to explain", oninput: () => this.look(Number(this.slider.value))});
     this.input = make("input", {type: "text", id: `problem-${index}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false", inputmode: "text"});
     this.board.addEventListener("keydown", (event) => {
       const step = {ArrowLeft: 1, ArrowRight: -1}[event.key];
       if (step) { event.preventDefault(); this.look(this.row + (this.problem.words ? -step : step)); }
     });
     this.turn = 0;
-    this.paper = make("code", {});
   }
 
   elements() {
-    const rows = make("label", {class: "slider"}, make("span", {}, "Token"), this.slider);
-    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), make("p", {class: "printed"}, this.paper), make("div", {class: "said"}, this.verdict, this.copier), this.board, rows, this.reads];
+    return [...(this.model ? [this.form()] : [this.refusal()]), this.chips(), this.verdict, this.board, this.reads];
   }
 
   form() {
@@ -65,18 +61,18 @@ class Player {
     return make("div", {class: "chips", role: "group", "aria-label": "Problems to try"}, buttons);
   }
 
-  // Something to look at before anything is typed; ``atOnce`` for paper, which does not wait.
-  begin(atOnce = false) {
+  // Something to look at before anything is typed.
+  begin() {
     const examples = this.run.examples, spoiled = examples.find((one) => one.written.join(" ") !== one.right.join(" "));
     const first = spoiled ?? examples.find((one) => one.length > this.run.length) ?? examples[0];
     if (!first) this.verdict.textContent = "Type a problem.";
-    else if (this.model) this.ask(first.problem, atOnce);
+    else if (this.model) this.ask(first.problem);
     else this.replay(first);
   }
 
-  async ask(text, atOnce = false) {
+  async ask(text) {
     const turn = ++this.turn;
-    this.paper.textContent = this.input.value = text.trim();
+    this.asked = this.input.value = text.trim();
     const problem = parsed(this.run, text), right = problem.error ? null : rightOutput(this.run, problem);
     if (problem.error || right === undefined) {
       this.say("wrong", problem.error ?? `the answer of ${shown(text.trim())} would be below 0: write the larger number first`);
@@ -96,7 +92,7 @@ class Player {
       this.written.push(this.run.symbols[token]);
       this.seen.push(this.named(reads));
       const slow = most <= NAMED && !still;
-      if (!atOnce && (slow || performance.now() - painted > pause)) {
+      if (slow || performance.now() - painted > pause) {
         const begun = performance.now();
         this.draw();
         this.look(row);
@@ -113,7 +109,7 @@ class Player {
 
   // An example whose output, answer and attention were computed when the page was made.
   replay(example) {
-    this.paper.textContent = example.problem;
+    this.asked = example.problem;
     this.turn++;
     this.example = example;
     const problem = {tokens: example.source, words: this.run.spelling?.notation === "words" || !this.run.spelling};
@@ -148,9 +144,9 @@ class Player {
   finish() {
     this.done = true;
     const wrong = this.wrong(), answer = this.example?.answer ?? this.answer(this.written);
-    if (!this.right) this.say("open", `${this.stated(answer)} (not checked: the page has no rule for this task)`, answer);
-    else if (wrong < 0) this.say("right", `${this.stated(answer)} ✓`, answer);
-    else this.say("wrong", `${this.stated(answer)} ✗ The right answer is ${this.example?.solution ?? this.answer(this.right)}. The first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`, answer);
+    if (!this.right) this.say("open", `${this.stated(answer)} (not checked: the page has no rule for this task)`);
+    else if (wrong < 0) this.say("right", `${this.stated(answer)} ✓`);
+    else this.say("wrong", `${this.stated(answer)} ✗ The right answer is ${this.example?.solution ?? this.answer(this.right)}. The first wrong token is y${wrong}, ${this.written[wrong] ?? "nothing"} instead of ${this.right[wrong] ?? "nothing"}.`);
     this.draw();
     this.look(Math.min(wrong < 0 ? 1 : wrong, this.written.length - 1));
   }
@@ -169,29 +165,17 @@ class Player {
   // The problem and its answer in one line.
   stated(answer) {
     const {operands, words} = this.problem, {operator} = this.run.spelling ?? {};
-    if (words || !operands) return `${this.paper.textContent} → ${answer || "nothing"}`;
+    if (words || !operands) return `${this.asked} → ${answer || "nothing"}`;
     const numbers = operands.map((operand) => operand.replace(/^0+(?=.)/, ""));
     return `${numbers.join(` ${{"*": "×", "-": "−"}[operator] ?? operator} `)} ${operator ? "=" : "→"} ${answer || "nothing"}`;
   }
 
-  async copy() {
-    try {
-      await navigator.clipboard.writeText(this.copied);
-      this.copier.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(this.verdict);  // the browser does not let a page copy: a person can
-    }
-  }
-
-  say(kind, text, copied = "") {
+  say(kind, text) {
     this.verdict.className = `verdict ${kind}`;
     this.verdict.textContent = text;
-    Object.assign(this.copier, {textContent: "Copy the answer", hidden: !copied});
-    this.copied = copied;
   }
 
   draw() {
-    this.slider.max = Math.max(0, this.written.length - 1);
     this.cells = new Map();
     this.board.replaceChildren(...(this.problem.words ? this.wordRows() : this.digitRows()));
   }
@@ -240,28 +224,7 @@ class Player {
       })];
     });
     const sheet = make("div", {class: this.problem.rows ? "sheet rows" : "sheet"}, above, below, this.problem.rows ? this.total(lines, shift, row) : []);
-    return this.problem.rows ? [sheet, ...this.image(lines, shift)] : [sheet];
-  }
-
-  // The rows of the output as an image: a cell a digit, the higher the lighter, and wrong ones red.
-  image(lines, shift) {
-    const columns = Math.max(...lines.map((line, row) => line.length + row * shift));
-    const {digits} = this.run.spelling, size = Math.max(2, Math.min(14, Math.floor(560 / columns)));
-    const canvas = make("canvas", {class: "image", width: columns * size, height: lines.length * size, role: "img", "aria-label": `${lines.length} rows of the output as coloured cells`});
-    const pen = canvas.getContext("2d"), at = new Map();
-    lines.forEach((line, row) => line.forEach((position, column) => {
-      const part = digits.indexOf(this.written[position]) / (digits.length - 1), x = columns - 1 - column - row * shift;
-      const bad = this.right && this.written[position] !== this.right[position];
-      if (part < 0 && !bad) return;
-      pen.fillStyle = bad ? "#d40000" : `hsl(${265 - 205 * part} 55% ${25 + 50 * part}%)`;
-      pen.fillRect(x * size, row * size, size, size);
-      at.set(`${x},${row}`, position);
-    }));
-    canvas.addEventListener("click", (event) => {
-      const scale = canvas.width / canvas.clientWidth / size;
-      this.look(at.get(`${Math.floor(event.offsetX * scale)},${Math.floor(event.offsetY * scale)}`) ?? -1);
-    });
-    return [make("p", {class: "note"}, `The same rows as cells, from ${digits[0]} (dark) to ${digits.at(-1)} (light); wrong tokens are red.`), canvas];
+    return [sheet];
   }
 
   empty() {
@@ -288,8 +251,6 @@ class Player {
   look(row) {
     if (!this.cells || row < 0 || row >= this.written.length) return;
     this.row = row;
-    this.slider.value = row;
-    this.slider.setAttribute("aria-valuetext", `y${row}`);
     for (const cell of this.cells.values()) cell.classList.remove("lit", "own", "now");
     const lit = new Map();
     for (const {site, key, weight, layer, head} of this.seen[row] ?? []) {

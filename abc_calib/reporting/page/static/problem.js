@@ -24,7 +24,7 @@ function words(run, spelling, text) {
 function digits(run, spelling, text) {
   const squeezed = text.replace(/\s+/g, "").toLowerCase();
   const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
-  const refused = refusal(run, spelling, squeezed, spelling.widths.length);
+  const refused = refusal(run, spelling, squeezed);
   if (parts.length !== spelling.widths.length || parts.some((part) => !part)) return refused;
   if (parts.some((part) => [...part].some((digit) => !spelling.digits.includes(digit)))) return refused;
   const numbers = parts.map((part) => part.replace(/^0+(?=.)/, ""));
@@ -43,27 +43,15 @@ function rows(run, spelling, text) {
   const squeezed = text.replace(/\s+/g, "").toLowerCase(), parts = squeezed.split(spelling.operator);
   const strange = parts.some((part) => !part || [...part].some((digit) => !spelling.digits.includes(digit)));
   if (strange || (spelling.operands !== null && parts.length !== spelling.operands))
-    return refusal(run, spelling, squeezed, spelling.operands);
+    return refusal(run, spelling, squeezed);
   const operands = parts.map((part) => part.replace(/^0+(?=.)/, "")), [tokens, places] = oneByOne(operands, spelling.operator);
   return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows: true};
 }
 
-// Why a text is not a problem, by the kind of mistake, and what to write. ``count`` of numbers; null: any.
-function refusal(run, spelling, text, count) {
-  const {operator, digits, usage} = spelling, plain = text.normalize("NFKC").replace(/[,_'’]/g, "");
-  const known = (character) => character === operator || digits.includes(character);
-  const strange = [...text].find((character) => !known(character)), numbers = operator ? text.split(operator) : [text];
-  let why = `“${shown(text)}” is not a problem of ${run.task}`;
-  if (!text) why = "nothing was typed";
-  else if (/\d[,_'’]\d/.test(text)) why = "a number has no separators between its digits";
-  else if (/[\uff00-\uffef]/.test(text)) why = "full-width characters are not read";
-  else if (/(^|[-+*/])[-−]/.test(text)) why = "a number cannot be negative";
-  else if (strange !== undefined) why = `“${strange}” is not a digit${operator ? ` or the sign “${operator}”` : ""}`;
-  else if (numbers.some((number) => !number)) why = `a number is missing next to “${operator}”`;
-  else if (count !== null && numbers.length !== count) why = `${run.task} takes ${count === 1 ? "1 number" : `${count} numbers`}, and this has ${numbers.length}`;
-  else why = "a number has too many digits";
-  const mended = plain && plain !== text && [...plain].every(known) ? `, here ${shown(plain)}` : "";
-  return {error: `${why}: write ${usage}${mended}`};
+// What to write where a text is not a problem of the task.
+function refusal(run, spelling, text) {
+  const why = text ? `“${shown(text)}” is not a problem of ${run.task}` : "nothing was typed";
+  return {error: `${why}: write ${spelling.usage}`};
 }
 
 function oneByOne(operands, operator) {

@@ -1,0 +1,135 @@
+"""Attention that another tool has read: its lines, what they decide, and their biases."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import abc_calib as abc
+from abc_calib.errors import AbcWarning, UsageError
+
+CLOSE, END = 10, 11
+"""Ids: ten digits, what closes a source, the end; sequences are ``a b c = c b a end``."""
+
+
+def reversing(width: int, samples: int = 5) -> dict[str, Tensor]:
+    digits = torch.randint(10, (samples, width), generator=torch.Generator().manual_seed(width))
+    close, end = (torch.full((samples, 1), token) for token in (CLOSE, END))
+    ids = torch.cat([digits, close, digits.flip(1), end], 1)
+    labels = ids.clone()
+    labels[:, : width + 1] = -100
+    return {"input_ids": ids, "labels": labels}
+
+
+def along(width: int, heads: int = 2, layers: int = 3) -> list[Tensor]:
+    """Attention of heads that read what they write: of column ``t`` the digit ``width - 1 - t``."""
+    n = 2 * width + 2
+    weights = torch.zeros(5, heads, n, n)
+    for row in range(n):
+        there = width <= row < 2 * width
+        weights[:, :, row, 2 * width - 1 - row if there else row] = 1
+    return [weights] * layers
+
+
+def reading_lines() -> abc.LineBias:
+    """The lines of that attention, found in two widths."""
+    attention = [
+        abc.as_attention(along(width), reversing(width), delimiters=[CLOSE]) for width in (4, 6)
+    ]
+    return abc.fit_lines(attention, threshold=0.5)
+
+
+def test_weights_of_an_encoder_decoder_are_taken_by_site():
+    width = 5
+    ids = reversing(width)["input_ids"]
+    batch = {"input_ids": ids[:, : width + 1], "labels": ids[:, width + 1 :]}
+    anti = torch.eye(width + 1).roll(-1, 0).flip(0).expand(5, 2, -1, -1)  # the last row reads "="
+    own = torch.eye(width + 1).expand(5, 2, -1, -1)
+    layers = {"encoder": [own], "self": [own, own], "cross": [anti, anti]}
+    attention = abc.as_attention(layers, batch, delimiters=[CLOSE])
+    bias = abc.fit_lines([attention], threshold=0.5)
+    directions = [
+        line.direction for layer in bias.sites["cross"] for head in layer for line in head
+    ]
+    assert len(directions) >= 4 and {*directions} == {"anti"}
+
+
+def test_contradictions_are_those_that_counting_windows_finds():
+    bias, batch = reading_lines(), reversing(4, samples=400)
+    assert abc.contradictions(bias, batch, delimiters=[CLOSE]) == (0, 2000)
+    one = abc.LineBias({site: layers[:1] for site, layers in bias.sites.items()}, stream=True)
+    ids, labels = batch["input_ids"], batch["labels"].clone()
+    labels[:, 5] = (ids[:, 3] + (ids[:, 2] > 7)) % 10  # its first row would have to read two digits
+    rows = [
+        ((int(ids[b, row]), int(ids[b, 7 - row]) if row < 8 else -1), int(labels[b, row + 1]))
+        for b, row in itertools.product(range(400), range(4, 9))
+    ]
+    written = defaultdict(set)
+    for window, token in rows:
+        written[window].add(token)
+    wanted = sum(len(written[window]) > 1 for window, _ in rows)
+    given = batch | {"labels": labels}
+    assert wanted > 300
+    assert abc.contradictions(one, given, delimiters=[CLOSE]) == (wanted, 2000)
+    found = [abc.as_attention(along(4), reversing(4), delimiters=[CLOSE])]
+    with pytest.warns(AbcWarning, match="no model is right in all of them"):
+        abc.fit_lines(found, threshold=0.5, batches=[given], delimiters=[CLOSE])
+
+
+def test_an_attention_draws_itself():
+    attention = abc.as_attention(along(4), reversing(4), delimiters=[CLOSE])
+    assert attention._repr_html_().count("data:image/png;base64,") == 6
+    image = attention.image("cross", 1)
+    assert image.shape == (160, 2 * 160 + 4, 3) and tuple(image[4 * 16, 3 * 16]) == (253, 231, 36)
+    with pytest.raises(UsageError, match=r"no attention 'cross', layer 7.*layers 0 to 2"):
+        attention.image("cross", 7)
+
+
+def test_weights_that_do_not_fit_are_refused():
+    batch = reversing(4)
+    with pytest.raises(UsageError, match="no attention weights"):
+        abc.as_attention([], batch, delimiters=[CLOSE])
+    with pytest.raises(UsageError, match="weights over other tokens than the"):
+        abc.as_attention(along(5), batch, delimiters=[CLOSE])
+    with pytest.raises(UsageError, match="holds no numbers"):
+        abc.as_attention([along(4)[0] + torch.nan], batch, delimiters=[CLOSE])
+    with pytest.raises(UsageError, match="give whole sources"):
+        abc.as_attention(along(4), batch, delimiters=[CLOSE, END + 1])
+
+
+def test_the_guide_runs_and_its_biases_follow_the_lines():
+    page = (Path(__file__).parents[1] / "docs" / "any-module.md").read_text()
+    code, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AbcWarning)  # its weights are random
+        exec(code, names)
+    assert names["pixels"].shape[2] == 3 and names["logits"].shape == (64, 103, 13)
+    module, width = names["module"], 9
+    batch = names["reversed_digits"](width)
+    biases = [*names["biases_of"](reading_lines(), width)][:2]
+    module(batch["input_ids"], biases)
+    for weights in module.weights:
+        for t in range(width):
+            wanted = F.one_hot(torch.tensor(width - t), 2 * width + 3).float()
+            assert torch.equal(weights[:, :, width + 1 + t], wanted.expand(64, 2, -1))
+
+
+def test_an_encoder_decoder_whose_encoder_was_not_read_is_no_stream():
+    width = 5
+    ids = reversing(width)["input_ids"]
+    batch = {"input_ids": ids[:, : width + 1], "labels": ids[:, width + 1 :]}
+    anti = torch.eye(width + 1).roll(-1, 0).flip(0).expand(5, 2, -1, -1)
+    own = torch.eye(width + 1).expand(5, 2, -1, -1)
+    attention = abc.as_attention({"self": [own], "cross": [anti]}, batch, delimiters=[CLOSE])
+    bias = abc.fit_lines([attention], threshold=0.5)
+    assert not bias.stream and {*bias.sites} >= {"self", "cross"}
