@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError, OptionError
 from abc_calib.text import as_markdown
 
 if TYPE_CHECKING:
@@ -88,15 +88,14 @@ def tracker_of(track: Track) -> Tracker | None:
         return track
     if track != "tensorboard":
         methods = ", ".join(name for name in vars(Tracker) if not name.startswith("_"))
-        raise UsageError(
-            f"track {track!r}: choose tensorboard, or give an object with the methods {methods}"
-        )
+        rule = f"choose tensorboard, or give an object with the methods {methods}"
+        raise OptionError("track", track, rule)
     if why := not_installed(track):
-        raise UsageError(f"track {track}: {why}")
+        raise OptionError("track", track, why)
     try:
         return TensorBoard(import_module("torch.utils.tensorboard"))
     except ImportError as error:
-        raise UsageError(f"track {track}: it cannot be imported ({error})") from None
+        raise OptionError("track", track, f"it cannot be imported ({error})") from None
 
 
 def started(tracker: Tracker, name: str, folder: Path, config: Row) -> None:

@@ -99,7 +99,7 @@ def command(
             with (
                 showing(not is_on["quiet"]),
                 console.printing(form, plugin or ()),
-                _one_line(flags, texts),
+                one_line(flags, texts),
             ):
                 _load(loads, plugin or [])
                 if "run_" in values:
@@ -183,14 +183,16 @@ def _load(module: str, plugins: Sequence[str]) -> None:
 
 
 @contextmanager
-def _one_line(flags: Mapping[str, Flag], texts: Mapping[str, Any]) -> Iterator[None]:
+def one_line(
+    flags: Mapping[str, Flag] | None = None, texts: Mapping[str, Any] | None = None
+) -> Iterator[None]:
     """Turn expected errors into one line on stderr: exit code 2 for usage, 1 for failure."""
     try:
         with like_interrupts(), warnings.catch_warnings():
             warnings.showwarning = functools.partial(console.show_warning, warnings.showwarning)
             yield
     except OptionError as error:
-        fail(_as_typed(flags, texts, error), 2)
+        fail(_as_typed(flags or {}, texts or {}, error), 2)
     except AbcError as error:
         codes = {UsageError: 2, Interrupted: 130}
         fail(str(error), next((codes[kind] for kind in codes if isinstance(error, kind)), 1))
@@ -202,17 +204,17 @@ def _one_line(flags: Mapping[str, Flag], texts: Mapping[str, Any]) -> Iterator[N
         fail(f"{error}: a file or the input ends too early", 1)
     except UnicodeError as error:
         fail(f"{error}: a file or a name in it is not UTF-8", 1)
+    except (KeyboardInterrupt, typer.Abort):
+        fail("stopped", 130)
     except typer.Exit:
         raise
     except Exception as error:
         if _is_memory(error):
-            fail(_out_of_memory(flags, texts), 1)
+            fail(_out_of_memory(flags or {}, texts or {}), 1)
         plugins = sys.modules.get("abc_calib.plugins")
         if line := plugins.blamed(error) if plugins else "":
             fail(line, 1)
         raise
-    except KeyboardInterrupt:
-        fail("stopped", 130)
 
 
 def _as_typed(flags: Mapping[str, Flag], texts: Mapping[str, Any], error: OptionError) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from cli import (
     calibrate,
     certify,
@@ -25,22 +25,18 @@ from cli import (
     sweep,
     train,
 )
+from cli.command import one_line
 from cli.console import say_error, typed
 
 
 class OneLine(TyperGroup):
-    """The group of commands; what its parser refuses is one line, as every other error is.
-
-    Help names no type for a switch.
-    """
-
-    def get_params(self, ctx: Any) -> Any:
-        return _untyped(super().get_params(ctx))
+    """The group of commands; what its parser refuses is one line, as every other error is."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            _untyped(found.get_params(ctx))
+        for parameter in found.get_params(ctx) if found else ():
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""  # a switch has no type
         return found
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -48,14 +44,11 @@ class OneLine(TyperGroup):
             return super().main(*args, **extra)
         console.prepare()
         try:
-            check_text(*sys.argv[1:], os.environ.get("ABC_RUNS", ""))
-            code = super().main(*args, **{**extra, "standalone_mode": False})
-        except AbcError as error:
-            code = say_error(str(error), 2 if isinstance(error, UsageError) else 1)
-        except typer.Abort:
-            code = say_error("stopped", 130)
-        except OSError as error:
-            code = say_error(console.unwritten(error), 1)
+            with one_line():
+                check_text(*sys.argv[1:], os.environ.get("ABC_RUNS", ""))
+                code = super().main(*args, **{**extra, "standalone_mode": False})
+        except typer.Exit as leaving:
+            code = leaving.exit_code
         except Exception as error:
             message = getattr(error, "format_message", None)
             if message is None:
@@ -73,13 +66,6 @@ def check_text(*words: str) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise UsageError(f"{typed(word)} is not UTF-8: write names in that encoding") from None
-
-
-def _untyped(parameters: list[Any]) -> list[Any]:
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
 
 
 def _refuse(error: Any, message: str) -> int:

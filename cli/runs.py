@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
@@ -69,7 +68,7 @@ def runs(
     if sort != "age":
         name = sort.replace("-", "_")
         rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
-    cells, caption = [list(_cells(row)) for row in rows], "Runs" if rows else ""
+    cells, caption = [*map(_cells, rows)], "Runs" if rows else ""
     table = Table(SHOWN, cells, right=SHOWN[5:], caption=caption, label="tab:runs")
     if rows:
         return Result(rows, [replace(table, caption="")], table=table)
@@ -96,24 +95,21 @@ def _row(run: Run) -> Row:
     return row
 
 
-def _cells(row: Row) -> Iterator[object]:
-    """The same for people: where it lies under the root, and what is wrong with it."""
+def _cells(row: Row) -> list[object]:
+    """Return the same for people: where it lies under the root, and what is wrong with it."""
     from abc_calib.files import runs_root
 
     path, root = Path(row["run"]), runs_root()
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-    if row["state"].startswith("unreadable"):
-        name += f" ({row['state']})"
-    yield name
-    base = "" if row.get("base") in (None, 10) else f", base {row['base']}"
-    yield f"{row.get('task') or ''}{base}"
-    yield row.get("stage")
-    yield row.get("scheme")
-    yield row.get("preset")
-    yield row.get("seed")
-    held_out = row.get("held_out")
-    yield row["state"].split(":")[0] if held_out is None else f"{held_out:.2f} %"
-    yield None if row.get("seconds") is None else f"{row['seconds']:.0f}"
+    state, _, reason = row["state"].partition(":")
+    held_out, seconds, base = row.get("held_out"), row.get("seconds"), row.get("base")
+    return [
+        f"{name} ({row['state']})" if reason else name,
+        f"{row.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
+        *map(row.get, ("stage", "scheme", "preset", "seed")),
+        state if held_out is None else f"{held_out:.2f} %",
+        None if seconds is None else f"{seconds:.0f}",
+    ]
 
 
 def _remove(words: list[str], yes: bool) -> Result:

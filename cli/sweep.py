@@ -150,25 +150,21 @@ WORDS = {
 
 @contextmanager
 def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
-    """What ``run_jobs`` calls: a bar with what a job said last, or a line for each that ended."""
+    """Give what ``run_jobs`` calls: it shows how each job ended, or what one said last."""
     with bar("jobs", None, "jobs") as update:
 
         def on_change(progress: Progress, outcome: Outcome | None) -> None:
-            done, total = len(progress.outcomes), progress.total
-            if outcome is not None and not is_live():
-                update(done, total, in_words(outcome), True)
-                return
-            if outcome is not None and outcome.state in ("failed", "blocked"):
+            last = [f"{job.job.task}: {job.last_line}" for job in progress.running[-1:]]
+            if outcome is not None and outcome.state in ("failed", "blocked") and is_live():
                 say(in_words(outcome))
-            last = [f"{one.job.task}: {one.last_line}" for one in progress.running[-1:]]
-            update(done, total, shortened(" ".join(last)))
+            note = in_words(outcome) if outcome is not None else shortened(" ".join(last))
+            update(len(progress.outcomes), progress.total, note, outcome is not None)
 
         yield on_change
 
 
 def in_words(outcome: Outcome) -> str:
-    """How a job has ended."""
-    line = f"{outcome.job.key}: {WORDS[outcome.state]}"
-    if outcome.state == "done":
-        line += f" after {outcome.seconds:.0f} s"
-    return line + (f": {outcome.reason}" if outcome.reason else "")
+    """Say how a job has ended."""
+    time = f" after {outcome.seconds:.0f} s" if outcome.state == "done" else ""
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    return f"{outcome.job.key}: {WORDS[outcome.state]}{time}{reason}"

@@ -100,10 +100,10 @@ def read(
         raise AbcError(
             f"the model has not interpolated: {100 * accuracy:.1f} % of {len(batch)} training "
             "samples are right, and calibration reads the attention of a model that is right. "
-            "Train longer (--steps), or use --force"
+            "Train longer (more steps), or force it"
         )
     if not len(correct):
-        raise AbcError("the model decodes no training sample correctly: train longer (--steps)")
+        raise AbcError("the model decodes no training sample correctly: train longer (more steps)")
     options = resolve_defaults(options)
     longest = full_length(data, options.samples, model)
     evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw")

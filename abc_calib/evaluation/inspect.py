@@ -158,7 +158,7 @@ def diagnose(run: Run | Path | str | None) -> Diagnosis:
     if similarity > ALIKE_STATES:
         findings.append(
             f"the encoder has collapsed (median cosine {similarity:.3f} > {ALIKE_STATES}): use a "
-            "larger --width or less --dropout"
+            "larger width or less dropout"
         )
     peak = float(written.attention.amax(2)[counted].mean())
     gate = model.attender.forwards(memory)

@@ -166,7 +166,7 @@ def _check_time(proof: Proof, minutes: float) -> None:
     if (needed := minutes_needed(proof)) > minutes:
         raise Undecided(
             f"its {proof.size} windows would take about {needed:.0f} minutes, and {minutes:g} are "
-            "allowed: give it more --minutes"
+            "allowed: give it more minutes"
         )
 
 

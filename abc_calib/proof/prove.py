@@ -285,7 +285,7 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
         if proof.size > most:
             raise Undecided(
                 f"too many windows: about {proof.size:,}, of which at most {most:,.0f} can be "
-                "checked in this time: give it more --minutes"
+                "checked in this time: give it more minutes"
             )
     return proof
 

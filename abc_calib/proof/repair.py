@@ -134,7 +134,7 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
     if not allowed:
         raise AbcError(
             f"no training number of at most {proof.data.length} digits has a failing window: "
-            "train again with another --seed"
+            "train again with another seed"
         )
     return allowed[0].joined(*allowed[1:])
 

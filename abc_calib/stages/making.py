@@ -302,7 +302,7 @@ def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -
         "can local windows decide?)"
     )
     if refuse:
-        raise AbcError(f"{why}. Train longer, choose other lines, or use --force")
+        raise AbcError(f"{why}. Train longer, choose other lines, or force it")
     warnings.warn(why, AbcWarning, stacklevel=4)
 
 

@@ -74,7 +74,7 @@ def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOpt
     backbone = given.get("backbone") or attender.backbone
     epochs = given.get("epochs")
     if epochs is not None and (epochs < 1 or given.get("steps")):
-        raise UsageError(f"epochs {epochs}: give 1 or more, and leave out --steps")
+        raise UsageError(f"epochs {epochs}: give 1 or more, and leave out steps")
     batch = given.get("batch") or 32
     length = given.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)

@@ -140,7 +140,7 @@ class Trainer:
         kept = f"the checkpoint of step {self.saved} is kept" if self.saved else "nothing is kept"
         raise AbcError(
             f"{self.run}: the training diverged at step {self.step} (its loss or weights are "
-            f"{loss}); {kept}. Train again with a lower --learning-rate or another --seed"
+            f"{loss}); {kept}. Train again with a lower learning rate or another seed"
         )
 
     @property

@@ -139,7 +139,7 @@ class Rows(Fit):
             raise AbcError(
                 f"no lines were found that decide what is written: {wrong} times a window is "
                 "followed by another token than before. Train longer, on more rows and columns "
-                f"than {longest}, or give a smaller --threshold; docs/rows.md "
+                f"than {longest}, or give a smaller threshold; docs/rows.md "
                 "says which outputs local windows can decide"
             )
         chosen = [heavy[k] for k in smallest(windows, written, [one[0] for one in heavy])]
@@ -148,7 +148,7 @@ class Rows(Fit):
         if most > self.heads:
             raise AbcError(
                 f"{most} lines decide what is written, which heads of one attention follow, and a "
-                f"layer has {self.heads} heads: train with more --heads"
+                f"layer has {self.heads} heads: train with more heads"
             )
         return found
 
