@@ -20,7 +20,7 @@ PARTS = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 
 
 @dataclass(frozen=True)
-class Lines:
+class RunLines:
     """What a calibrated run draws besides its attention."""
 
     bias: LineBias
@@ -30,7 +30,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class View:
+class SiteFigures:
     """One site of a run: its ``attention (layers, h, i, j)`` and the names of rows and keys."""
 
     task: str
@@ -40,7 +40,7 @@ class View:
     keys: Sequence[str]
     what: str
     options: FigureOptions
-    lines: Lines | None = None
+    lines: RunLines | None = None
     marks: Marks | None = None
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class View:
         heads = self.lines.bias.heads(self.site, layer) if self.lines else None
         return heads or ((),) * self.attention.shape[1]
 
-    def _fit_and_bias(self, lines: Lines, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    def _fit_and_bias(self, lines: RunLines, layer: int) -> tuple[np.ndarray, np.ndarray]:
         heads = self.lines_of(layer)
         fit = line_sum(heads, self.kept(layer), lines.near.view(self.site))
         off, elsewhere = lines.bias.off_line_bias, lines.bias.elsewhere(self.site, layer)

@@ -25,7 +25,7 @@ from abc_calib.progress import bar
 from abc_calib.reporting.attention import Problem, kept_lines, measured, problems
 from abc_calib.reporting.heatmaps import Marks
 from abc_calib.reporting.style import font, save_figures
-from abc_calib.reporting.view import Lines, View
+from abc_calib.reporting.view import RunLines, SiteFigures
 from abc_calib.runs import Run
 
 MOST = 1000
@@ -98,7 +98,7 @@ def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
         return answer, answer.attention(model)
 
 
-def views_of(run: Run, asked: FigureOptions) -> list[View]:
+def views_of(run: Run, asked: FigureOptions) -> list[SiteFigures]:
     """What is drawn of a run: a view for each site, checked."""
     if asked.panel in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
         what = "one source has" if asked.input is not None else f"{run} has"
@@ -117,20 +117,20 @@ def _is_calibrated(run: Run) -> bool:
     return (run.path / "bias.safetensors").is_file()
 
 
-def averaged(run: Run, asked: FigureOptions) -> dict[Site, View]:
+def averaged(run: Run, asked: FigureOptions) -> dict[Site, SiteFigures]:
     """The attention averaged over samples by site, and the lines of a calibrated run."""
     calibrated = _is_calibrated(run)
     attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
     near, far = problems(run, attention, asked.digits)
-    lines = Lines(run.bias(), kept_lines(run), near, far) if calibrated else None
+    lines = RunLines(run.bias(), kept_lines(run), near, far) if calibrated else None
     what = f"averaged attention, {near.digits} digits, teacher forcing"
     return {
-        site: View(run.config.task, site, weights, *near.labels(site), what, asked, lines)
+        site: SiteFigures(run.config.task, site, weights, *near.labels(site), what, asked, lines)
         for site, weights in attention.items()
     }
 
 
-def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
+def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, SiteFigures]:
     """The attention on one source while the model writes its answer."""
     seen, attention = watched(run, run.load_model(), source)
     layout = Problem(run.data.layout(seen.problems), len(seen.ids))
@@ -138,7 +138,7 @@ def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
     right = [i for i in seen.batch.target[0].tolist() if i != run.data.vocabulary.pad]
     wrong = [at for at, token in enumerate(seen.ids) if right[at : at + 1] != [token]]
     longer, length = max(layout.source.widths) > run.data.length, run.data.length
-    views: dict[Site, View] = {}
+    views: dict[Site, SiteFigures] = {}
     for site, layers in attention.weights.items():
         rows, keys = layout.labels(site)
         ends = [beyond(labels, length) if longer else [] for labels in (rows, keys)]
@@ -149,7 +149,9 @@ def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, View]:
         if layers:
             weights = torch.stack(list(layers))[:, 0].double().numpy()
             what = f"attention on {source}, reading its own output (no teacher forcing)"
-            views[site] = View(run.config.task, site, weights, rows, keys, what, asked, marks=marks)
+            views[site] = SiteFigures(
+                run.config.task, site, weights, rows, keys, what, asked, marks=marks
+            )
     return views
 
 

@@ -34,7 +34,7 @@ Series = dict[str, list[Row]]
 
 
 def demo_lengths(train_length: int) -> list[int]:
-    """The training length and the demo's lengths beyond it."""
+    """Return the training length and the demo's lengths beyond it."""
     return [train_length, *(length for length in LENGTHS if length > train_length)]
 
 
@@ -44,20 +44,19 @@ def compare(
     samples: int | None = None,
     device: str = "auto",
 ) -> Series:
-    """Every run at every length, on random inputs and on carry chains, by ``"run, set"``.
+    """Evaluate every run at every length, on random inputs and on carry chains.
 
-    ``samples`` a length; by default ``SAMPLES``.
+    By ``"run, set"``. ``samples`` a length; by default ``SAMPLES``.
     """
     series: Series = {f"{name}, {kind}": [] for name in runs for kind in SETS}
     for name, run in runs.items():
-        counts = SAMPLES[run.config.parent is not None]
-        for count, beyond in zip(counts, (False, True), strict=True):
-            rows: list[Row] = []
-            how: dict[str, Any] = {"sets": SETS, "device": device, "on_row": rows.append}
-            if some := [n for n in lengths if (n > LONG) == beyond]:
+        rows: list[Row] = []
+        how: dict[str, Any] = {"sets": SETS, "device": device, "on_row": rows.append}
+        for count, far in zip(SAMPLES[run.config.parent is not None], (False, True), strict=True):
+            if some := [n for n in lengths if (n > LONG) == far]:
                 stages.evaluate(run, some, samples=samples or count, **how)
-            for row in rows:
-                series[f"{name}, {row.set}"].append(row)
+        for row in rows:
+            series[f"{name}, {row.set}"].append(row)
     return series
 
 
@@ -67,14 +66,14 @@ def worked_example(run: Run, device: str = "auto") -> tuple[str, str, bool]:
     problems = run.task.sample(rng, 1, EXAMPLE_DIGITS, "balanced", exact=True)
     problem = run.task.write(problems, 0)
     try:
-        found = stages.predict(run, problem, device=device)
+        answer = stages.predict(run, problem, device=device)
     except AbcError:  # it wrote no end
         return problem, "no number", False
-    return problem, found.answer, bool(found.correct)
+    return problem, answer.answer, bool(answer.correct)
 
 
 def as_rows(series: Series) -> list[dict[str, Any]]:
-    """A record for every row of every series."""
+    """Return a record for every row of every series."""
     return [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
 
 

@@ -57,11 +57,10 @@ def reproduce(
     run only these, by default all. ``work``: fields of ``WorkOptions``.
     """
     root = root or jobs_root()
-    wanted = target.entries(preset, seeds)
-    chosen = only(wanted, rows, tasks)
-    jobs = [entry.job for entry in chosen]
+    entries = target.entries(preset, seeds)
+    jobs = [entry.job for entry in only(entries, rows, tasks)]
     outcomes = run_jobs(jobs, root, device=device, on_change=on_change, **work)
-    return collect(wanted, root, outcomes), outcomes
+    return collect(entries, root, outcomes), outcomes
 
 
 def only(
@@ -69,10 +68,10 @@ def only(
 ) -> Sequence[Entry]:
     """The entries of ``tasks`` and ``rows``, or all; ``UsageError`` for what is not among them."""
     for name, options in (("task", tasks), ("row", rows)):
-        known = dict.fromkeys(getattr(entry, name) for entry in entries)
-        unknown = [one for one in options if one not in known]
-        if unknown:
-            raise UsageError(f"no {name} {unknown[0]!r} here: choose of {'; '.join(known)}")
+        choices = dict.fromkeys(getattr(entry, name) for entry in entries)
+        for option in options:
+            if option not in choices:
+                raise UsageError(f"no {name} {option!r} here: choose of {'; '.join(choices)}")
         entries = [entry for entry in entries if not options or getattr(entry, name) in options]
     return entries
 
@@ -90,16 +89,16 @@ def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = 
     return pd.concat(parts, ignore_index=True)
 
 
-def write_report(made: Report, results: pd.DataFrame | None, folder: Path) -> None:
+def write_report(report: Report, results: pd.DataFrame | None, folder: Path) -> None:
     """Write the tables, the figures and, unless they came from there, the results."""
     make_folder(folder)
-    write_text(folder / f"{made.name}.md", made.markdown)
-    write_text(folder / f"{made.name}.tex", made.latex)
-    write_text(folder / f"{made.name}.html", made.html)
-    write_text(folder / f"{made.name}.csv", pd.DataFrame(made.records).to_csv(index=False))
+    write_text(folder / f"{report.name}.md", report.markdown)
+    write_text(folder / f"{report.name}.tex", report.latex)
+    write_text(folder / f"{report.name}.html", report.html)
+    write_text(folder / f"{report.name}.csv", pd.DataFrame(report.records).to_csv(index=False))
     if results is not None:
-        write_text(folder / seeds_file(made.name), results.to_csv(index=False))
-    for name, figure in made.figures.items():
+        write_text(folder / seeds_file(report.name), results.to_csv(index=False))
+    for name, figure in report.figures.items():
         save_figures(figure, folder / name, ("pdf", "png"))
 
 

@@ -120,13 +120,13 @@ def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file, _turn() as turn:
+        with log.open("a") as file:
             code = subprocess.run(
                 command,
                 input=payload,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **threads, **own_gpu(device, turn)},
+                env={**os.environ, **threads, **own_gpu(device, next(_numbers))},
                 start_new_session=True,  # Ctrl-C reaches it once, by the sign
                 text=True,
                 check=False,
@@ -152,30 +152,18 @@ def last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def own_gpu(device: str, turn: int) -> dict[str, str]:
-    """The environment that shows a process one GPU alone, where ``--device cuda`` may be any."""
+_numbers = itertools.count()
+
+
+def own_gpu(device: str, number: int) -> dict[str, str]:
+    """Return the environment that shows job ``number`` one GPU alone, for ``--device cuda``."""
     if device != "cuda":
         return {}
     if (listed := os.environ.get(DEVICES)) is not None:
         visible = [name for name in listed.split(",") if name]
     else:
-        visible = [str(number) for number in range(torch.cuda.device_count())]
-    return {DEVICES: visible[turn % len(visible)]} if len(visible) > 1 else {}
-
-
-_turns, _lock = set[int](), threading.Lock()
-
-
-@contextmanager
-def _turn() -> Iterator[int]:
-    """The lowest number that no other job of this process has."""
-    with _lock:
-        number = next(n for n in itertools.count() if n not in _turns)
-        _turns.add(number)
-    try:
-        yield number
-    finally:
-        _turns.discard(number)
+        visible = [str(gpu) for gpu in range(torch.cuda.device_count())]
+    return {DEVICES: visible[number % len(visible)]} if len(visible) > 1 else {}
 
 
 # In the process of a job. Exit codes are those of the commands: 1 for a failure, 2 for what is not

@@ -9,7 +9,7 @@ from abc_calib.config import FigureOptions
 from abc_calib.geometry import CORNER, Layout, Line, Site
 from abc_calib.nn.build import model_type
 from abc_calib.reporting.style import as_svg, font
-from abc_calib.reporting.view import PARTS, View
+from abc_calib.reporting.view import PARTS, SiteFigures
 from abc_calib.reporting.views import averaged
 from abc_calib.runs import Run
 from abc_calib.text import counted
@@ -45,7 +45,7 @@ def heads_of(run: Run) -> dict[str, Any] | None:
     return {"layers": layers, "rests": rests, "digits": digits, "calibrated": bool(view.lines)}
 
 
-def _head(view: View, layer: int, head: int) -> tuple[str, bool]:
+def _head(view: SiteFigures, layer: int, head: int) -> tuple[str, bool]:
     """What a head reads, in words; and does it look for nothing, as a sink or on a delimiter?"""
     if view.lines is None:
         return "", False
