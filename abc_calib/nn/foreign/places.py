@@ -51,7 +51,7 @@ class Marks:
         there = there[:, -ids.shape[1] :]
         start = there.int().argmax(1, keepdim=True)
         inside = there & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
-        at, wanted = coords(ids, self.delimiters, there=inside), len(self.delimiters)
+        at, wanted = coords(ids, self.delimiters, mask=inside), len(self.delimiters)
         count = (torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & inside).sum(1)
         if len(ids) and int(count.min()) < wanted:
             row = int(count.argmin())

@@ -99,7 +99,7 @@ class Transformer(AlongLines):
 
     def _of_source(self, source: Tensor, there: Tensor) -> Coords:
         delimiters, words = self.tokens.delimiters, self.tokens.words
-        return coords(source, delimiters, there=there, words=words)
+        return coords(source, delimiters, mask=there, words=words)
 
     def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
         """Where the tokens stand that the decoder reads ``after`` others."""
