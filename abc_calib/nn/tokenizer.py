@@ -28,7 +28,7 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
     named = {n: {"id": n, "ids": [special[n]], "tokens": [n]} for n in (SOS, EOS)}
     second = {"Sequence": {"id": "B", "type_id": 0}}
     template = {"single": around, "pair": [*around, second], "special_tokens": named}
-    made = {
+    tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -45,4 +45,4 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
     }
-    return dict(zip(FILES, (made, about), strict=True))
+    return dict(zip(FILES, (tokenizer, about), strict=True))
