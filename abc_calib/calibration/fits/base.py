@@ -120,7 +120,7 @@ class Fit(ABC):
                 table.append(LineRow(site, layer, head, "-", 0.0, 0.0, "transparent"))
         return table
 
-    def made(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
+    def build_bias(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
         """The bias of these lines. Of a stream, tokens of the source look at themselves alone."""
         off = self.options.off_line_bias
         if not self.evidence.stream:
@@ -171,10 +171,10 @@ def sinks(parts: int) -> dict[Site, Line]:
     return {"encoder": closing, "self": ALONE, "cross": closing}
 
 
-def closed(crossed: Heads, own: Heads) -> Heads:
-    """``own`` lines of a stream's heads, with its sink for those that have none of either kind."""
+def closed(crossed: Heads, self_lines: Heads) -> Heads:
+    """The ``self_lines`` of a stream's heads, with its sink for those without any lines."""
     return tuple(
-        mine or (() if other else (ALONE,)) for other, mine in zip(crossed, own, strict=True)
+        head or (() if cross else (ALONE,)) for cross, head in zip(crossed, self_lines, strict=True)
     )
 
 
