@@ -108,22 +108,22 @@ def evaluate(
     unknown = [kind for kind in sets if kind not in data.tests]
     if unknown:
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
-    wanted = [
+    tests = [
         (kind, length, samples or data.extent(kind, length)[1])
         for kind in sets
         for length in data.lengths_of(kind, lengths)
     ]
-    known = set(lengths)
-    if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in known]:
+    sizes = set(lengths)
+    if random := [length for kind, length, _ in tests if data.extent(kind, length)[0] in sizes]:
         longest = max(data.layout_at(length).keys for length in random)
         check_memory(model, 1, longest, SCREEN_STEPS, "lengths")
         n, digits = max(
-            ((n, data.digits_of(length)) for _, length, n in wanted),
-            key=lambda one: one[0] * one[1],
+            ((n, data.digits_of(length)) for _, length, n in tests),
+            key=lambda pair: pair[0] * pair[1],
         )
         check_samples(n, digits, "samples" if samples else "lengths")
     rows: list[Row] = []
-    for kind, length, n in wanted:
+    for kind, length, n in tests:
         rows.append(row_of(model, data, length, n, kind, seed, greedy))
         on_row(rows[-1])
     return rows
@@ -134,18 +134,18 @@ def row_of(
 ) -> Row:
     """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
-    batch, more = data.test(length, n, kind, seed), data.named(length)
+    batch, fields = data.test(length, n, kind, seed), data.named(length)
     if not len(batch):
         raise AbcError(f"the test set {kind!r} has no problems of length {length}: choose others")
-    made: type[Row] = GridRow if "rows" in more else Row
+    row_type: type[Row] = GridRow if "rows" in fields else Row
     if data.decoded:
-        made, (found, right) = SequenceRow, measured(model, data, batch, greedy)
-        more |= {name: value and round(value, 4) for name, value in found.items()}
+        row_type, (metrics, right) = SequenceRow, measured(model, data, batch, greedy)
+        fields |= {name: value and round(value, 4) for name, value in metrics.items()}
     else:
         right = matches(model, data, batch, greedy)
     correct = int(right.sum())
     low, high = wilson_interval(correct, len(batch))
-    return made(
+    return row_type(
         accuracy=round(100 * correct / len(batch), 4),
         n=len(batch),
         set=kind,
@@ -155,7 +155,7 @@ def row_of(
         test_seed=seed,
         test_hash=batch.hash(),
         seconds=round(time.perf_counter() - started, 3),
-        **more,
+        **fields,
     )
 
 
@@ -309,17 +309,17 @@ def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]
     model.eval()
     whole = batch.target.shape[1]
 
-    def found(rows: Tensor, steps: int) -> Tensor:
+    def judge(rows: Tensor, steps: int) -> Tensor:
         parts = model.chunks(rows, batch.source.shape[1] + steps)
         results = in_parts(lambda part: right(part, steps), parts)
         return torch.cat([torch.zeros(0, dtype=torch.bool), *results])  # there may be no rows
 
     every = torch.arange(len(batch))
     fine = torch.ones(len(batch), dtype=torch.bool)
-    if whole > 2 * SCREEN_STEPS and found(every[:64], SCREEN_STEPS).float().mean() < 0.5:
-        fine = found(every, SCREEN_STEPS)
+    if whole > 2 * SCREEN_STEPS and judge(every[:64], SCREEN_STEPS).float().mean() < 0.5:
+        fine = judge(every, SCREEN_STEPS)
     left = fine.nonzero()[:, 0]
-    fine[left] = found(left, whole)
+    fine[left] = judge(left, whole)
     return fine
 
 
