@@ -95,7 +95,7 @@ class Mean(Fit):
                 self.found[site] = [
                     tuple(tuple(map(name_of, head)) for head in heads) for heads in self.found[site]
                 ]
-        return self.build_bias(
+        return self.made(
             {
                 site: tuple(filled(heads, site, self.sinks[site]) for heads in layers)
                 for site, layers in self.found.items()

@@ -91,7 +91,7 @@ class Nnls(Fit):
             for site in present:
                 site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
                 sites[site] = tuple(_lines(site_lines, heads, self.sinks[site]) for heads in layers)
-        return self.build_bias(sites)
+        return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         fitted = self.fitted[site]

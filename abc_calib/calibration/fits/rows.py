@@ -106,7 +106,7 @@ class Rows(Fit):
             for site in group:
                 above = self._heads(site, later)
                 sites[site] = (self._heads(site, first), *(above,) * (self.layers - 1))
-        return self.build_bias(sites)
+        return self.made(sites)
 
     @property
     def _groups(self) -> list[list[Site]]:
