@@ -83,8 +83,8 @@ class Lines:
             stepped = (number + step * row).maximum(number.clamp(max=DELIMITERS))
             stepped = stepped.clamp(max=anchors.shape[2] - 1)
             b = max(stepped.shape[0], anchors.shape[0])
-            every = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
-            return every.gather(3, stepped.expand(b, -1, -1, -1))
+            origins = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
+            return origins.gather(3, stepped.expand(b, -1, -1, -1))
 
         ends = anchor(low), anchor(high)
         column = column[:, None, :, None]
@@ -130,11 +130,11 @@ class Lines:
 def mask_duplicate_keys(key: Tensor, bias: Tensor) -> Gathered:
     """``bias (b, h, i, k)``, in place: of lines that meet on one key the highest counts, once."""
     for k in range(1, key.shape[-1]):
-        for other in range(k):
-            same = key[..., k] == key[..., other]
-            lower = bias[..., k] <= bias[..., other]
+        for earlier in range(k):
+            same = key[..., k] == key[..., earlier]
+            lower = bias[..., k] <= bias[..., earlier]
             bias[..., k].masked_fill_(same & lower, MASKED)
-            bias[..., other].masked_fill_(same & ~lower, MASKED)
+            bias[..., earlier].masked_fill_(same & ~lower, MASKED)
     return Gathered(key, bias)
 
 
@@ -172,14 +172,14 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device).long()
     fields = [column.contiguous() for column in numbers[:, None].unbind(-1)]
     origin, slope, shift, low, high, leaves, down, step = fields
-    every = [line for head in filled for line, _ in head]
+    all_lines = [line for head in filled for line, _ in head]
     return _Tensors(
         (origin, slope, shift, low, high, leaves.bool(), down, step),
         value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
         has_lines=torch.tensor([len(head) > 0 for head in heads], device=device),
-        anchors=1 + max(max(line.origin, line.low, line.high) for line in every),
-        moves=any(line.down for line in every),
-        steps=any(line.step for line in every),
+        anchors=1 + max(max(line.origin, line.low, line.high) for line in all_lines),
+        moves=any(line.down for line in all_lines),
+        steps=any(line.step for line in all_lines),
     )
 
 

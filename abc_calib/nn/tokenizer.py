@@ -21,8 +21,8 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
     added = [{"id": i, "content": name, **plain, "special": True} for name, i in special.items()]
     split: dict[str, Any] = {"type": "WhitespaceSplit"}
     if letters:
-        each = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
-        split = {"type": "Sequence", "pretokenizers": [split, each]}
+        rule = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+        split = {"type": "Sequence", "pretokenizers": [split, rule]}
     ends = [{"SpecialToken": {"id": name, "type_id": 0}} for name in (SOS, EOS)]
     around = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
     named = {n: {"id": n, "ids": [special[n]], "tokens": [n]} for n in (SOS, EOS)}

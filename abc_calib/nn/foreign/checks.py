@@ -100,18 +100,18 @@ def trial_lines(model: Foreign) -> LineBias:
     if model.stream:  # each head at one of its two sites
         read[1::2], self_lines[::2] = [[]] * len(read[1::2]), [[]] * len(self_lines[::2])
     inner = [[Line("diag", 0, 0)]] * heads
-    every = {"encoder": inner, "self": self_lines, "cross": read}
+    sites = {"encoder": inner, "self": self_lines, "cross": read}
     return LineBias(
-        {site: (tuple(map(tuple, every[site])),) * count for site, count in layers.items() if count}
+        {site: (tuple(map(tuple, sites[site])),) * count for site, count in layers.items() if count}
     )
 
 
 def lines_alone(model: Foreign) -> LineBias:
     """Lines along which tokens see themselves and delimiters."""
     diagonal, closer = (Line("diag", 0, 0),), (() if model.stream else (Line("vert", 1, 0),))
-    every = {"encoder": diagonal, "self": diagonal, "cross": closer}
+    sites = {"encoder": diagonal, "self": diagonal, "cross": closer}
     return LineBias(
-        {s: ((every[s],) * model.sites.heads,) * n for s, n in model.attention_layers.items() if n}
+        {s: ((sites[s],) * model.sites.heads,) * n for s, n in model.attention_layers.items() if n}
     )
 
 
@@ -167,11 +167,11 @@ def _check_rows(
     model: Foreign, source: Tensor, mask: Tensor, target: Tensor, written: Tensor | None = None
 ) -> None:
     """``UsageError`` if tokens of the source change the first row, and those written the last."""
-    other = torch.where(mask, source[:, 1:2].roll(1, 0), source)
+    varied = torch.where(mask, source[:, 1:2].roll(1, 0), source)
     also, rows = target, [0]
     if written is not None:
         also, rows = torch.where(written, target[:, :1].roll(1, 0), target), [0, -1]
-    changed = float((model(other, also) - model(source, target))[:, rows].abs().max())
+    changed = float((model(varied, also) - model(source, target))[:, rows].abs().max())
     if not changed <= LOGITS:
         raise UsageError(
             f"{type(model.network).__name__} sees tokens that are not on its lines: others change "
@@ -184,8 +184,8 @@ def check_positions(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` where a stream without positions counts them somewhere else."""
     if not model.sites.stream:
         return
-    plain, other = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
-    if not (changed := float((other - plain).abs().max())) <= 1e-4:
+    plain, moved = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
+    if not (changed := float((moved - plain).abs().max())) <= 1e-4:
         raise UsageError(
             f"{type(model.network).__name__} counts positions somewhere else, too: other position "
             f"ids change its logits by {changed:.2g}"

@@ -114,7 +114,7 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
 
 def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> dict[str, Any]:
     """What a model's configuration says of the lines in it."""
-    every = [heads for site in sites.modules for heads in of_module(lines, sites, site)]
+    layers = [heads for site in sites.modules for heads in of_module(lines, sites, site)]
     return {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
@@ -125,7 +125,7 @@ def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> d
         "positions": sites.positions,
         "neutral": neutral,
         "restricted": lines.off_line_bias is None
-        and all(any(head) for by_site in every for head in zip(*by_site.values(), strict=True)),
+        and all(any(head) for by_site in layers for head in zip(*by_site.values(), strict=True)),
     }
 
 
@@ -194,8 +194,8 @@ def detach(model: Any) -> None:
 
 def configurations(model: Any) -> list[Any]:
     """The configurations of a model and of its parts."""
-    every = (getattr(module, "config", None) for module in model.modules())
-    return [config for config in every if config is not None]
+    configs = (getattr(module, "config", None) for module in model.modules())
+    return [config for config in configs if config is not None]
 
 
 # What a call tells

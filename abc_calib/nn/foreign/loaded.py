@@ -47,9 +47,9 @@ class LoadedFolder:
         for size in sorted({len(encoding["input_ids"]) for encoding in read}):
             rows = [row for row, encoding in enumerate(read) if len(encoding["input_ids"]) == size]
             for first in range(0, len(rows), most):
-                some = rows[first : first + most]
-                written = self._written([read[row] for row in some], steps)
-                outputs |= dict(zip(some, written, strict=True))
+                group = rows[first : first + most]
+                written = self._written([read[row] for row in group], steps)
+                outputs |= dict(zip(group, written, strict=True))
         return [outputs[row] for row in range(len(texts))]
 
     @torch.inference_mode()

@@ -121,5 +121,5 @@ class State(threading.local):
             source = replace(source, length=opened + 1)
         if site == "cross":
             return View(site, output, source)
-        every = torch.arange(keys, device=number.device)[None]
-        return View(site, output, replace(output, position=every, place=every), causal=True)
+        positions = torch.arange(keys, device=number.device)[None]
+        return View(site, output, replace(output, position=positions, place=positions), causal=True)

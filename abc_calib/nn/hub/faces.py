@@ -46,8 +46,8 @@ class HubConfig(PreTrainedConfig):
     @classmethod
     def names(cls) -> set[str]:
         """What shapes the model."""
-        ours = (kind for kind in cls.__mro__ if issubclass(kind, HubConfig))
-        return {name for kind in ours for name in kind.__annotations__}
+        kinds = (kind for kind in cls.__mro__ if issubclass(kind, HubConfig))
+        return {name for kind in kinds for name in kind.__annotations__}
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:

@@ -81,7 +81,7 @@ class Attention(nn.Module):
             mixed = _along(lines, [values for _, values in parts], views)
             return self.output(F.dropout(mixed, dropout)), None
         if len(parts) > 1:
-            keys, values = (torch.cat(both, 2) for both in zip(*parts, strict=True))
+            keys, values = (torch.cat(tensors, 2) for tensors in zip(*parts, strict=True))
         queries = scheme.rotate(self._split(self.query(x)), views[0].queries)
         seen: Tensor | None = None
         if lines is not None and self._gathers(lines, keys.shape[2], views, scheme, weights):

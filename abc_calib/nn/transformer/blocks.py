@@ -95,10 +95,10 @@ class Blocks:
         self.rounding: Any = rounding or Unnoted()
         self.tokens: dict[str, Tensor] = {}
         for site in ("encoder", "self"):
-            every = model.embed.weight[:, None].expand(-1, period, -1)
-            places = torch.arange(period, device=every.device)[None]
+            embedded = model.embed.weight[:, None].expand(-1, period, -1)
+            places = torch.arange(period, device=embedded.device)[None]
             at = coords(places, output=True)
-            self.tokens[site] = model.scheme_of(site).embed(every, at).flatten(0, 1)
+            self.tokens[site] = model.scheme_of(site).embed(embedded, at).flatten(0, 1)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:
         """Layer normalisation, of which the rounding bound takes note."""

@@ -147,8 +147,8 @@ class Transformer(AlongLines):
         placed = replace(at, place=embedded[:, : at.size])
         at = at if self._lines is None else at.alike
         if self.by_token and not weights:
-            every = torch.arange(self.tokens.size, device=source.device)[:, None]
-            states, seen = self._through(self.embed(every), coords(every[:1]), weights)
+            ids = torch.arange(self.tokens.size, device=source.device)[:, None]
+            states, seen = self._through(self.embed(ids), coords(ids[:1]), weights)
             states = [state[:, 0][source] for state in states]
         else:
             x = self.dropout(scheme.embed(self._embedded(source), placed))

@@ -92,8 +92,8 @@ class Attended:
         self.site, self.first, self.count = site, first, len(named)
         self.lines = Lines({site: (tuple(named.values()),)})
         self.heads = [[(order[formula(x, site)], x.value) for x in head] for head in heads]
-        both = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
-        self.pairs = sorted(both)
+        pairs = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
+        self.pairs = sorted(pairs)
 
     def without_duplicates(self, equal: set[tuple[int, int]]) -> list[list[tuple[int, float]]]:
         """The (slot, bias) of each head where ``equal`` pairs have met: once, the higher bias."""
@@ -174,8 +174,8 @@ class Layer:
         if len(new):
             _, once = np.unique(code[new].numpy(), return_index=True)
             first = new[np.sort(once)]
-            for some in first.split(NEW_AT_ONCE):
-                self._make([field[some].long() for field in flat], several)
+            for chunk in first.split(NEW_AT_ONCE):
+                self._make([field[chunk].long() for field in flat], several)
             self.numbering.add(code[first])
             result[new] = self.numbering.find(code[new])
         return result.view(rows.shape)

@@ -56,13 +56,13 @@ class Windows:
         self._asked, self.open = 0, True
         self._most = torch.empty(0, dtype=torch.long)
         source: States | Layer = States(blocks.tokens["encoder"])
-        every: list[States | Layer] = [source]
+        encoded: list[States | Layer] = [source]
         for k in range(model.attention_layers["encoder"]):
             heads = lines.heads("encoder", k)
             below: dict[Site, Any] = {"encoder": source}
             source = Layer(blocks, "encoder", k + 1, [[("encoder", heads)]], below)
-            every.append(source)
-        self.read_layers = [layer for layer in every if isinstance(layer, Layer)]
+            encoded.append(source)
+        self.read_layers = [layer for layer in encoded if isinstance(layer, Layer)]
         output: States | Layer = States(blocks.tokens["self"])
         self.layers: list[Layer] = []
         decoder = len(blocks.decoder)
@@ -71,7 +71,7 @@ class Windows:
                 (site, lines.heads(site, k)) for site in ("self", "cross")
             ]
             kind = Last if k == decoder - 1 else Layer
-            crossed = every[k] if model.stream else source
+            crossed = encoded[k] if model.stream else source
             how = [parts] if model.stream else [[part] for part in parts]
             output = kind(blocks, "self", k + 1, how, {"self": output, "cross": crossed})
             self.layers.append(output)
@@ -92,10 +92,10 @@ class Windows:
         at = at.alike
         for layer in self.read_layers:
             outputs = torch.empty_like(numbers[-1])
-            for some in _columns(*source.shape):
-                view = View("encoder", at.only(some), at, causal=model.stream)
+            for span in _columns(*source.shape):
+                view = View("encoder", at.only(span), at, causal=model.stream)
                 keys: dict[Site, Tensor] = {"encoder": numbers[-1]}
-                outputs[:, some] = layer.numbers(numbers[-1][:, some], keys, {"encoder": view})
+                outputs[:, span] = layer.numbers(numbers[-1][:, span], keys, {"encoder": view})
                 self._check(0)
             numbers.append(outputs)
         decoder = len(self.layers)
@@ -116,13 +116,13 @@ class Windows:
         numbers[0][:, rows] = self._tokens(ids, at.position)
         at = at.alike
         for k, layer in enumerate(self.layers):
-            for some in _columns(*ids.shape):
-                queries = at.only(some)
+            for span in _columns(*ids.shape):
+                queries = at.only(span)
                 views: dict[Site, View] = {
                     "self": View("self", queries, queries, True),
                     "cross": View("cross", queries, read.at),
                 }
-                where = slice(rows.start + some.start, rows.start + some.stop)
+                where = slice(rows.start + span.start, rows.start + span.stop)
                 row_numbers = numbers[k][:, where]
                 below: dict[Site, Tensor] = {"self": numbers[k], "cross": read.numbers[k]}
                 numbers[k + 1][:, where] = layer.numbers(row_numbers, below, views)
@@ -131,11 +131,11 @@ class Windows:
     def _check(self, rows: int) -> None:
         """``Full`` where the tables do not pay or do not fit."""
         self._asked += rows
-        every = [*self.read_layers, *self.layers]
-        inner = max((layer.numbering.count for layer in every[:-1]), default=0)
-        new = max(inner, every[-1].numbering.count)
-        size = sum(layer.size for layer in every)
-        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in every)
+        layers = [*self.read_layers, *self.layers]
+        inner = max((layer.numbering.count for layer in layers[:-1]), default=0)
+        new = max(inner, layers[-1].numbering.count)
+        size = sum(layer.size for layer in layers)
+        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in layers)
         if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
             self.open = False
             raise Full(f"it has read {new:,} different windows")
