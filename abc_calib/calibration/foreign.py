@@ -113,7 +113,7 @@ def as_attention(
     layers: dict[Site, tuple[Tensor, ...]] = {s: tuple(x or ()) for s, x in by_site.items()}
     state = State()
     state.source = marks.of(ids, mask)
-    flat = [layer for each in layers.values() for layer in each]
+    flat = [layer for site_layers in layers.values() for layer in site_layers]
     if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
         raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
     if {*layers} == {"self"}:
@@ -236,8 +236,8 @@ def contradictions(
         written.append(targets[targets.ge(0)])
         if not open_:
             codes.append(through(bias, ids, read, views)[targets.ge(0)])
-    every = torch.cat(written).numpy()
-    return (0, len(every)) if open_ else disputed(torch.cat(codes).numpy(), every)
+    tokens = torch.cat(written).numpy()
+    return (0, len(tokens)) if open_ else disputed(torch.cat(codes).numpy(), tokens)
 
 
 def _read(batch: Batch) -> Tensor:

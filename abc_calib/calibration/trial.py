@@ -217,9 +217,9 @@ def lighter(
         if windows <= FEW:
             break
         less = without(bias, place, data)
-        now = size(less)
-        if now < windows and may_go(less, now):
-            bias, windows = less, now
+        fewer = size(less)
+        if fewer < windows and may_go(less, fewer):
+            bias, windows = less, fewer
     return bias, windows
 
 

@@ -89,8 +89,8 @@ def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
     codes, written = codes[order], written[order]
     first = np.diff(codes, prepend=codes[:1] - 1) != 0
     group = np.cumsum(first) - 1
-    other = ~first & (np.diff(written, prepend=written[:1]) != 0)
-    several = np.bincount(group, other) > 0
+    differs = ~first & (np.diff(written, prepend=written[:1]) != 0)
+    several = np.bincount(group, differs) > 0
     return int(several[group].sum()), len(written)
 
 
@@ -118,8 +118,8 @@ def _layer(
             if not head:
                 continue
             selected = Lines({site: (head,)}).gathered([views[site]])
-            both = (selected.index, selected.bias)
-            key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in both)
+            pair = (selected.index, selected.bias)
+            key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in pair)
             read = keys.gather(1, key.clamp(min=0).flatten(1)).view(key.shape)
             who = [hash((len(site), number, line.value)) % 2**31 for line in head]
             nothing = (value == MASKED) | (key < 0)  # where nothing opens a source

@@ -161,8 +161,8 @@ def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> d
             key, outside = Lines({site: (site_lines,)}).positions(part.views[site])
             key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
             on_line = rows[:, None, :, None] & ~outside.expand(key.shape)
-            both = on_line[:, 0, :, :, None] & on_line[:, 0, :, None, :]
-            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & both
+            counted = on_line[:, 0, :, :, None] & on_line[:, 0, :, None, :]
+            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & counted
             overlap[site] = overlap.get(site, 0) + same.sum((0, 1)).cpu().numpy()
             sums = []
             for layer in part.weights[site]:

@@ -130,8 +130,8 @@ class Rows(Fit):
         heavy = self._heavy(threshold)
         lines = [(site, line) for _, site, line in heavy]
         usual = data.training(UNREACHED_STEP + 2, PROBLEMS)
-        both = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
-        windows, written = (np.concatenate(part) for part in zip(*both, strict=True))
+        batches = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
+        windows, written = (np.concatenate(part) for part in zip(*batches, strict=True))
         if wrong := contradictions(windows, written):
             longest = "x".join(
                 map(str, data.size if isinstance(data.size, tuple) else (data.size,))
@@ -216,13 +216,13 @@ def candidates(
     several = parts > 1 or coupling == "operands"  # the parts of a sum are alike
     moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 1 + several]]
     still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
-    every: dict[Site, list[Line]] = {
+    by_site: dict[Site, list[Line]] = {
         "self": at_self,
         "cross": [*crossed, *moving, *still, Line("vert", 0, 0)],
     }
     return {
         site: tuple(line for line in lines if line.direction in options.dirs_at(site))
-        for site, lines in every.items()
+        for site, lines in by_site.items()
     }
 
 
