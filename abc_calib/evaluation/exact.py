@@ -163,17 +163,17 @@ def measured(
     model: Model, data: Data, batch: Batch, greedy: bool = False
 ) -> tuple[dict[str, Any], Tensor]:
     """All metrics of a batch, and which samples are right ``(b,)``."""
-    ids, looked = written(model, batch, greedy)
+    ids, attended = written(model, batch, greedy)
     eos = data.vocabulary.eos
     outputs, ended = [], []
     for row in ids.tolist():
         ended.append(eos in row)
         outputs.append(row[: row.index(eos)] if eos in row else row)
     golds = [row[: row.index(eos)] for row in batch.target.tolist()]
-    places = data.gold_attention(batch) if looked is not None else None
+    places = data.gold_attention(batch) if attended is not None else None
     pairs = zip(outputs, golds, ended, strict=True)
     right = torch.tensor([end and output == gold for output, gold, end in pairs])
-    mean = None if looked is None else looked.numpy()
+    mean = None if attended is None else attended.numpy()
     return compare(outputs, golds, ended, mean, places), right
 
 
@@ -190,7 +190,7 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
     if not (model.has_attender or greedy):
         left = left[~exact_matches(model, batch)]
     ids, steps = batch.target.clone(), batch.target.shape[1]
-    looked = []
+    attended = []
     for rows in model.chunks(left, batch.source.shape[1] + steps):
         part = batch.source[rows].to(model.device)
         draft = batch.target[rows].to(model.device)
@@ -201,33 +201,33 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
         places = torch.arange(-1, part.shape[1] - 1, device=part.device)  # $ is before word 0
         mean = output.attention @ places.to(output.attention.dtype)
         missing = steps - mean.shape[1]
-        looked.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
-    return ids, torch.cat(looked) if looked else None
+        attended.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
+    return ids, torch.cat(attended) if attended else None
 
 
 def compare(
     outputs: Sequence[list[int]],
     golds: Sequence[list[int]],
     ended: Sequence[bool],
-    looked: np.ndarray | None = None,
+    attended: np.ndarray | None = None,
     places: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """Measure ``outputs``, cut before their end if they ``ended``, against ``golds``.
 
-    ``looked (n, t)`` and ``places``: where each step looked, and where it should have. What is
+    ``attended (n, t)`` and ``places``: where each step looked, and where it should have. What is
     measured: see ``SequenceRow``, by table 9 and the public code of Ray Chowdhury & Caragea (2023)
     and section 4 of Dubois et al. (2020).
     """
-    both = list(zip(outputs, golds, strict=True))
-    kinds = [_kind(*pair, end) for pair, end in zip(both, ended, strict=True)]
-    before = [bool(output) and output == gold[: len(output)] for output, gold in both]
+    pairs = list(zip(outputs, golds, strict=True))
+    kinds = [_kind(*pair, end) for pair, end in zip(pairs, ended, strict=True)]
+    before = [bool(output) and output == gold[: len(output)] for output, gold in pairs]
     loss = None
-    if looked is not None and places is not None:
-        loss = attention_loss(looked, places, [len(o) for o in outputs], [len(g) for g in golds])
+    if attended is not None and places is not None:
+        loss = attention_loss(attended, places, [len(o) for o in outputs], [len(g) for g in golds])
     return {
         "before_end": 100 * sum(before) / len(before),
         **{kind: 100 * kinds.count(kind) / len(kinds) for kind in MISTAKES},
-        "edit_distance": sum(Levenshtein.distance(*pair) for pair in both) / len(both),
+        "edit_distance": sum(Levenshtein.distance(*pair) for pair in pairs) / len(pairs),
         "attention_loss": loss,
     }
 
@@ -241,7 +241,7 @@ def _kind(output: list[int], gold: list[int], ended: bool) -> str:
 
 
 def attention_loss(
-    looked: np.ndarray,
+    attended: np.ndarray,
     places: Sequence[Sequence[int]],
     written: Sequence[int],
     golds: Sequence[int],
@@ -254,7 +254,7 @@ def attention_loss(
     for row, gold in enumerate(places):
         steps = min(written[row], golds[row], len(gold))
         if steps:
-            away = looked[row, :steps] - np.asarray(gold[:steps])
+            away = attended[row, :steps] - np.asarray(gold[:steps])
             losses.append(float((away**2).mean()))
     return float(np.mean(losses)) if losses else None
 
@@ -314,10 +314,10 @@ def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]
         results = in_parts(lambda part: right(part, steps), parts)
         return torch.cat([torch.zeros(0, dtype=torch.bool), *results])  # there may be no rows
 
-    every = torch.arange(len(batch))
+    samples = torch.arange(len(batch))
     fine = torch.ones(len(batch), dtype=torch.bool)
-    if whole > 2 * SCREEN_STEPS and judge(every[:64], SCREEN_STEPS).float().mean() < 0.5:
-        fine = judge(every, SCREEN_STEPS)
+    if whole > 2 * SCREEN_STEPS and judge(samples[:64], SCREEN_STEPS).float().mean() < 0.5:
+        fine = judge(samples, SCREEN_STEPS)
     left = fine.nonzero()[:, 0]
     fine[left] = judge(left, whole)
     return fine
