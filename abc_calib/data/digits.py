@@ -206,8 +206,8 @@ class DigitData(Data):
         column = np.arange(number.width)[::-1] + np.reshape(first, (-1, 1))
         hints = self.vocabulary.ids[self.hints[0]] + np.minimum(column, len(self.hints) - 1)
         digits = number.values.astype(np.int64)
-        both = np.broadcast_arrays(hints, digits)
-        pair = np.stack(both if hint_first else both[::-1], axis=2)
+        pairs = np.broadcast_arrays(hints, digits)
+        pair = np.stack(pairs if hint_first else pairs[::-1], axis=2)
         return Digits(pair.reshape(len(digits), -1), 2 * number.lengths)
 
     def layout(self, problems: Problems) -> Layout:

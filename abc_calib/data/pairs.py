@@ -304,8 +304,8 @@ class PairData(Data):
         return Batch(self._filled(sources), self._filled(targets), problems)
 
     def _filled(self, rows: list[list[int]]) -> Tensor:
-        each = [torch.tensor(row) for row in rows]
-        return pad_sequence(each, batch_first=True, padding_value=self.vocabulary.pad)
+        tensors = [torch.tensor(row) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=self.vocabulary.pad)
 
     def layout(self, problems: Texts) -> Layout:
         return self._layout(self._widths(self.vocabulary.sources(problems.source[:1])[0]))
