@@ -49,9 +49,9 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, matrices: list[Tensor]):
-        taken = {id(weight) for weight in matrices}
+        matrix_ids = {id(weight) for weight in matrices}
         groups = [
-            {**g, "params": [w for w in g["params"] if id(w) not in taken]}
+            {**g, "params": [w for w in g["params"] if id(w) not in matrix_ids]}
             for g in optimizer.param_groups
         ]
         settings = {"momentum": MOMENTUM, "weight_decay": DECAY, "factor": FACTOR}
@@ -69,9 +69,9 @@ class Muon(torch.optim.Optimizer):
             if weight.grad is not None:
                 update = wide(self.update(weight, muon_group["momentum"]))
                 by_shape.setdefault(update.shape, []).append((weight, update))
-        for some in by_shape.values():
-            changes = orthogonal(torch.stack([update for _, update in some]))
-            for (weight, _), change in zip(some, changes, strict=True):
+        for group in by_shape.values():
+            changes = orthogonal(torch.stack([update for _, update in group]))
+            for (weight, _), change in zip(group, changes, strict=True):
                 tall = max(1.0, weight.shape[0] / weight.shape[1])
                 weight.mul_(1 - muon_group["lr"] * muon_group["weight_decay"])
                 wide(weight).add_(change, alpha=-muon_group["lr"] * math.sqrt(tall))

@@ -67,8 +67,8 @@ def _planned(
     keywords = {"length": problem.train_length, "sampling": problem.sampling} | keywords
     of_model, of_training = take(model_class.options_type, keywords), take(TrainOptions, keywords)
     for name, value in keywords.items():
-        if others := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
-            rule = f"an option of {' and '.join(others)}, not of {kind}; leave it out"
+        if kinds := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
+            rule = f"an option of {' and '.join(kinds)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
     refuse_unknown(keywords, model_class.options_type, TrainOptions)
     check_samples(PROBLEMS, of_training.length, "length")
