@@ -118,8 +118,8 @@ def _as_trained(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, 
         for end in contents.ends
         for extra in joined
     ]
-    taken = (_taken(way, contents) for way in ways)
-    return max(taken, key=_likelihood) if len(ways) > 1 else next(taken)
+    candidates = (_taken(way, contents) for way in ways)
+    return max(candidates, key=_likelihood) if len(ways) > 1 else next(candidates)
 
 
 def _taken(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Foreign]:
@@ -141,10 +141,10 @@ def _taken(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Forei
 
 
 @torch.no_grad()
-def _likelihood(taken: tuple[RunConfig, Foreign]) -> float:
+def _likelihood(candidate: tuple[RunConfig, Foreign]) -> float:
     """How likely a token of the pairs' targets is to a model, as the mean of logarithms."""
-    batch = Run.draft(taken[0]).data.training(0, SAMPLES)
-    return -float(taken[1].loss(batch.source, batch.target))
+    batch = Run.draft(candidate[0]).data.training(0, SAMPLES)
+    return -float(candidate[1].loss(batch.source, batch.target))
 
 
 def described(
@@ -246,14 +246,14 @@ def _spaced(coder: Coder, ids: Sequence[int]) -> bool:
 
 def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
     """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, every = coder.unknown, {token for row in ids for token in row}
-    if unknown in every:
+    unknown, tokens = coder.unknown, {token for row in ids for token in row}
+    if unknown in tokens:
         lacking = [c for c in sorted({*"".join(texts)}) if unknown in coder.ids([c])[0]]
         raise UsageError(
             f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
             "leave them out of the pairs, or train a model with them"
         )
-    for token in sorted(every):
+    for token in sorted(tokens):
         if sum(c.isdigit() for c in coder.plain(token)) > 1:
             raise UsageError(
                 f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "

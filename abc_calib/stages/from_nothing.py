@@ -124,8 +124,8 @@ def _decidable(config: RunConfig) -> RunConfig:
     heads = model.options.heads
     nothing = () if model.stream else (ALONE,)
     head = {"cross": (Line("vert", 0, 0),), "self": nothing, "encoder": (ALONE,)}
-    each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
-    model.set_lines(LineBias(each, stream=model.stream))
+    sites = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
+    model.set_lines(LineBias(sites, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays
         shape_of(model, second.data)
     except Unbounded as error:

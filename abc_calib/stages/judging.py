@@ -207,12 +207,12 @@ def certify(
     asked = options or build(CertifyOptions, **keywords)
     with bar("checking windows", progress, "%") as update:
 
-        def both(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             update(100 * done // total, 100, f"of {total}")
             on_windows(done, total)
 
         loaded = Run.open(run)
         loaded.check()
-        certificate = decide(loaded, loaded.load_model(), asked.minutes, both).certificate
+        certificate = decide(loaded, loaded.load_model(), asked.minutes, report).certificate
         certificate.save(loaded)
         return certificate

@@ -159,18 +159,18 @@ def calibrate(
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     judged = again.in_whole_sources or not again.no_certificate
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
-    looked = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
-    size = None if looked is None else partial(_seen, again, data, looked)
+    batch = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
+    size = None if batch is None else partial(_seen, again, data, batch)
     keywords: Any = {}
-    if looked is not None and not force:
-        keywords["undecided"] = partial(undecided, model=again, batch=looked)
+    if batch is not None and not force:
+        keywords["undecided"] = partial(undecided, model=again, batch=batch)
     with busy("reading attention and choosing lines", progress):
         optimizer = config.train.optimizer
         calibration = find_lines(
             model, vanilla.data, config.calibration, force, on_check, size, optimizer, **keywords
         )
-    if looked is not None:
-        _judge_undecided(again, looked, calibration.bias, refuse=retrain and not force)
+    if batch is not None:
+        _judge_undecided(again, batch, calibration.bias, refuse=retrain and not force)
     if scheme != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it
         calibration = replace(calibration, weights=None)
@@ -269,14 +269,14 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
     drawn = training_bar(title, progress, options.stop_early)
     with tracked(track, run) as follow, drawn as shown:
 
-        def every(step: Progress) -> None:
+        def on_each(step: Progress) -> None:
             shown(step)
             on_step(step)
             if step.accuracy is not None:
                 follow(trainer.history)
 
         trainer = Trainer(run, model, device, ending, options)
-        trainer.train(every)
+        trainer.train(on_each)
         follow(trainer.history)
 
 
@@ -288,14 +288,14 @@ def created(
     return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, write)
 
 
-def _seen(model: Any, data: Data, looked: Batch, lines: LineBias) -> float:
+def _seen(model: Any, data: Data, batch: Batch, lines: LineBias) -> float:
     """How many windows a row sees; infinitely many where what it sees leaves a choice."""
-    return inf if undecided(lines, model, looked)[0] else windows_inside(model, data, lines)
+    return inf if undecided(lines, model, batch)[0] else windows_inside(model, data, lines)
 
 
-def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -> None:
+def _judge_undecided(model: Any, batch: Batch, lines: LineBias, refuse: bool) -> None:
     """Warn of lines on which no model is right, or raise ``AbcError``."""
-    count, rows = undecided(lines, model, looked)
+    count, rows = undecided(lines, model, batch)
     if not count:
         return
     why = (
