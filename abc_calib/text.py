@@ -21,14 +21,14 @@ def _shown(character: str) -> str:
 
 def counted(count: int | str, unit: str) -> str:
     """A number with its unit, whose first word loses its plural for 1: ``1 pair of bits``."""
-    first, *more = unit.split(" ")
+    first, *rest = unit.split(" ")
     shown = f"{count:,}" if isinstance(count, int) else count
-    return " ".join([shown, first.removesuffix("s") if shown == "1" else first, *more])
+    return " ".join([shown, first.removesuffix("s") if shown == "1" else first, *rest])
 
 
 def grouped(text: str) -> str:
     """``text`` with whole numbers as ``100,000``."""
-    return re.sub(r"(?<![\w.,])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", text)
+    return re.sub(r"(?<![\w.,])\d{4,}(?![\w.])", lambda match: f"{int(match[0]):,}", text)
 
 
 class Markup(str):
@@ -63,10 +63,10 @@ class Table:
 
     def csv(self) -> str:
         """The table in CSV."""
-        made = io.StringIO()
-        lines = csv.writer(made, lineterminator="\n")
+        buffer = io.StringIO()
+        lines = csv.writer(buffer, lineterminator="\n")
         lines.writerows([self.columns, *([self.text(cell) for cell in row] for row in self.rows)])
-        return made.getvalue()
+        return buffer.getvalue()
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:
@@ -95,11 +95,11 @@ def as_latex(
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
     lines += [r"\bottomrule", r"\end{tabular}"]
     if caption:
-        said = [
+        captions = [
             rf"\caption{{{_text(caption, _LATEX)}}}",
             *([rf"\label{{{label}}}"] if label else []),
         ]
-        lines = [r"\begin{table}", r"\centering", *said, _NARROW, *lines, r"}", r"\end{table}"]
+        lines = [r"\begin{table}", r"\centering", *captions, _NARROW, *lines, r"}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
 
@@ -148,8 +148,8 @@ def _text(value: Any, escapes: dict[int, str]) -> str:
     return text if isinstance(value, Markup) else visible(text).translate(escapes)
 
 
-def names(given: str | Iterable[str]) -> tuple[str, ...]:
+def names(value: str | Iterable[str]) -> tuple[str, ...]:
     """Names as a tuple: those of ``"pdf,png"``, too, and not its letters."""
-    if isinstance(given, str):
-        given = [name.strip() for name in given.split(",")]
-    return tuple(given)
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    return tuple(value)

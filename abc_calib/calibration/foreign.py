@@ -49,47 +49,47 @@ def capture(
     ``self`` what it reads of itself.
     """
     check_model(model)
-    marks, given = marked(delimiters, prefix), listed_batches(batches)
+    marks, batch_list = marked(delimiters, prefix), listed_batches(batches)
     training = model.training
     if (before := model.config._attn_implementation) != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into
     try:
         model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
         with torch.no_grad():
-            found = [_of_batch(model, batch, marks) for batch in given]
+            captured = [_of_batch(model, batch, marks) for batch in batch_list]
     finally:
         model.set_attn_implementation(before)
         model.train(training)
     model.__dict__[injected.MARKS] = marks
-    return found
+    return captured
 
 
 def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
     """The batches; ``UsageError`` unless there are some, of tensors."""
     several = [batches] if isinstance(batches, Mapping) else batches
-    given = list(several) if isinstance(several, Iterable) else []
-    if not given or not all(map(_is_batch, given)):
+    batch_list = list(several) if isinstance(several, Iterable) else []
+    if not batch_list or not all(map(_is_batch, batch_list)):
         raise UsageError(
             "no batches: give at least one, of tensors input_ids, attention_mask and labels"
         )
-    return given
+    return batch_list
 
 
-def _is_batch(given: Any) -> bool:
-    named = given if isinstance(given, Mapping) else {}
+def _is_batch(batch: Any) -> bool:
+    named = batch if isinstance(batch, Mapping) else {}
     return all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels"))
 
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
     mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
-    found = model(**{**batch, "attention_mask": mask}, output_attentions=True)
+    outputs = model(**{**batch, "attention_mask": mask}, output_attentions=True)
     if not model.config.is_encoder_decoder:
-        return as_attention(found.attentions, batch, delimiters=marks)
+        return as_attention(outputs.attentions, batch, delimiters=marks)
     layers: dict[Site, Any] = {
-        "encoder": found.encoder_attentions,
-        "self": found.decoder_attentions,
-        "cross": found.cross_attentions,
+        "encoder": outputs.encoder_attentions,
+        "self": outputs.decoder_attentions,
+        "cross": outputs.cross_attentions,
     }
     return as_attention(layers, batch, delimiters=marks)
 
@@ -113,7 +113,7 @@ def as_attention(
     layers: dict[Site, tuple[Tensor, ...]] = {s: tuple(x or ()) for s, x in by_site.items()}
     state = State()
     state.source = marks.of(ids, mask)
-    flat = [one for each in layers.values() for one in each]
+    flat = [layer for site_layers in layers.values() for layer in site_layers]
     if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
         raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
     if {*layers} == {"self"}:
@@ -129,19 +129,19 @@ def as_attention(
 
 def _counted(attention: Attention) -> Attention:
     """The same with zeros in rows that do not count; ``UsageError`` if others are no numbers."""
-    found: dict[Site, tuple[Tensor, ...]] = {}
+    weights: dict[Site, tuple[Tensor, ...]] = {}
     for site, layers in attention.weights.items():
-        found[site] = tuple(
+        weights[site] = tuple(
             torch.where(attention.rows[site][:, None, :, None], layer.detach(), 0.0)
             for layer in layers
         )
-        for number, layer in enumerate(found[site]):
+        for number, layer in enumerate(weights[site]):
             if not bool(layer.isfinite().all()):
                 raise UsageError(
                     f"the attention of {site} in layer {number} holds no numbers (nan): leave out "
                     "samples with rows that may look nowhere"
                 )
-    return replace(attention, weights=found)
+    return replace(attention, weights=weights)
 
 
 def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:
@@ -169,7 +169,7 @@ def evidence_of(parts: Sequence[Attention]) -> Evidence:
     return Evidence(
         captured=lambda: iter(parts),
         parts=closes[0].shape[1] - 1,
-        length=max(int((one.diff(dim=1) - 1).max()) for one in closes),  # the widest part
+        length=max(int((marks.diff(dim=1) - 1).max()) for marks in closes),  # the widest part
         layers={"encoder": 0, **layers},
         heads=parts[0].weights["self"][0].shape[1],
         stream=bool(parts[0].views["self"].queries.marks.any()),  # rows begin behind the source
@@ -228,22 +228,22 @@ def contradictions(
         ids, labels, state = batch["input_ids"], batch["labels"], State()
         state.source = marks.of(ids, batch.get("attention_mask"))
         if bias.stream:
-            read, wanted, n = ids, F.pad(labels[:, 1:], (0, 1), value=-100), ids.shape[1]
+            read, targets, n = ids, F.pad(labels[:, 1:], (0, 1), value=-100), ids.shape[1]
         else:
-            read, wanted, n = _read(batch), labels, labels.shape[1]
+            read, targets, n = _read(batch), labels, labels.shape[1]
         keys = {"self": n, "cross": ids.shape[1], "encoder": ids.shape[1]}
         views = {site: state.view(site, n, keys[site], bias.stream) for site in sites}
-        written.append(wanted[wanted.ge(0)])
+        written.append(targets[targets.ge(0)])
         if not open_:
-            codes.append(through(bias, ids, read, views)[wanted.ge(0)])
-    every = torch.cat(written).numpy()
-    return (0, len(every)) if open_ else disputed(torch.cat(codes).numpy(), every)
+            codes.append(through(bias, ids, read, views)[targets.ge(0)])
+    tokens = torch.cat(written).numpy()
+    return (0, len(tokens)) if open_ else disputed(torch.cat(codes).numpy(), tokens)
 
 
 def _read(batch: Batch) -> Tensor:
     """What the decoder reads to write its labels: those before, behind what opens them."""
-    known = batch.get("decoder_input_ids")
-    return F.pad(batch["labels"][:, :-1], (1, 0), value=-1) if known is None else known
+    decoder_ids = batch.get("decoder_input_ids")
+    return F.pad(batch["labels"][:, :-1], (1, 0), value=-1) if decoder_ids is None else decoder_ids
 
 
 def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str, Any]]:
@@ -251,18 +251,18 @@ def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str
 
     The mean over all rows that count; a head of a stream has its lines at both sites.
     """
-    given, table = evidence_of(attention), []
-    there: list[Site] = [site for site in ("encoder", "self", "cross") if given.layers[site]]
-    groups = [["cross", "self"]] if given.stream else [[site] for site in there]
+    evidence, table = evidence_of(attention), []
+    sites: list[Site] = [site for site in ("encoder", "self", "cross") if evidence.layers[site]]
+    groups = [["cross", "self"]] if evidence.stream else [[site] for site in sites]
     for group in cast(list[list[Site]], groups):
         rows = sum(int(part.rows[group[0]].sum()) for part in attention)
-        for layer in range(given.layers[group[0]]):
+        for layer in range(evidence.layers[group[0]]):
             on = [_on_lines(part, bias, site, layer) for part in attention for site in group]
             for head, share in enumerate((torch.stack(on).sum(0) / rows).tolist()):
                 lines = [
                     f"{site} {line.label(site)}"
                     for site in group
-                    for line in (bias.heads(site, layer) or ((),) * given.heads)[head]
+                    for line in (bias.heads(site, layer) or ((),) * evidence.heads)[head]
                 ]
                 row = {"site": "+".join(group), "layer": layer, "head": head, "lines": lines}
                 table.append(row | {"unexplained": round(1 - share, 4)})
@@ -275,8 +275,8 @@ def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> T
     heads = bias.heads(site, layer)
     if heads is None or not any(heads):
         return weights.new_zeros(weights.shape[1])
-    found = Lines({site: heads}).gathered([attention.views[site]])
-    key, lost = found.index, found.bias
+    selected = Lines({site: heads}).gathered([attention.views[site]])
+    key, lost = selected.index, selected.bias
     index = key.expand(len(weights), -1, weights.shape[2], -1)
     nowhere = (lost.expand(index.shape) == MASKED) | (index < 0)  # nothing opens the source
     on = weights.gather(3, index.clamp(min=0)).masked_fill(nowhere, 0)

@@ -151,12 +151,12 @@ def refused_below(fit: str) -> float:
 
 def weights(fit: Fit, bias: LineBias) -> dict[Place, float]:
     """The largest weight that a fit gives each line among the heads of its layer."""
-    found: dict[tuple[str, int, str], float] = {}
+    largest: dict[tuple[str, int, str], float] = {}
     for row in fit.table(bias):
         name = row.site, row.layer, row.line
-        found[name] = max(row.weight, found.get(name, 0.0))
+        largest[name] = max(row.weight, largest.get(name, 0.0))
     return {
-        (site, layer, line): found.get((site, layer, line.label(site)), 0.0)
+        (site, layer, line): largest.get((site, layer, line.label(site)), 0.0)
         for site, layer, line in every_place(bias)
     }
 

@@ -38,21 +38,21 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
         "attention_window": None,
         "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
     }
-    known = {name: changed[name] for name in changed if name in type(options).model_fields}
-    return options.model_copy(update=known)
+    update = {name: changed[name] for name in changed if name in type(options).model_fields}
+    return options.model_copy(update=update)
 
 
 def _is_soon_learned(task: Any) -> bool:
     """Whether the outputs of a task have rows and its rule has few steps."""
     rule = task.rule() if task.notation == "rows" else None
     parts = (rule.first, rule.later) if rule else ()
-    return bool(parts) and all(len(one.steps[0]) < FEW_STEPS for one in parts if one)
+    return bool(parts) and all(len(part.steps[0]) < FEW_STEPS for part in parts if part)
 
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     """The same with the fit's own choice wherever nothing was asked for."""
-    wanted = {name: value for name, value in options.model_dump().items() if value is not None}
-    return build(fit_type(options.fit).options_type, **wanted)
+    values = {name: value for name, value in options.model_dump().items() if value is not None}
+    return build(fit_type(options.fit).options_type, **values)
 
 
 def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
@@ -62,11 +62,11 @@ def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
         raise OptionError("attention", "raw", rule)
     layers = {"encoder": getattr(config.model, "encoder_layers", 1)}
     sites = [site for site in options.sites if layers.get(site, 1)]
-    for name, given in (("threshold", options.threshold), ("dirs", options.dirs)):
-        missing = [site for site in sites if isinstance(given, dict) and site not in given]
+    for name, value in (("threshold", options.threshold), ("dirs", options.dirs)):
+        missing = [site for site in sites if isinstance(value, dict) and site not in value]
         if missing:
             rule = f"{missing[0]} is not named; name {', '.join(sites)}, or choose fewer sites"
-            raise OptionError(name, given, rule)
+            raise OptionError(name, value, rule)
 
 
 def plan_calibration(
@@ -76,9 +76,9 @@ def plan_calibration(
 
     ``groups``: options of the calibration and of the retraining, which ``keywords`` may name, too.
     """
-    made = model_type(config.kind)
-    if made.no_lines:
-        raise UsageError(f"no lines can be put into this model: {made.no_lines}")
+    model_class = model_type(config.kind)
+    if model_class.no_lines:
+        raise UsageError(f"no lines can be put into this model: {model_class.no_lines}")
     data = Run.draft(config).data
     options = take(CalibrationOptions, keywords, groups)
     chosen = take(TrainOptions, keywords, groups)
@@ -87,11 +87,11 @@ def plan_calibration(
         options = options.model_copy(update={"fit": data.fit})
     resolve_defaults(options)
     check_sites(options, config)
-    shape = made.resolve_defaults(retrained_shape(config.model, scheme), data)
+    shape = model_class.resolve_defaults(retrained_shape(config.model, scheme), data)
     _, _, retraining = preset(config.preset, data.task.notation, _is_soon_learned(data.task))
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     training = retraining.model_copy(update=kept | chosen.chosen)
-    check_optimizer(made, training)
+    check_optimizer(model_class, training)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")
     planned = config.model_copy(

@@ -164,7 +164,7 @@ def choose(
         if tries(threshold, best, sizes[number], how).passed:
             break
     else:
-        return chosen(max(tried, key=lambda one: one[2].accuracy)[1])
+        return chosen(max(tried, key=lambda attempt: attempt[2].accuracy)[1])
     most = len(checks) + MOST_TRIED
 
     def may_go(less: LineBias, windows: float) -> bool:
@@ -178,9 +178,9 @@ def _possible(
 ) -> list[tuple[float, LineBias]]:
     """Each different candidate once, without those on which no model is right."""
     sets: list[tuple[float, LineBias]] = []
-    for one in candidates:
-        if all(one[1] != bias for _, bias in sets):
-            sets.append(one)
+    for candidate in candidates:
+        if all(candidate[1] != bias for _, bias in sets):
+            sets.append(candidate)
     ruled_out = [undecided(bias) for _, bias in sets]
     if all(count for count, _ in ruled_out):
         count, total = min(ruled_out)
@@ -190,7 +190,7 @@ def _possible(
             "task may depend on more than a few places (abc check-task); or train longer, or use "
             "--force"
         )
-    return [one for one, (count, _) in zip(sets, ruled_out, strict=True) if not count]
+    return [candidate for candidate, (count, _) in zip(sets, ruled_out, strict=True) if not count]
 
 
 def is_large(windows: float) -> bool:
@@ -217,9 +217,9 @@ def lighter(
         if windows <= FEW:
             break
         less = without(bias, place, data)
-        now = size(less)
-        if now < windows and may_go(less, now):
-            bias, windows = less, now
+        fewer = size(less)
+        if fewer < windows and may_go(less, fewer):
+            bias, windows = less, fewer
     return bias, windows
 
 
@@ -248,9 +248,9 @@ def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     less = replace(bias, sites={**bias.sites, site: tuple(layers)})
     if not bias.stream:
         return less
-    own = list(less.sites["self"])
-    own[layer] = closed(less.sites["cross"][layer], own[layer])
-    return replace(less, sites={**less.sites, "self": tuple(own)})
+    self_layers = list(less.sites["self"])
+    self_layers[layer] = closed(less.sites["cross"][layer], self_layers[layer])
+    return replace(less, sites={**less.sites, "self": tuple(self_layers)})
 
 
 def carries_over(
@@ -263,7 +263,7 @@ def carries_over(
         return Trial(1.0)
     pace = LARGE if large else 1
     options = TRIALS[how].model_copy(update={"steps": pace * STEPS})
-    found: list[float] = []
+    accuracies: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(data.seed)
         model = type(vanilla)(retrained_shape(vanilla.options), vanilla.tokens)
@@ -274,10 +274,10 @@ def carries_over(
             if step != options.steps and (step < pace * FIRST or step % (pace * EVERY)):
                 return 0.0, False
             right = [exact_matches(model, test).float().mean() for test in tests]
-            found.append(float(torch.stack(right).mean()))
-            stuck = len(found) > 3 and max(found[-3:]) < max(found[:-3]) + GAIN
-            return found[-1], found[-1] >= ENOUGH or stuck
+            accuracies.append(float(torch.stack(right).mean()))
+            stuck = len(accuracies) > 3 and max(accuracies[-3:]) < max(accuracies[:-3]) + GAIN
+            return accuracies[-1], accuracies[-1] >= ENOUGH or stuck
 
         fit_steps(model, options, lambda step: short.training(step, options.batch), judge)
     weights = {name: value.detach().contiguous() for name, value in model.named_parameters()}
-    return Trial(found[-1], weights, large)
+    return Trial(accuracies[-1], weights, large)

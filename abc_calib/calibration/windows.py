@@ -39,8 +39,8 @@ def seen(
         key, _ = Lines({site: ((line,),)}).positions(views[site])
         ids = read if site == "self" else batch.source
         tokens.append(ids.gather(1, key[:, 0, :, 0].expand(len(ids), -1)))
-    there = batch.target != pad
-    return torch.stack(tokens, 2)[there].numpy(), batch.target[there].numpy()
+    mask = batch.target != pad
+    return torch.stack(tokens, 2)[mask].numpy(), batch.target[mask].numpy()
 
 
 def hashed(windows: np.ndarray) -> np.ndarray:
@@ -69,15 +69,15 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     No model of this kind with these lines can be right in both. Where it has positions, or a head
     sees everything, none is found.
     """
-    there = batch.target != model.pad
-    written = batch.target[there].numpy()
+    mask = batch.target != model.pad
+    written = batch.target[mask].numpy()
     sites = [site for site, layers in model.attention_layers.items() if layers and not bias.stream]
     positions = {*model.options.schemes} != {"none"} or model.options.cyclic
     open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
     if positions or open_:
         return 0, len(written)
     views, read = model.views(batch.source, batch.target), model.shifted(batch.target)
-    return disputed(through(bias, batch.source, read, views)[there].numpy(), written)
+    return disputed(through(bias, batch.source, read, views)[mask].numpy(), written)
 
 
 def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
@@ -89,8 +89,8 @@ def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
     codes, written = codes[order], written[order]
     first = np.diff(codes, prepend=codes[:1] - 1) != 0
     group = np.cumsum(first) - 1
-    other = ~first & (np.diff(written, prepend=written[:1]) != 0)
-    several = np.bincount(group, other) > 0
+    differs = ~first & (np.diff(written, prepend=written[:1]) != 0)
+    several = np.bincount(group, differs) > 0
     return int(several[group].sum()), len(written)
 
 
@@ -103,8 +103,8 @@ def through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, V
     if not bias.stream:  # where the rows of the source look at themselves alone
         for heads in bias.sites.get("encoder", ()):
             memory = _layer(memory, [("encoder", heads, memory)], views)
-    for own, crossed in zip(bias.sites["self"], bias.sites["cross"], strict=True):
-        rows = _layer(rows, [("self", own, rows), ("cross", crossed, memory)], views)
+    for self_heads, crossed in zip(bias.sites["self"], bias.sites["cross"], strict=True):
+        rows = _layer(rows, [("self", self_heads, rows), ("cross", crossed, memory)], views)
     return rows
 
 
@@ -112,19 +112,19 @@ def _layer(
     rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], views: Mapping[Site, View]
 ) -> Tensor:
     """The numbers of the rows after a layer that reads ``(b, j)`` numbers of keys at each site."""
-    made = _mixed(rows)
+    mixed = _mixed(rows)
     for site, heads, keys in seen:
         for number, head in enumerate(heads):
             if not head:
                 continue
-            found = Lines({site: (head,)}).gathered([views[site]])
-            both = (found.index, found.bias)
-            key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in both)
+            selected = Lines({site: (head,)}).gathered([views[site]])
+            pair = (selected.index, selected.bias)
+            key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in pair)
             read = keys.gather(1, key.clamp(min=0).flatten(1)).view(key.shape)
             who = [hash((len(site), number, line.value)) % 2**31 for line in head]
             nothing = (value == MASKED) | (key < 0)  # where nothing opens a source
-            made = made + _mixed(read + torch.tensor(who)).masked_fill(nothing, 0).sum(2)
-    return made
+            mixed = mixed + _mixed(read + torch.tensor(who)).masked_fill(nothing, 0).sum(2)
+    return mixed
 
 
 def _mixed(numbers: Tensor) -> Tensor:
@@ -149,18 +149,18 @@ def smallest(windows: np.ndarray, written: np.ndarray, weight: Sequence[float]) 
     while True:
         codes = parts[:, [*chosen, -1]].sum(1)
         order = np.argsort(codes, kind="stable")
-        one, other = order[1:], order[:-1]
-        against = (codes[one] == codes[other]) & (written[one] != written[other])
-        differ = np.unique(windows[one[against], :-1] != windows[other[against], :-1], axis=0)
+        after, before = order[1:], order[:-1]
+        against = (codes[after] == codes[before]) & (written[after] != written[before])
+        differ = np.unique(windows[after[against], :-1] != windows[before[against], :-1], axis=0)
         differ = differ[differ.any(1)]
         if not len(differ):
             return [int(column) for column in chosen]
         needed = np.concatenate([needed, differ[np.argsort(differ.sum(1), kind="stable")][:PAIRS]])
-        found = milp(
+        solution = milp(
             cost,
             constraints=LinearConstraint(needed.astype(float), 1),
             integrality=1,
             bounds=(0, 1),
             options={"mip_rel_gap": 0},
         )
-        chosen = np.flatnonzero(found.x > 0.5)
+        chosen = np.flatnonzero(solution.x > 0.5)

@@ -56,11 +56,11 @@ class Split:
     def held_out(self, number: Digits) -> np.ndarray:
         """``(n,)`` bool: is each number kept from training?"""
         integers = number.as_integers(self.base)
-        known = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
+        listed = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
         mixed = integers ^ np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        return np.where(integers < PAPER_RANGE, known, (mixed >> np.uint64(61)) == 0)
+        return np.where(integers < PAPER_RANGE, listed, (mixed >> np.uint64(61)) == 0)
 
     def allows(self, problems: Problems, held_out: bool) -> np.ndarray:
         """``(n,)`` bool: are all the problem's numbers on the asked side of the split?
@@ -179,22 +179,23 @@ class DigitData(Data):
 
         ``first (n,)``: the number of the hints of last digits.
         """
-        task, known, operands = self.task, self.vocabulary, self.operands(problems)
+        task, vocabulary, operands = self.task, self.vocabulary, self.operands(problems)
         answer = problems.answer if self.format.width is None else task.answer(*operands)
-        sign = known.ids.get(task.operator or "", 0)
-        parts: list[Digits | int] = [known.sos]
+        sign = vocabulary.ids.get(task.operator or "", 0)
+        parts: list[Digits | int] = [vocabulary.sos]
         if self.aligned:
             parts += [sign, interleaved(task.columns(operands))]
         else:
             for number, operand in enumerate(operands):
                 if number:  # before an operand that is there
-                    there = np.minimum(operand.lengths, 1)
-                    parts.append(Digits(np.full((len(problems), 1), sign, np.int64), there))
+                    counts = np.minimum(operand.lengths, 1)
+                    parts.append(Digits(np.full((len(problems), 1), sign, np.int64), counts))
                 parts.append(self._hinted(operand, first, hint_first=True))
         answer = self._hinted(answer, first, hint_first=False)
         backwards = Digits(left_to_right(answer), answer.lengths)
         source, target = (
-            torch.from_numpy(join([*each, known.eos], known.pad)) for each in (parts, [backwards])
+            torch.from_numpy(join([*each, vocabulary.eos], vocabulary.pad))
+            for each in (parts, [backwards])
         )
         return Batch(source, target, problems)
 
@@ -205,8 +206,8 @@ class DigitData(Data):
         column = np.arange(number.width)[::-1] + np.reshape(first, (-1, 1))
         hints = self.vocabulary.ids[self.hints[0]] + np.minimum(column, len(self.hints) - 1)
         digits = number.values.astype(np.int64)
-        both = np.broadcast_arrays(hints, digits)
-        pair = np.stack(both if hint_first else both[::-1], axis=2)
+        pairs = np.broadcast_arrays(hints, digits)
+        pair = np.stack(pairs if hint_first else pairs[::-1], axis=2)
         return Digits(pair.reshape(len(digits), -1), 2 * number.lengths)
 
     def layout(self, problems: Problems) -> Layout:
@@ -232,14 +233,14 @@ class DigitData(Data):
 
         ``usage``: for messages. ``last``: the answer is the token written last alone, as of parity.
         """
-        task, one, two = self.task, self.task.widths(1), self.task.widths(2)
+        task, at_one, at_two = self.task, self.task.widths(1), self.task.widths(2)
         if self.hints:
             return None
         return {
             "notation": task.notation,
             "digits": task.symbols[: task.base],
             "operator": task.operator,
-            "widths": [None if a < b else a for a, b in zip(one, two, strict=True)],
+            "widths": [None if a < b else a for a, b in zip(at_one, at_two, strict=True)],
             "fixed": self.format.width,
             "aligned": self.aligned,
             "last": task.read("10") == "1",

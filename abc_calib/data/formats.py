@@ -43,9 +43,9 @@ class Format:
         self.text = text
         self.aligned = text == "aligned" or text.startswith("aligned,fixed:")
         padding = text.removeprefix("aligned,") if self.aligned else text
-        kind, colon, given = padding.partition(":")
-        plain = given.isascii() and given.isdigit() and len(given) < 10
-        number = int(given) if plain else 0
+        kind, colon, value = padding.partition(":")
+        plain = value.isascii() and value.isdigit() and len(value) < 10
+        number = int(value) if plain else 0
         fixed = kind == "fixed" and 0 < number <= WIDEST
         if kind == "hints" and colon and not 2 <= number <= MOST_HINTS:
             raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")

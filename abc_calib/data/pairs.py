@@ -67,13 +67,13 @@ class Coder:
     def plain(self, token: int) -> str:
         """What a token stands for, without spaces and the signs of a tokenizer."""
         symbol, decoder = self.symbol(token), self.tokenizer.decoder
-        found = _decoded(decoder.decode, [symbol]) if decoder else symbol
-        return "".join(found.strip("▁ĠĊ").removeprefix("##").split())
+        text = _decoded(decoder.decode, [symbol]) if decoder else symbol
+        return "".join(text.strip("▁ĠĊ").removeprefix("##").split())
 
     def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
         """Ids without special tokens, or with those that the tokenizer adds."""
-        found = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
-        return [one.ids for one in found]
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
+        return [encoding.ids for encoding in encodings]
 
     def around(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What the tokenizer puts before and behind a text."""
@@ -89,20 +89,20 @@ class Coder:
         ``UsageError`` where a token goes from one into the other.
         """
         both = self.ids([source + target for source, target in zip(sources, targets, strict=True)])
-        found = []
+        ids = []
         for source, first, whole in zip(sources, self.ids(sources), both, strict=True):
             if whole[: len(first)] != first:
                 raise UsageError(
                     f"the tokenizer reads {source!r} otherwise where its target follows: end "
                     "sources with a sign that it never merges"
                 )
-            found.append(whole[len(first) :])
-        return found
+            ids.append(whole[len(first) :])
+        return ids
 
     def delimiter(self, text: str, source: Sequence[int]) -> int:
         """The token of a delimiter in a source; ``UsageError`` if it is none, or several."""
-        found = {token for token in source if text in (self.symbol(token), self.plain(token))}
-        token = found.pop() if len(found) == 1 else self.tokenizer.token_to_id(text)
+        tokens = {token for token in source if text in (self.symbol(token), self.plain(token))}
+        token = tokens.pop() if len(tokens) == 1 else self.tokenizer.token_to_id(text)
         if token is None:
             raise UsageError(
                 f"the delimiter {text!r} is not a single token of this tokenizer: name tokens, "
@@ -112,8 +112,8 @@ class Coder:
 
     def text(self, ids: Iterable[int], between: str) -> str:
         """What a person reads."""
-        found = _decoded(self.tokenizer.decode, list(ids))
-        return found.strip() if between else "".join(found.split())
+        text = _decoded(self.tokenizer.decode, list(ids))
+        return text.strip() if between else "".join(text.split())
 
 
 def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
@@ -202,14 +202,14 @@ class PairData(Data):
 
     def _widths(self, ids: Sequence[int]) -> list[int]:
         """How many tokens each part of a source has, given its own ids."""
-        found, width = [], 0
+        widths, width = [], 0
         for token in ids:
             if token in self.vocabulary.named:
-                found.append(width)
+                widths.append(width)
                 width = 0
             else:
                 width += 1
-        return [*found, width] if self.vocabulary.closed else found
+        return [*widths, width] if self.vocabulary.closed else widths
 
     @cached_property
     def held_out(self) -> np.ndarray:
@@ -245,9 +245,9 @@ class PairData(Data):
         rows = np.flatnonzero(wide & ~self.held_out)
         if not len(rows):
             raise UsageError(f"no pairs of sources up to {self.length} wide: give more of them")
-        found = self.widths[rows]  # every width is as likely, however few pairs it has
-        there, counts = np.unique(found, return_counts=True)
-        share = 1 / (len(there) * counts[np.searchsorted(there, found)])
+        widths = self.widths[rows]  # every width is as likely, however few pairs it has
+        distinct, counts = np.unique(widths, return_counts=True)
+        share = 1 / (len(distinct) * counts[np.searchsorted(distinct, widths)])
         return self.everything.take(rng.choice(rows, n, p=share)).cut(self.vocabulary.pad)
 
     def validation(self, n: int) -> Batch:
@@ -263,8 +263,8 @@ class PairData(Data):
 
     def test(self, length: int, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` pairs of the file, held-out ones if there are any, or of the rule."""
-        there = bool((self.widths == length).any())
-        if kind == "random" and there and (length <= self.length or self.task.follows is None):
+        in_file = bool((self.widths == length).any())
+        if kind == "random" and in_file and (length <= self.length or self.task.follows is None):
             return self._of_file(length, n, 3)
         if self.task.follows is None:
             raise UsageError(
@@ -284,28 +284,28 @@ class PairData(Data):
         fit, check = (lengths_of(text) for text in (self.task.fit, self.task.check))
         if not fit or not check:
             return super().left_out()
-        there = set(np.unique(self.widths).tolist())
-        return self.shortened(max(fit)), sorted(there & set(check))
+        widths = set(np.unique(self.widths).tolist())
+        return self.shortened(max(fit)), sorted(widths & set(check))
 
     # Tokens
 
     def lay_out(self, problems: Texts) -> Batch:
-        known = self.vocabulary
-        behind = [known.suffix[0]] if known.closed and known.suffix else []
-        sources = [[known.sos, *ids, *behind] for ids in known.sources(problems.source)]
+        vocabulary = self.vocabulary
+        behind = [vocabulary.suffix[0]] if vocabulary.closed and vocabulary.suffix else []
+        sources = [[vocabulary.sos, *ids, *behind] for ids in vocabulary.sources(problems.source)]
         written = self.coder.ids(problems.target)
         if self.task.joined:
             written = self.coder.behind(problems.source, problems.target)
-        targets = [[*ids, known.eos] for ids in written]
+        targets = [[*ids, vocabulary.eos] for ids in written]
         for row, target in enumerate(problems.target):
             if not target:  # unknown: up to the longest
                 widest = self.size_of(problems.take(np.array([row])))
-                targets[row] = [known.eos] * self.output_steps(widest)
+                targets[row] = [vocabulary.eos] * self.output_steps(widest)
         return Batch(self._filled(sources), self._filled(targets), problems)
 
     def _filled(self, rows: list[list[int]]) -> Tensor:
-        each = [torch.tensor(row) for row in rows]
-        return pad_sequence(each, batch_first=True, padding_value=self.vocabulary.pad)
+        tensors = [torch.tensor(row) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=self.vocabulary.pad)
 
     def layout(self, problems: Texts) -> Layout:
         return self._layout(self._widths(self.vocabulary.sources(problems.source[:1])[0]))
@@ -313,18 +313,18 @@ class PairData(Data):
     def layout_at(self, length: int) -> Layout:
         if self.task.follows is None:
             return self._layout([length] * len(self.vocabulary.named))
-        (near, more), far = self._growth, length - NEAR
-        return self._layout([max(0, n + step * far) for n, step in zip(near, more, strict=True)])
+        (near, growth), far = self._growth, length - NEAR
+        return self._layout([max(0, n + step * far) for n, step in zip(near, growth, strict=True)])
 
     @cached_property
     def _growth(self) -> tuple[list[int], list[int]]:
         """The widths of a source of ``NEAR`` digits in tokens, and what a digit adds to each."""
-        at = [self.layout(self.task.ones(NEAR + more)).widths for more in range(2)]
+        at = [self.layout(self.task.ones(NEAR + extra)).widths for extra in range(2)]
         return list(at[0]), [far - near for near, far in zip(*at, strict=True)]
 
     def _layout(self, widths: Sequence[int]) -> Layout:
-        known = self.vocabulary
-        return Layout(tuple(widths), tuple(known.symbols[i] for i in known.delimiters))
+        vocabulary = self.vocabulary
+        return Layout(tuple(widths), tuple(vocabulary.symbols[i] for i in vocabulary.delimiters))
 
     def output_steps(self, length: int) -> int:
         longest = int(self.everything.target.ne(self.vocabulary.pad).sum(1).max())

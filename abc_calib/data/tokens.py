@@ -136,10 +136,10 @@ class TokenData(Data):
         return super().shortened(max(length, self.task.shortest))
 
     def lay_out(self, problems: Pairs) -> Batch:
-        known = self.vocabulary
-        closes = [known.eos] * (2 if self.task.closes_source else 1)
-        source = join([known.sos, problems.source, *closes], known.pad)
-        target = join([problems.target, known.eos], known.pad)
+        vocabulary = self.vocabulary
+        closes = [vocabulary.eos] * (2 if self.task.closes_source else 1)
+        source = join([vocabulary.sos, problems.source, *closes], vocabulary.pad)
+        target = join([problems.target, vocabulary.eos], vocabulary.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
     def layout(self, problems: Pairs) -> Layout:
@@ -164,12 +164,12 @@ class TokenData(Data):
         """The words, and how many ends close a source."""
         if self.task.delimiters or self.in_rows:
             return None
-        some, more = self.task.symbols[:8], " …" * (len(self.task.symbols) > 8)
+        examples, ellipsis = self.task.symbols[:8], " …" * (len(self.task.symbols) > 8)
         return {
             "notation": self.task.notation,
             "words": self.task.symbols,
             "closes": 2 if self.task.closes_source else 1,
-            "usage": f"words with spaces between them, of {' '.join(some)}{more}",
+            "usage": f"words with spaces between them, of {' '.join(examples)}{ellipsis}",
         }
 
     def read(self, output: Sequence[str]) -> str:

@@ -40,8 +40,8 @@ class TokenIds:
 class Vocabulary:
     """The token ids of one task's symbols and of a format's, followed by SOS, EOS and PAD."""
 
-    def __init__(self, task: Task, more: tuple[str, ...] = ()):
-        self.symbols = (*task.symbols, *task.separators, *more, SOS, EOS, PAD)
+    def __init__(self, task: Task, extra: tuple[str, ...] = ()):
+        self.symbols = (*task.symbols, *task.separators, *extra, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         if twice := [s for i, s in enumerate(self.symbols) if self.ids[s] != i]:
             raise UsageError(

@@ -108,22 +108,22 @@ def evaluate(
     unknown = [kind for kind in sets if kind not in data.tests]
     if unknown:
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
-    wanted = [
+    tests = [
         (kind, length, samples or data.extent(kind, length)[1])
         for kind in sets
         for length in data.lengths_of(kind, lengths)
     ]
-    known = set(lengths)
-    if random := [length for kind, length, _ in wanted if data.extent(kind, length)[0] in known]:
+    sizes = set(lengths)
+    if random := [length for kind, length, _ in tests if data.extent(kind, length)[0] in sizes]:
         longest = max(data.layout_at(length).keys for length in random)
         check_memory(model, 1, longest, SCREEN_STEPS, "lengths")
         n, digits = max(
-            ((n, data.digits_of(length)) for _, length, n in wanted),
-            key=lambda one: one[0] * one[1],
+            ((n, data.digits_of(length)) for _, length, n in tests),
+            key=lambda pair: pair[0] * pair[1],
         )
         check_samples(n, digits, "samples" if samples else "lengths")
     rows: list[Row] = []
-    for kind, length, n in wanted:
+    for kind, length, n in tests:
         rows.append(row_of(model, data, length, n, kind, seed, greedy))
         on_row(rows[-1])
     return rows
@@ -134,18 +134,18 @@ def row_of(
 ) -> Row:
     """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
-    batch, more = data.test(length, n, kind, seed), data.named(length)
+    batch, fields = data.test(length, n, kind, seed), data.named(length)
     if not len(batch):
         raise AbcError(f"the test set {kind!r} has no problems of length {length}: choose others")
-    made: type[Row] = GridRow if "rows" in more else Row
+    row_type: type[Row] = GridRow if "rows" in fields else Row
     if data.decoded:
-        made, (found, right) = SequenceRow, measured(model, data, batch, greedy)
-        more |= {name: value and round(value, 4) for name, value in found.items()}
+        row_type, (metrics, right) = SequenceRow, measured(model, data, batch, greedy)
+        fields |= {name: value and round(value, 4) for name, value in metrics.items()}
     else:
         right = matches(model, data, batch, greedy)
     correct = int(right.sum())
     low, high = wilson_interval(correct, len(batch))
-    return made(
+    return row_type(
         accuracy=round(100 * correct / len(batch), 4),
         n=len(batch),
         set=kind,
@@ -155,7 +155,7 @@ def row_of(
         test_seed=seed,
         test_hash=batch.hash(),
         seconds=round(time.perf_counter() - started, 3),
-        **more,
+        **fields,
     )
 
 
@@ -163,17 +163,17 @@ def measured(
     model: Model, data: Data, batch: Batch, greedy: bool = False
 ) -> tuple[dict[str, Any], Tensor]:
     """All metrics of a batch, and which samples are right ``(b,)``."""
-    ids, looked = written(model, batch, greedy)
+    ids, attended = written(model, batch, greedy)
     eos = data.vocabulary.eos
     outputs, ended = [], []
     for row in ids.tolist():
         ended.append(eos in row)
         outputs.append(row[: row.index(eos)] if eos in row else row)
     golds = [row[: row.index(eos)] for row in batch.target.tolist()]
-    places = data.gold_attention(batch) if looked is not None else None
+    places = data.gold_attention(batch) if attended is not None else None
     pairs = zip(outputs, golds, ended, strict=True)
     right = torch.tensor([end and output == gold for output, gold, end in pairs])
-    mean = None if looked is None else looked.numpy()
+    mean = None if attended is None else attended.numpy()
     return compare(outputs, golds, ended, mean, places), right
 
 
@@ -190,7 +190,7 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
     if not (model.has_attender or greedy):
         left = left[~exact_matches(model, batch)]
     ids, steps = batch.target.clone(), batch.target.shape[1]
-    looked = []
+    attended = []
     for rows in model.chunks(left, batch.source.shape[1] + steps):
         part = batch.source[rows].to(model.device)
         draft = batch.target[rows].to(model.device)
@@ -201,33 +201,33 @@ def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, T
         places = torch.arange(-1, part.shape[1] - 1, device=part.device)  # $ is before word 0
         mean = output.attention @ places.to(output.attention.dtype)
         missing = steps - mean.shape[1]
-        looked.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
-    return ids, torch.cat(looked) if looked else None
+        attended.append(torch.nn.functional.pad(mean, (0, missing)).cpu())
+    return ids, torch.cat(attended) if attended else None
 
 
 def compare(
     outputs: Sequence[list[int]],
     golds: Sequence[list[int]],
     ended: Sequence[bool],
-    looked: np.ndarray | None = None,
+    attended: np.ndarray | None = None,
     places: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """Measure ``outputs``, cut before their end if they ``ended``, against ``golds``.
 
-    ``looked (n, t)`` and ``places``: where each step looked, and where it should have. What is
+    ``attended (n, t)`` and ``places``: where each step looked, and where it should have. What is
     measured: see ``SequenceRow``, by table 9 and the public code of Ray Chowdhury & Caragea (2023)
     and section 4 of Dubois et al. (2020).
     """
-    both = list(zip(outputs, golds, strict=True))
-    kinds = [_kind(*pair, end) for pair, end in zip(both, ended, strict=True)]
-    before = [bool(output) and output == gold[: len(output)] for output, gold in both]
+    pairs = list(zip(outputs, golds, strict=True))
+    kinds = [_kind(*pair, end) for pair, end in zip(pairs, ended, strict=True)]
+    before = [bool(output) and output == gold[: len(output)] for output, gold in pairs]
     loss = None
-    if looked is not None and places is not None:
-        loss = attention_loss(looked, places, [len(o) for o in outputs], [len(g) for g in golds])
+    if attended is not None and places is not None:
+        loss = attention_loss(attended, places, [len(o) for o in outputs], [len(g) for g in golds])
     return {
         "before_end": 100 * sum(before) / len(before),
         **{kind: 100 * kinds.count(kind) / len(kinds) for kind in MISTAKES},
-        "edit_distance": sum(Levenshtein.distance(*pair) for pair in both) / len(both),
+        "edit_distance": sum(Levenshtein.distance(*pair) for pair in pairs) / len(pairs),
         "attention_loss": loss,
     }
 
@@ -241,7 +241,7 @@ def _kind(output: list[int], gold: list[int], ended: bool) -> str:
 
 
 def attention_loss(
-    looked: np.ndarray,
+    attended: np.ndarray,
     places: Sequence[Sequence[int]],
     written: Sequence[int],
     golds: Sequence[int],
@@ -254,7 +254,7 @@ def attention_loss(
     for row, gold in enumerate(places):
         steps = min(written[row], golds[row], len(gold))
         if steps:
-            away = looked[row, :steps] - np.asarray(gold[:steps])
+            away = attended[row, :steps] - np.asarray(gold[:steps])
             losses.append(float((away**2).mean()))
     return float(np.mean(losses)) if losses else None
 
@@ -309,17 +309,17 @@ def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]
     model.eval()
     whole = batch.target.shape[1]
 
-    def found(rows: Tensor, steps: int) -> Tensor:
+    def judge(rows: Tensor, steps: int) -> Tensor:
         parts = model.chunks(rows, batch.source.shape[1] + steps)
         results = in_parts(lambda part: right(part, steps), parts)
         return torch.cat([torch.zeros(0, dtype=torch.bool), *results])  # there may be no rows
 
-    every = torch.arange(len(batch))
+    samples = torch.arange(len(batch))
     fine = torch.ones(len(batch), dtype=torch.bool)
-    if whole > 2 * SCREEN_STEPS and found(every[:64], SCREEN_STEPS).float().mean() < 0.5:
-        fine = found(every, SCREEN_STEPS)
+    if whole > 2 * SCREEN_STEPS and judge(samples[:64], SCREEN_STEPS).float().mean() < 0.5:
+        fine = judge(samples, SCREEN_STEPS)
     left = fine.nonzero()[:, 0]
-    fine[left] = found(left, whole)
+    fine[left] = judge(left, whole)
     return fine
 
 

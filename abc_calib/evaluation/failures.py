@@ -47,20 +47,20 @@ class Failure:
 @torch.inference_mode()
 def failure(model: Model, data: Data, problem: str) -> Failure | None:
     """What the model does with one problem, decoded greedily; None if that is right."""
-    found, symbols = answered(model, data, problem), data.vocabulary.symbols
-    output, target = found.decoded.ids.cpu(), found.batch.target
+    answer, symbols = answered(model, data, problem), data.vocabulary.symbols
+    output, target = answer.decoded.ids.cpu(), answer.batch.target
     if torch.equal(data.bare(output), data.bare(target)):
         return None
     step = int((output != target)[0].nonzero()[0])
     return Failure(
         problem=problem,
-        answer=found.text,
+        answer=answer.text,
         right=data.task.solve(problem),
-        digits=data.size_of(found.problems),
+        digits=data.size_of(answer.problems),
         step=step,
         wrote=symbols[int(output[0, step])],
         wanted=symbols[int(target[0, step])],
-        around=data.around(found.problems, step),
+        around=data.around(answer.problems, step),
     )
 
 

@@ -54,10 +54,12 @@ class Inspection:
 
 def opened(run: Run | Path | str | None) -> Run:
     """The run, if its model has an attender; ``UsageError`` otherwise."""
-    found = Run.open(run)
-    if not model_type(found.config.kind).has_attender:
-        raise UsageError(f"{found} is not a recurrent model: abc heatmap shows Transformers' heads")
-    return found
+    loaded = Run.open(run)
+    if not model_type(loaded.config.kind).has_attender:
+        raise UsageError(
+            f"{loaded} is not a recurrent model: abc heatmap shows Transformers' heads"
+        )
+    return loaded
 
 
 @torch.inference_mode()
@@ -65,16 +67,16 @@ def inspect(run: Run | Path | str | None, source: str) -> Inspection:
     """Decode ``source`` and keep what the attender did. ``TaskError`` for a source of no sense."""
     run = opened(run)
     model: Any = run.load_model()
-    found = answered(model, run.data, source, 2, attention=True)
-    batch, written, steps = found.batch, found.decoded, len(found.ids)
+    answer = answered(model, run.data, source, 2, attention=True)
+    batch, written, steps = answer.batch, answer.decoded, len(answer.ids)
     assert written.attention is not None, "a model with an attender says where it looked"
     gate = model.attender.forwards(model.encode(batch.source).memory)
     gold = run.data.gold_attention(batch)
     return Inspection(
         source=source,
-        tokens=found.tokens(run.data),
-        output=found.symbols(run.data),
-        correct=found.ids == batch.target[0].tolist(),
+        tokens=answer.tokens(run.data),
+        output=answer.symbols(run.data),
+        correct=answer.ids == batch.target[0].tolist(),
         weights=written.attention[0, :steps].double().numpy(),
         variables=_variables(
             written.carried[:steps],
@@ -99,16 +101,16 @@ def _variables(
     A place of a turned source is ``forwards`` of one place and the rest of its mirror image.
     """
     reach = max(1, tokens - 3 + 2 * offset)  # between the first and the last place that it sees
-    found: dict[str, list[float]] = {}
+    variables: dict[str, list[float]] = {}
     for name in [name for name, value in carried[0].items() if value.shape[1:] == (1,)]:
         values = [float(carry[name][0, 0]) for carry in carried]
         if name in attender.places:
-            given = [forwards * value + (1 - forwards) * (1 - value) for value in values]
-            values = [value * reach - offset for value in given]
+            places = [forwards * value + (1 - forwards) * (1 - value) for value in values]
+            values = [value * reach - offset for value in places]
         elif name in attender.shares:
             values = [value * reach for value in values]
-        found[name] = values
-    return found
+        variables[name] = values
+    return variables
 
 
 @dataclass(frozen=True)

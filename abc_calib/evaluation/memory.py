@@ -22,8 +22,8 @@ PROBLEMS = 10_000
 
 def refuse(option: str, value: object, needed: int, what: str) -> None:
     """``OptionError`` if ``needed`` bytes are not free; ``option`` is what needs them."""
-    if found := lacking(needed):
-        raise OptionError(option, value, f"{what} {found}; give less")
+    if shortage := lacking(needed):
+        raise OptionError(option, value, f"{what} {shortage}; give less")
 
 
 def check_samples(samples: int, length: int, option: str = "samples") -> None:
@@ -38,10 +38,10 @@ def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = 
 
     ``OptionError`` where an ``option`` asks for them.
     """
-    found = lacking(model.memory_needed(batch, keys, steps))
-    if model.device.type == "cpu" and found:
+    shortage = lacking(model.memory_needed(batch, keys, steps))
+    if model.device.type == "cpu" and shortage:
         rule = (
-            f"a source of {keys} tokens needs {found}: use a shorter one, or a calibrated "
+            f"a source of {keys} tokens needs {shortage}: use a shorter one, or a calibrated "
             "model whose heads all follow lines, which takes memory linear in length"
         )
         raise OptionError(option, keys, rule) if option else AbcError(rule)
@@ -58,9 +58,9 @@ def check_training(config: RunConfig, data: Data) -> None:
 
 def step_memory(config: RunConfig, data: Data) -> int:
     """Bytes of a step of training: weights, gradients and moments, activations, problems."""
-    made, train = model_type(config.kind), config.train
+    model_class, train = model_type(config.kind), config.train
     with torch.random.fork_rng(devices=[]), skip_init():
-        network = made(config.model, data.vocabulary.tokens)
+        network = model_class(config.model, data.vocabulary.tokens)
     longest = data.training(0, 1, exact=True)
     keys, steps = longest.source.shape[1], longest.target.shape[1]
     weights = 16 * sum(weight.numel() for weight in network.parameters())

@@ -80,25 +80,25 @@ class Answer:
         """
         strongest = torch.stack(list(self.attention(model).weights["cross"]))[:, 0].amax((0, 1))
         return [
-            sorted(((k, w) for k, w in enumerate(row) if w >= LOOKED_AT), key=lambda one: -one[1])
+            sorted(((k, w) for k, w in enumerate(row) if w >= LOOKED_AT), key=lambda pair: -pair[1])
             for row in strongest.tolist()
         ]
 
 
 @torch.inference_mode()
 def answered(
-    model: Model, data: Data, problem: str, more: int = 0, attention: bool = False
+    model: Model, data: Data, problem: str, extra: int = 0, attention: bool = False
 ) -> Answer:
     """Decode the answer to a problem in a person's notation, greedily.
 
-    At most ``more`` tokens longer than the right one. ``AbcError`` where it does not fit the
+    At most ``extra`` tokens longer than the right one. ``AbcError`` where it does not fit the
     memory, ``TaskError`` if it is not a problem of the task.
     """
     problems = data.task.parse(problem)
     batch, eos = data.lay_out(problems), data.vocabulary.eos
-    steps = batch.target.shape[1] + more
+    steps = batch.target.shape[1] + extra
     check_memory(model, 1, batch.source.shape[1], steps if attention else 1)
-    source, draft = (one.to(model.device) for one in (batch.source, batch.target))
+    source, draft = (tensor.to(model.device) for tensor in (batch.source, batch.target))
     decoded = model.decode_from(draft, source, steps, attention)
     ids = decoded.ids[0].tolist()
     if eos not in ids:
@@ -116,32 +116,32 @@ def predict(model: Model, data: Data, problem: str, show: bool = False) -> Predi
     end within the longest possible answer or the source does not fit the memory.
     """
     model = model.frozen()
-    found = answered(model, data, problem, 2, show)
-    if found.text is None:
-        steps = len(found.ids)
+    answer = answered(model, data, problem, 2, show)
+    if answer.text is None:
+        steps = len(answer.ids)
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    places = digit_places(data.layout(found.problems)) if show else []
+    places = digit_places(data.layout(answer.problems)) if show else []
     return Prediction(
-        answer=found.text,
-        correct=_judged(data, problem, found),
-        tokens=found.tokens(data),
+        answer=answer.text,
+        correct=_judged(data, problem, answer),
+        tokens=answer.tokens(data),
         places=places,
-        output=found.symbols(data),
-        attended=[[one for one in row if places[one[0]]] for row in found.looked(model)]
+        output=answer.symbols(data),
+        attended=[[pair for pair in row if places[pair[0]]] for row in answer.looked(model)]
         if show
         else [],
-        remark=data.task.remark(found.text),
+        remark=data.task.remark(answer.text),
     )
 
 
-def _judged(data: Data, problem: str, found: Answer) -> bool | None:
+def _judged(data: Data, problem: str, answer: Answer) -> bool | None:
     """Is an answer right, token by token? None if the task cannot tell."""
     try:
         data.task.solve(problem)
     except TaskError:  # it was parsed, so that there is nothing wrong with it
         return None
-    right = found.batch.target
-    written = torch.tensor([found.ids])
+    right = answer.batch.target
+    written = torch.tensor([answer.ids])
     missing = right.shape[1] - written.shape[1]
     written = torch.nn.functional.pad(written, (0, max(missing, 0)), value=data.vocabulary.pad)
     return torch.equal(data.bare(written), data.bare(right))

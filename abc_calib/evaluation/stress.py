@@ -55,15 +55,15 @@ def stress(
     check_memory(model, 1, data.layout_at(max(lengths)).keys, 16, "lengths")
     check_samples(samples, max(lengths))
     check_samples(min(search, CHILDREN), max(lengths), "lengths")
-    found = looked_at(model, data, zeros)
-    keep(Stressed("all zeros", 1, len(zeros), len(found), None, found[:SHOWN]))
+    failures = looked_at(model, data, zeros)
+    keep(Stressed("all zeros", 1, len(zeros), len(failures), None, failures[:SHOWN]))
     for length in lengths:
         rng = np.random.default_rng([seed, 5, length])
         for name, problems in data.task.families(rng, samples, length).items():
             batch = data.lay_out(problems)
             wrong = (~matches(model, data, batch)).nonzero()[:, 0].numpy()
-            found = look_closely(model, data, problems.take(wrong[:SHOWN]))
-            keep(Stressed(name, length, len(batch), len(wrong), None, found))
+            failures = look_closely(model, data, problems.take(wrong[:SHOWN]))
+            keep(Stressed(name, length, len(batch), len(wrong), None, failures))
         if search:
             keep(searched(model, data, length, search, rng))
     return rows
@@ -76,14 +76,14 @@ def look_closely(model: Model, data: Data, problems: Rows) -> tuple[Failure, ...
 
 def looked_at(model: Model, data: Data, sources: Sequence[str]) -> tuple[Failure, ...]:
     """The failures among sources as a person writes them."""
-    found = (failure(model, data, source) for source in sources)
-    return tuple(one for one in found if one is not None)
+    results = (failure(model, data, source) for source in sources)
+    return tuple(result for result in results if result is not None)
 
 
 def smallest(rows: Sequence[Stressed]) -> Failure | None:
     """The shortest failing source of all; None if nothing failed."""
-    found = [one for row in rows for one in row.failures]
-    return min(found, key=lambda one: (one.digits, len(one.problem), one.problem), default=None)
+    failures = [x for row in rows for x in row.failures]
+    return min(failures, key=lambda x: (x.digits, len(x.problem), x.problem), default=None)
 
 
 def searched(
@@ -98,12 +98,12 @@ def searched(
         best = np.argsort(least)[:PARENTS]
         parents, least = parents.take(best), least[best]
         children = data.task.mutated(rng, parents, min(CHILDREN, budget - tried))
-        theirs = smallest_margins(model, data.lay_out(children)).numpy()
+        margins = smallest_margins(model, data.lay_out(children)).numpy()
         tried += len(children)
-        wrong += int((theirs <= 0).sum())
+        wrong += int((margins <= 0).sum())
         parents = parents.joined(children)
-        least = np.concatenate([least, theirs])
+        least = np.concatenate([least, margins])
     order = np.argsort(least)
     failing = order[least[order] <= 0][:SHOWN]
-    found = look_closely(model, data, parents.take(failing))
-    return Stressed("search", length, tried, wrong, round(float(least.min()), 4), found)
+    failures = look_closely(model, data, parents.take(failing))
+    return Stressed("search", length, tried, wrong, round(float(least.min()), 4), failures)

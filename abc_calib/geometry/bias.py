@@ -71,23 +71,23 @@ class LineBias:
 
     def transparent(self) -> list[tuple[Site, int, int]]:
         """Every head without a line, as (site, layer, head)."""
-        found = []
+        heads = []
         for site, layer, head, lines in self.each():
             elsewhere = self.elsewhere(site, layer)
             if not lines and not (elsewhere and elsewhere[head]):
-                found.append((site, layer, head))
-        return found
+                heads.append((site, layer, head))
+        return heads
 
     def check(self, layers: dict[Site, int], heads: int) -> None:
         """Raise ``UsageError`` unless this bias fits a model of that many layers and heads."""
-        for site, mine in self.sites.items():
-            theirs = layers.get(site, 0)
-            if len(mine) != theirs:
+        for site, stack in self.sites.items():
+            depth = layers.get(site, 0)
+            if len(stack) != depth:
                 raise UsageError(
-                    f"the bias has {len(mine)} {site}-attention layers and the model {theirs}: "
+                    f"the bias has {len(stack)} {site}-attention layers and the model {depth}: "
                     "calibrate a model of the same shape"
                 )
-            for layer in mine:
+            for layer in stack:
                 if len(layer) != heads:
                     raise UsageError(
                         f"the bias has {len(layer)} heads and the model {heads}: "
@@ -141,7 +141,7 @@ class LineBias:
         queries = layout.keys if site == "encoder" else int(opens[-1])
         count = queries if site == "self" else layout.keys
         closed = -np.inf if self.off_line_bias is None else self.off_line_bias
-        found = np.full((len(heads), queries, count), closed, np.float32)
+        matrix = np.full((len(heads), queries, count), closed, np.float32)
         starts = [0] if site == "encoder" else opens[:-1]
         for row, (start, end) in enumerate(zip(starts, [*starts[1:], queries], strict=True)):
             at = np.arange(start, end)
@@ -149,7 +149,7 @@ class LineBias:
             if site == "self":  # the row's opening token, the query itself, then rows above
                 above = opens[: row + 1][::-1]
                 anchors = (start, at, *above, *[0] * max(line.segment for line in self.every()))
-            for head, lines in zip(found, heads, strict=True):
+            for head, lines in zip(matrix, heads, strict=True):
                 if not lines:
                     head[at] = 0
                 for line in lines:
@@ -158,8 +158,8 @@ class LineBias:
                     named = np.broadcast_to(key, at.shape)[kept - start]
                     head[kept, named] = np.maximum(head[kept, named], line.value)
         if site == "self":
-            found[:, ~np.tri(count, dtype=bool)] = -np.inf
-        return found
+            matrix[:, ~np.tri(count, dtype=bool)] = -np.inf
+        return matrix
 
     # As plain data
 
@@ -243,10 +243,10 @@ def stored(path: Path) -> dict[Site, np.ndarray]:
         check_regular(path)
         with safe_open(path, "numpy") as file:
             names = set(file.keys())
-            held: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
-            found = {site: file.get_tensor(a) for site, a in held.items() if a in names}
+            keys: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
+            attention = {site: file.get_tensor(a) for site, a in keys.items() if a in names}
     except (OSError, SafetensorError, ValueError) as error:
         raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
-    if not found:
+    if not attention:
         raise AbcError(f"{path} holds no averaged attention: calibrate again")
-    return found
+    return attention

@@ -58,11 +58,11 @@ class Coords:
 
     def samples(self, index: Tensor) -> Coords:
         """These samples of the batch, each as often as it is named in ``index (m,)``."""
-        given: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        known = {name: x for name, x in given.items() if x is not None}
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        tensors = {name: x for name, x in values.items() if x is not None}
         b = len(index)
-        one = {name: x[index] if len(x) > 1 else x.expand(b, -1) for name, x in known.items()}
-        return replace(self, **one)
+        batch = {name: x[index] if len(x) > 1 else x.expand(b, -1) for name, x in tensors.items()}
+        return replace(self, **batch)
 
     def only(self, index: Any) -> Coords:
         """These tokens alone, by a slice or by their numbers ``(m,)``."""
@@ -92,7 +92,7 @@ def coords(
     ids: Tensor,
     delimiters: Sequence[int] = (),
     *,
-    there: Tensor | None = None,
+    mask: Tensor | None = None,
     words: bool = False,
     output: bool = False,
     after: Coords | None = None,
@@ -100,7 +100,7 @@ def coords(
     """Where the tokens ``ids (b, n)`` stand.
 
     Of a source, whose ``delimiters`` close its parts: columns are counted from the last token of
-    each part, or of ``words`` from the first. ``there (b, n)``: what is not padding. Of an
+    each part, or of ``words`` from the first. ``mask (b, n)``: what is not padding. Of an
     ``output``, whose first token and delimiters open its rows: columns are counted from there.
     ``after``: the tokens before these, in decoding.
     """
@@ -110,42 +110,42 @@ def coords(
     length = ids.new_full((1, 1), past + ids.shape[1])
     if output and not delimiters:  # one row: all samples are alike
         return Coords(zeros, position, zeros, position, position, zeros[:, :1], length)
-    found = torch.zeros_like(ids, dtype=torch.bool)
+    hits = torch.zeros_like(ids, dtype=torch.bool)
     for delimiter in {*delimiters}:
-        found |= ids == delimiter
+        hits |= ids == delimiter
     if output:
-        found = found | (position == 0)
-    elif there is not None:
-        found, length = found & there, there.sum(1, keepdim=True)
-    count = found.cumsum(1)
+        hits = hits | (position == 0)
+    elif mask is not None:
+        hits, length = hits & mask, mask.sum(1, keepdim=True)
+    count = hits.cumsum(1)
     if after is not None:
         count = count + after.row[:, -1:] + 1
-    marks = _marks(found, count, position, after)
+    marks = _marks(hits, count, position, after)
     zeros = zeros.expand(ids.shape)
     if output:
         row = count - 1
         column = position - marks.gather(1, row)
         return Coords(zeros, column, row, position, position, marks, length)
-    part = (count - found.long()).clamp(max=max(marks.shape[1] - 1, 0))
+    part = (count - hits.long()).clamp(max=max(marks.shape[1] - 1, 0))
     column = zeros - 1 if not marks.shape[1] else marks.gather(1, part) - 1 - position
     if words:
         column = torch.where(column < 0, column, position - 1)
     return Coords(part, column.clamp(min=-1), zeros, position, position, marks, length)
 
 
-def _marks(found: Tensor, count: Tensor, position: Tensor, after: Coords | None) -> Tensor:
-    """Positions ``(b, c)`` of what is ``found (b, n)``, ascending, ``count`` so far.
+def _marks(hits: Tensor, count: Tensor, position: Tensor, after: Coords | None) -> Tensor:
+    """Positions ``(b, c)`` of the ``hits (b, n)``, ascending, ``count`` so far.
 
     A sample with fewer of them than others repeats its last one.
     """
-    known = found.new_zeros(found.shape[0], 0, dtype=torch.long) if after is None else after.marks
+    past = hits.new_zeros(hits.shape[0], 0, dtype=torch.long) if after is None else after.marks
     total = int(count.max()) if count.numel() else 0
-    known = F.pad(known.expand(found.shape[0], -1), (0, max(total - known.shape[1], 0) + 1))
-    nowhere = known.shape[1] - 1
-    at = torch.where(found, count - 1, nowhere)
-    made = known.scatter(1, at, position.expand(at.shape))[:, :total]
-    number = torch.arange(total, device=made.device).minimum(count[:, -1:] - 1)
-    return made.gather(1, number.clamp(min=0)) if total else made
+    past = F.pad(past.expand(hits.shape[0], -1), (0, max(total - past.shape[1], 0) + 1))
+    nowhere = past.shape[1] - 1
+    at = torch.where(hits, count - 1, nowhere)
+    marks = past.scatter(1, at, position.expand(at.shape))[:, :total]
+    number = torch.arange(total, device=marks.device).minimum(count[:, -1:] - 1)
+    return marks.gather(1, number.clamp(min=0)) if total else marks
 
 
 @dataclass(frozen=True)
@@ -161,38 +161,38 @@ class View:
     keys: Coords
     causal: bool = False
     first: int = 0
-    _made: dict[int | None, Tensor] = field(init=False, default_factory=dict, compare=False)
+    _cache: dict[int | None, Tensor] = field(init=False, default_factory=dict, compare=False)
 
     @property
     def mask(self) -> Tensor:
         """Which keys exist for a query: ``(b, 1, i|1, j)`` bool (padding, causality)."""
-        if None not in self._made:  # a cached_property has a lock, which torch.compile cannot take
+        if None not in self._cache:  # a cached_property has a lock, which torch.compile cannot take
             keys = self.keys.position[:, None]
             last = self.queries.position if self.causal else self.keys.length - 1
-            self._made[None] = (keys <= last[..., None])[:, None]
-        return self._made[None]
+            self._cache[None] = (keys <= last[..., None])[:, None]
+        return self._cache[None]
 
     def index(self, key: Tensor) -> Tensor:
         """Where keys, given by their positions, stand among those of all views."""
         return key + self.first if self.first else key
 
-    def anchors(self, wanted: int) -> Tensor:
+    def anchors(self, count: int) -> Tensor:
         """What lines are counted from, ``(b, i|1, a)``: see ``geometry.lines``.
 
-        At an output as many rows above a query as make ``wanted`` anchors.
+        At an output as many rows above a query as make ``count`` anchors.
         """
-        wanted = wanted if self.site == "self" else 0
-        if wanted not in self._made:
+        count = count if self.site == "self" else 0
+        if count not in self._cache:
             if self.site == "self":
-                opened, own = self.queries.opened(max(wanted - 3, 0)), self.queries.position
-                b = max(opened.shape[0], own.shape[0])
-                parts = [opened[..., :1], own[..., None], opened]
-                made = torch.cat([part.expand(b, -1, -1) for part in parts], 2)
+                opened, position = self.queries.opened(max(count - 3, 0)), self.queries.position
+                b = max(opened.shape[0], position.shape[0])
+                parts = [opened[..., :1], position[..., None], opened]
+                anchors = torch.cat([part.expand(b, -1, -1) for part in parts], 2)
             else:
                 last = self.keys.length - 1
-                made = torch.cat([torch.zeros_like(last), last, self.keys.marks], 1)[:, None]
-            self._made[wanted] = made
-        return self._made[wanted]
+                anchors = torch.cat([torch.zeros_like(last), last, self.keys.marks], 1)[:, None]
+            self._cache[count] = anchors
+        return self._cache[count]
 
     def offsets(self) -> Tensor:
         """How far each key's place is behind its query's: ``(b, 1, i, j)``."""

@@ -34,8 +34,8 @@ def window_lines(site: Site, window: int, segment: int, stride: int) -> tuple[Li
     if stride == 1:  # offset -1 is EOS in row 0
         offsets = range(-1 - window, window)
     else:  # offsets 0 to stride - 1 are the row's column
-        more = max(window - stride // 2, 0)
-        offsets = range(-more, stride + more)
+        reach = max(window - stride // 2, 0)
+        offsets = range(-reach, stride + reach)
     return tuple(Line("anti", segment, offset, stride=stride) for offset in offsets)
 
 

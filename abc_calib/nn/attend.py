@@ -53,10 +53,10 @@ def attend(
     if queries.device.type != "cpu" or j > SHORT or b * h * i * j < MANY:
         return F.scaled_dot_product_attention(queries, keys, values, bias, dropout, scale=scaling)
     if (missing := LANES - j) > 0:
-        keys, values = (F.pad(one, (0, 0, 0, missing)) for one in (keys, values))
+        keys, values = (F.pad(tensor, (0, 0, 0, missing)) for tensor in (keys, values))
         bias = F.pad(bias, (0, missing), value=-math.inf)
     every = bias.expand(b, h, i, -1) if bias.shape[:2].numel() > 1 else bias
-    heads = [rearrange(one, "b h i e -> (b h) i e") for one in (every, queries, keys, values)]
+    heads = [rearrange(tensor, "b h i e -> (b h) i e") for tensor in (every, queries, keys, values)]
     scores = torch.baddbmm(heads[0], heads[1], heads[2].mT, alpha=scaling)
     weights = F.dropout(scores.softmax(-1), dropout)
     return rearrange(weights @ heads[3], "(b h) i e -> b h i e", h=h)

@@ -57,11 +57,11 @@ class Attention:
         """The heads of a layer in a row, for one sample: RGB ``(height, width, 3)``, ``uint8``."""
         layers = self.weights.get(site, ())
         if not 0 <= layer < len(layers) or not 0 <= sample < len(layers[layer]):
-            there = ", ".join(
+            available = ", ".join(
                 f"{s} (layers 0 to {len(x) - 1})" for s, x in self.weights.items() if x
             )
             raise UsageError(
-                f"no attention {site!r}, layer {layer}, sample {sample}: there is {there}"
+                f"no attention {site!r}, layer {layer}, sample {sample}: there is {available}"
             )
         return heads_image(layers[layer][sample].detach().float().cpu().numpy())
 
@@ -131,8 +131,8 @@ class Model(nn.Module):
 
     def exact(self) -> Self:
         """A copy in float64: the model that decodes, where its errors are to be bounded."""
-        made = copy.deepcopy(self)
-        return (made.cpu() if self.device.type == "mps" else made).double().eval()
+        model = copy.deepcopy(self)
+        return (model.cpu() if self.device.type == "mps" else model).double().eval()
 
     def frozen(self, dense: bool = False) -> Self:
         """The model that is evaluated, its weights and lines as they are now.
@@ -148,8 +148,8 @@ class Model(nn.Module):
 
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         """Mean loss of the tokens that are not padding."""
-        wanted = target.masked_fill(target.eq(self.pad), -100)
-        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+        labels = target.masked_fill(target.eq(self.pad), -100)
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
     def shifted(self, target: Tensor) -> Tensor:
         """What the decoder reads to write ``target``: SOS, then the target but its last token."""
@@ -218,15 +218,15 @@ class Model(nn.Module):
         return {"vocab_size": self.tokens.size, **named}
 
     @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any], **more: Any) -> Self:
-        """A model of that shape; ``more``: options that are not in ``hub_options``."""
+    def from_hub_config(cls, config: Mapping[str, Any], **options: Any) -> Self:
+        """A model of that shape; ``options``: those that are not in ``hub_options``."""
         named = {name: config[key] for key, name in cls.hub_options.items()}
         pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         delimiters = tuple(config.get("delimiter_ids") or ())
         row = config.get("row_id")
         rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
         ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
-        return cls(cls.options_type(**named, **more), ids)
+        return cls(cls.options_type(**named, **options), ids)
 
 
 def resolve_device(name: str, doubles: bool = False) -> torch.device:
@@ -236,9 +236,9 @@ def resolve_device(name: str, doubles: bool = False) -> torch.device:
     """
     if name not in ("auto", "cpu", "cuda", "mps"):
         raise UsageError(f"unknown device {name!r}: choose auto, cpu, cuda or mps")
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(name, True):
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(name, True):
         raise UsageError(f"device {name}: this torch sees no such device; choose auto or cpu")
     if name == "auto":
-        name = "cuda" if there["cuda"] else "cpu"
+        name = "cuda" if available["cuda"] else "cpu"
     return torch.device("cpu" if doubles and name == "mps" else name)

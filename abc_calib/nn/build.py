@@ -34,9 +34,9 @@ def model_type(kind: str) -> type[Model]:
 
 def build_model(kind: str, options: ModelOptions, data: Data, seed: int) -> Model:
     """A model with fresh weights drawn from ``seed``, its own lines in place."""
-    made = model_type(kind)
-    resolved = made.resolve_defaults(options, data)
+    model_class = model_type(kind)
+    resolved = model_class.resolve_defaults(options, data)
     torch.manual_seed(seed)
-    model = made(resolved, data.vocabulary.tokens)
+    model = model_class(resolved, data.vocabulary.tokens)
     model.set_lines(model.own_lines(data))
     return model

@@ -53,11 +53,11 @@ class Lines:
 
     def at(self, site: Site, device: torch.device) -> _Tensors:
         """The formulas of the lines at a site."""
-        found = self._tensors.get((site, device))
-        if found is None:
-            found = _build(self.heads[site], site, device)
-            self._tensors[site, device] = found
-        return found
+        tensors = self._tensors.get((site, device))
+        if tensors is None:
+            tensors = _build(self.heads[site], site, device)
+            self._tensors[site, device] = tensors
+        return tensors
 
     def positions(self, view: View) -> tuple[Tensor, Tensor]:
         """The key of each line for each query, and whether the line has left the matrix there.
@@ -83,8 +83,8 @@ class Lines:
             stepped = (number + step * row).maximum(number.clamp(max=DELIMITERS))
             stepped = stepped.clamp(max=anchors.shape[2] - 1)
             b = max(stepped.shape[0], anchors.shape[0])
-            every = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
-            return every.gather(3, stepped.expand(b, -1, -1, -1))
+            origins = anchors[:, :1, None].expand(b, *stepped.shape[1:3], -1)
+            return origins.gather(3, stepped.expand(b, -1, -1, -1))
 
         ends = anchor(low), anchor(high)
         column = column[:, None, :, None]
@@ -100,9 +100,9 @@ class Lines:
         return key, value[:, None].expand(key.shape).masked_fill(outside, MASKED)
 
     def _beside(self, views: Sequence[View]) -> tuple[Tensor, Tensor]:
-        found = [self.biased(view) for view in views]
-        keys = [view.index(key) for view, (key, _) in zip(views, found, strict=True)]
-        return side_by_side(keys), side_by_side([bias for _, bias in found])
+        keys_and_biases = [self.biased(view) for view in views]
+        keys = [view.index(key) for view, (key, _) in zip(views, keys_and_biases, strict=True)]
+        return side_by_side(keys), side_by_side([bias for _, bias in keys_and_biases])
 
     def gathered(self, views: Sequence[View]) -> Gathered:
         """The keys that each query looks at; only if every head is restricted.
@@ -130,11 +130,11 @@ class Lines:
 def mask_duplicate_keys(key: Tensor, bias: Tensor) -> Gathered:
     """``bias (b, h, i, k)``, in place: of lines that meet on one key the highest counts, once."""
     for k in range(1, key.shape[-1]):
-        for other in range(k):
-            same = key[..., k] == key[..., other]
-            lower = bias[..., k] <= bias[..., other]
+        for earlier in range(k):
+            same = key[..., k] == key[..., earlier]
+            lower = bias[..., k] <= bias[..., earlier]
             bias[..., k].masked_fill_(same & lower, MASKED)
-            bias[..., other].masked_fill_(same & ~lower, MASKED)
+            bias[..., earlier].masked_fill_(same & ~lower, MASKED)
     return Gathered(key, bias)
 
 
@@ -160,7 +160,7 @@ class _Tensors:
 
     formulas: Sequence[Tensor]
     value: Tensor
-    there: Tensor
+    has_lines: Tensor
     anchors: int
     moves: bool
     steps: bool
@@ -170,16 +170,16 @@ def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
     most = max(1, *(len(head) for head in heads))
     filled = [_filled(head, site, most) for head in heads]
     numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device).long()
-    fields = [one.contiguous() for one in numbers[:, None].unbind(-1)]
+    fields = [column.contiguous() for column in numbers[:, None].unbind(-1)]
     origin, slope, shift, low, high, leaves, down, step = fields
-    every = [one for head in filled for one, _ in head]
+    all_lines = [line for head in filled for line, _ in head]
     return _Tensors(
         (origin, slope, shift, low, high, leaves.bool(), down, step),
         value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
-        there=torch.tensor([len(head) > 0 for head in heads], device=device),
-        anchors=1 + max(max(one.origin, one.low, one.high) for one in every),
-        moves=any(one.down for one in every),
-        steps=any(one.step for one in every),
+        has_lines=torch.tensor([len(head) > 0 for head in heads], device=device),
+        anchors=1 + max(max(line.origin, line.low, line.high) for line in all_lines),
+        moves=any(line.down for line in all_lines),
+        steps=any(line.step for line in all_lines),
     )
 
 

@@ -61,11 +61,11 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str:
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights; ``AbcError`` for a folder that holds anything else."""
     try:
-        there = os.listdir(folder)
+        files = os.listdir(folder)
         described = read_json(folder / CONFIG)
     except (OSError, ValueError) as error:
         raise AbcError(f"{folder} is not a saved model ({error}): name another folder") from None
-    if strange := sorted(name for name in {*there} - ALLOWED if name[0] != "."):
+    if strange := sorted(name for name in {*files} - ALLOWED if name[0] != "."):
         raise AbcError(f"{folder / strange[0]} is not a file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
@@ -75,12 +75,12 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return described, weights
 
 
-def check_keys(given: Collection[str], known: Collection[str]) -> None:
+def check_keys(keys: Collection[str], known_keys: Collection[str]) -> None:
     """``AbcError`` for a key that no configuration of the model has."""
-    if strange := sorted({*given} - {*known, *ABOUT}):
+    if strange := sorted({*keys} - {*known_keys, *ABOUT}):
         raise AbcError(
             f"unknown key {strange[0]!r} in the configuration of a model: remove it; known are "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(known_keys))}"
         )
 
 
@@ -90,13 +90,13 @@ def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
     if name := not_finite(weights):
         raise AbcError(f"{folder} is not written: {name} of the model is not finite; train again")
 
-    def write(made: Path) -> None:
-        made.mkdir()
-        if model.write_folder(made):
+    def write(temporary: Path) -> None:
+        temporary.mkdir()
+        if model.write_folder(temporary):
             return
-        save_file(weights, made / WEIGHTS, metadata={"format": "pt"})
+        save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
         for name, content in (hub_files(model) | tokenizer_files(vocabulary)).items():
-            (made / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+            (temporary / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     write_atomically(folder, write)
     model.weights_sha256 = None
@@ -124,12 +124,12 @@ def _check_beside(folder: Path, model: Model) -> None:
     """``AbcError`` unless the files next to the weights say what the model is, in everything."""
     for name, content in hub_files(model).items():
         try:
-            found = read_json(folder / name)
+            stored = read_json(folder / name)
         except (OSError, ValueError) as error:
             raise AbcError(f"{name}: {error}") from None
         expected, missing = json.loads(json.dumps(content)), object()
-        if not isinstance(found, dict):
+        if not isinstance(stored, dict):
             raise AbcError(f"{name} is not a table")
-        for key in [*expected, *found]:
-            if found.get(key, missing) != expected.get(key, missing):
+        for key in [*expected, *stored]:
+            if stored.get(key, missing) != expected.get(key, missing):
                 raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

@@ -21,14 +21,14 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
     added = [{"id": i, "content": name, **plain, "special": True} for name, i in special.items()]
     split: dict[str, Any] = {"type": "WhitespaceSplit"}
     if letters:
-        each = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
-        split = {"type": "Sequence", "pretokenizers": [split, each]}
+        rule = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+        split = {"type": "Sequence", "pretokenizers": [split, rule]}
     ends = [{"SpecialToken": {"id": name, "type_id": 0}} for name in (SOS, EOS)]
     around = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
     named = {n: {"id": n, "ids": [special[n]], "tokens": [n]} for n in (SOS, EOS)}
     second = {"Sequence": {"id": "B", "type_id": 0}}
     template = {"single": around, "pair": [*around, second], "special_tokens": named}
-    made = {
+    tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -45,4 +45,4 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
     }
-    return dict(zip(FILES, (made, about), strict=True))
+    return dict(zip(FILES, (tokenizer, about), strict=True))

@@ -19,4 +19,4 @@ from abc_calib.stages.judging import (
     predict,
     stress,
 )
-from abc_calib.stages.making import calibrate, finished, made, resume, retrain, train
+from abc_calib.stages.making import calibrate, finished, resume, retrain, train, train_new

@@ -31,10 +31,10 @@ def export_lines(
     ``tokens``. ``out``: a new file, by default ``lines.npz`` in the run's folder. Raises
     ``UsageError`` for a run without lines, and for a file that is there.
     """
-    found = Run.open(run)
-    found.check()
-    bias, data, arrays = found.lines(), found.data, dict[str, Any]()
-    path = Path(out) if out is not None else found.path / "lines.npz"
+    loaded = Run.open(run)
+    loaded.check()
+    bias, data, arrays = loaded.lines(), loaded.data, dict[str, Any]()
+    path = Path(out) if out is not None else loaded.path / "lines.npz"
     if out is not None and path.exists():
         raise UsageError(f"{path} is there already: name a new file")
     for length in lengths or dict.fromkeys((data.size, data.sized(FAR))):
@@ -51,8 +51,8 @@ def export_lines(
                 arrays[f"{name}/{site}/layer{layer}"] = array
     arrays["tokens"] = np.array(data.vocabulary.symbols)
 
-    def write(made: Path) -> None:
-        with made.open("wb") as file:
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
     write_atomically(path, write)

@@ -60,91 +60,91 @@ def adopt(
     that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot be taken, before
     a run is made.
     """
-    found = _without_more_tokens(folders.load(folder, lined))
-    given = described(data, delimiters, fit_lengths, check_lengths, task)
+    contents = _without_more_tokens(folders.load(folder, lined))
+    task_options = described(data, delimiters, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
-        stage="vanilla" if found.lines is None else "calibrated",
+        stage="vanilla" if contents.lines is None else "calibrated",
         task="pairs",
-        task_options=given | {"tokenizer": found.options.folder, "eos": found.ends[0]},
+        task_options=task_options | {"tokenizer": contents.options.folder, "eos": contents.ends[0]},
         kind=FOREIGN,
-        model=found.options,
+        model=contents.options,
         train=TrainOptions(sampling="uniform", seed=seed),
     )
-    config, model = _as_trained(config, found)
+    config, model = _as_trained(config, contents)
     data_of = Run.draft(config).data
     batch = data_of.training(0, SAMPLES)
-    if found.lines is None:
+    if contents.lines is None:
         on_checked(try_out(model, batch.source, batch.target))
     else:
-        check_marks(model, found)
-        model.set_lines(found.lines)
+        check_marks(model, contents)
+        model.set_lines(contents.lines)
         check_cache(model, batch.source[:2], batch.target.shape[1])
     return _finished(config, model, data_of.validation(JUDGED), out)
 
 
-def _without_more_tokens(found: folders.Found) -> folders.Found:
+def _without_more_tokens(contents: folders.Found) -> folders.Found:
     """The model with as many tokens as its tokenizer, so that it can write no others.
 
     Many are made with more, for speed. ``UsageError`` if it has fewer, or lines already.
     """
-    size, path = Coder(found.options.folder).size, Path(found.options.folder)
-    tokens = found.network.get_input_embeddings().num_embeddings
+    size, path = Coder(contents.options.folder).size, Path(contents.options.folder)
+    tokens = contents.network.get_input_embeddings().num_embeddings
     if size == tokens:
-        return found
-    if size > tokens or found.lines is not None:
+        return contents
+    if size > tokens or contents.lines is not None:
         raise UsageError(
             f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
             f"with model.resize_token_embeddings({size})"
         )
-    found.network.resize_token_embeddings(size)
-    return replace(found, options=folders.described_by(found.network, path))
+    contents.network.resize_token_embeddings(size)
+    return replace(contents, options=folders.described_by(contents.network, path))
 
 
-def _as_trained(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]:
+def _as_trained(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Foreign]:
     """The model and its configuration, of all ways to write targets the one it knows best.
 
     Any of several tokens may end them, and they may have been read behind their sources or alone.
     """
     task: Any = Run.draft(config).task
     coder, joined = Coder(task.tokenizer), [dict[str, Any]()]
-    if not found.network.config.is_encoder_decoder:
+    if not contents.network.config.is_encoder_decoder:
         with suppress(UsageError):
             texts = task.pairs.source, task.pairs.target
             if coder.behind(*texts) != coder.ids(texts[1]):
                 joined.append({"joined": 1})
     ways = [
-        config.model_copy(update={"task_options": config.task_options | {"eos": end} | one})
-        for end in found.ends
-        for one in joined
+        config.model_copy(update={"task_options": config.task_options | {"eos": end} | extra})
+        for end in contents.ends
+        for extra in joined
     ]
-    taken = (_taken(way, found) for way in ways)
-    return max(taken, key=_likelihood) if len(ways) > 1 else next(taken)
+    candidates = (_taken(way, contents) for way in ways)
+    return max(candidates, key=_likelihood) if len(ways) > 1 else next(candidates)
 
 
-def _taken(config: RunConfig, found: folders.Found) -> tuple[RunConfig, Foreign]:
+def _taken(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Foreign]:
     """The model, and the configuration with what its tokenizer and its pairs say."""
     pairs: Any = Run.draft(config).data
-    check_pairs(pairs, found)
+    check_pairs(pairs, contents)
     around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
     length = int(pairs.widths.max())
     config = config.model_copy(
         update={
-            "model": found.options.model_copy(update=around),
+            "model": contents.options.model_copy(update=around),
             "train": config.train.model_copy(update={"length": length}),
         }
     )
     options: Any = config.model
     model = Foreign(options, pairs.vocabulary.tokens)
-    model.network.load_state_dict(found.network.state_dict())
+    model.network.load_state_dict(contents.network.state_dict())
     return config, model.eval()
 
 
 @torch.no_grad()
-def _likelihood(taken: tuple[RunConfig, Foreign]) -> float:
+def _likelihood(candidate: tuple[RunConfig, Foreign]) -> float:
     """How likely a token of the pairs' targets is to a model, as the mean of logarithms."""
-    batch = Run.draft(taken[0]).data.training(0, SAMPLES)
-    return -float(taken[1].loss(batch.source, batch.target))
+    batch = Run.draft(candidate[0]).data.training(0, SAMPLES)
+    return -float(candidate[1].loss(batch.source, batch.target))
 
 
 def described(
@@ -166,53 +166,53 @@ def described(
             f"{rule.task.name} as the others are: the first is pair {first + 1}, "
             f"{pairs.source[first]!r} with {pairs.target[first]!r}: mend or remove them"
         )
-    found: dict[str, int | str] = {"data": str(path), "sha256": sha256, "delimiters": delimiters}
-    more = {"rule": rule.name if rule else "", "fit": fit, "check": check}
-    return found | {name: value for name, value in more.items() if value}
+    options: dict[str, int | str] = {"data": str(path), "sha256": sha256, "delimiters": delimiters}
+    optional = {"rule": rule.name if rule else "", "fit": fit, "check": check}
+    return options | {name: value for name, value in optional.items() if value}
 
 
 def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Path) -> None:
     """``UsageError`` for a source that has two targets."""
-    known: dict[str, str] = {}
+    first_targets: dict[str, str] = {}
     wrong = [
         (source, target)
         for source, target in zip(sources, targets, strict=True)
-        if known.setdefault(source, target) != target
+        if first_targets.setdefault(source, target) != target
     ]
     if wrong:
         source, target = wrong[0]
         raise UsageError(
             f"{len(wrong)} pairs in {path.name} contradict others: {source!r} has the targets "
-            f"{known[source]!r} and {target!r}: keep the right ones"
+            f"{first_targets[source]!r} and {target!r}: keep the right ones"
         )
 
 
-def check_pairs(pairs: PairData, found: folders.Found) -> None:
+def check_pairs(pairs: PairData, contents: folders.Found) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
-    known, coder = pairs.vocabulary, pairs.coder
+    vocab, coder = pairs.vocabulary, pairs.coder
     sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
-    ids, written = known.sources(sources), coder.ids(pairs.task.pairs.target)
+    ids, written = vocab.sources(sources), coder.ids(pairs.task.pairs.target)
     check_tokens(coder, (*sources, *pairs.task.pairs.target), (*ids, *written))
     check_tokenizer(coder, pairs.task)
-    named = list(known.named[:-1] if known.closed and known.suffix else known.named)
+    named = list(vocab.named[:-1] if vocab.closed and vocab.suffix else vocab.named)
     for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
-        ends = known.closed or row[-1] == known.named[-1]
+        ends = vocab.closed or row[-1] == vocab.named[-1]
         if [token for token in row if token in named] != named or not ends:
-            told = " ".join(map(coder.symbol, named))
+            names = " ".join(map(coder.symbol, named))
             raise UsageError(
-                f"pair {number}, {source!r}, does not have the delimiters {told} in this order, "
+                f"pair {number}, {source!r}, does not have the delimiters {names} in this order, "
                 "each once: name those that each source has"
             )
         if not coder.plain(row[0]):
             raise UsageError(f"pair {number}, {source!r}, begins with other spaces than pair 1")
-    if known.closed and not (known.suffix and found.network.config.is_encoder_decoder):
+    if vocab.closed and not (vocab.suffix and contents.network.config.is_encoder_decoder):
         raise UsageError(
             f"{sources[0]!r} ends in no delimiter: name the one that closes a source last, and "
             "write it into each"
         )
-    if known.suffix and not found.network.config.is_encoder_decoder:
+    if vocab.suffix and not contents.network.config.is_encoder_decoder:
         raise UsageError(
-            f"the tokenizer ends sources with {coder.symbol(known.suffix[0])}, behind which a "
+            f"the tokenizer ends sources with {coder.symbol(vocab.suffix[0])}, behind which a "
             "decoder-only model goes on writing: save it without (add_eos_token=False)"
         )
     apart = [any(_spaced(coder, row) for row in rows) for rows in (ids, written)]
@@ -246,14 +246,14 @@ def _spaced(coder: Coder, ids: Sequence[int]) -> bool:
 
 def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
     """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, every = coder.unknown, {token for row in ids for token in row}
-    if unknown in every:
-        lacking = [one for one in sorted({*"".join(texts)}) if unknown in coder.ids([one])[0]]
+    unknown, tokens = coder.unknown, {token for row in ids for token in row}
+    if unknown in tokens:
+        lacking = [c for c in sorted({*"".join(texts)}) if unknown in coder.ids([c])[0]]
         raise UsageError(
             f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
             "leave them out of the pairs, or train a model with them"
         )
-    for token in sorted(every):
+    for token in sorted(tokens):
         if sum(c.isdigit() for c in coder.plain(token)) > 1:
             raise UsageError(
                 f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "
@@ -262,24 +262,24 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
             )
 
 
-def check_marks(model: Foreign, found: folders.Found) -> None:
+def check_marks(model: Foreign, contents: folders.Found) -> None:
     """``UsageError`` unless a model's lines count from the delimiters that were given."""
-    record = record_of(found.network)
-    assert record is not None and found.lines is not None
-    check_record(found.network, record, found.lines)
-    if (known := marks_of(record)) != model.marks:
+    record = record_of(contents.network)
+    assert record is not None and contents.lines is not None
+    check_record(contents.network, record, contents.lines)
+    if (marks := marks_of(record)) != model.marks:
         raise UsageError(
-            f"its lines count from the tokens {list(known.delimiters)} behind {known.prefix}, and "
+            f"its lines count from the tokens {list(marks.delimiters)} behind {marks.prefix}, and "
             f"the given delimiters are {list(model.marks.delimiters)} behind {model.marks.prefix}: "
             "name those that it was calibrated with"
         )
 
 
-def _write_lines(lines: LineBias | None, right: float, made: Path) -> None:
+def _write_lines(lines: LineBias | None, right: float, folder: Path) -> None:
     """What a run of a model with lines holds besides its configuration."""
     if lines is not None:
-        lines.save(made / "bias.safetensors")
-        write_record(made / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
+        lines.save(folder / "bias.safetensors")
+        write_record(folder / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
 
 
 def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:

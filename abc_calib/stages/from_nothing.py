@@ -26,7 +26,7 @@ from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.proof.until import is_large
 from abc_calib.runs import Run
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import calibrate, finished, hopeless, made, planned
+from abc_calib.stages.making import calibrate, finished, hopeless, planned, train_new
 from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.trainer import Callback, Progress
 from tasks import ROW_TASKS, Task
@@ -69,23 +69,23 @@ def certified(
     """
     tracker_of(track)
     task = plugins.by_name("task", task)
-    own, given = "preset" not in options, {"preset": "quick", **options, "seed": seed}
-    if own and (sooner := _sooner(planned(task, **given))):
-        given = {**sooner, **given}
-    once = planned(task, **given)
+    is_default, choices = "preset" not in options, {"preset": "quick", **options, "seed": seed}
+    if is_default and (sooner := _sooner(planned(task, **choices))):
+        choices = {**sooner, **choices}
+    once = planned(task, **choices)
     if (why := hopeless(once)) is not None:
         raise why
     root = Path(folder) if folder else runs_root() / "certified"
-    stem, is_once = root / _stem(task, given), "steps" in given
+    stem, is_once = root / _stem(task, choices), "steps" in choices
     run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
     repaired = stem.with_name(f"{stem.name}-repaired")
     for path in (run.path, repaired):
         with suppress(AbcError):
-            known = Run.open(path)
-            said = Certificate.load(known)
-            same = not known.config.difference(run.config)  # a repair may be of other options
-            if same and said.outcome == "certified" and said.verified:
-                return known, said
+            stored_run = Run.open(path)
+            stored = Certificate.load(stored_run)
+            same = not stored_run.config.difference(run.config)  # a repair may be of other options
+            if same and stored.outcome == "certified" and stored.verified:
+                return stored_run, stored
     decision = decide(run, run.load_model(), minutes)
     certificate = decision.certificate
     certificate.save(run)
@@ -124,8 +124,8 @@ def _decidable(config: RunConfig) -> RunConfig:
     heads = model.options.heads
     nothing = () if model.stream else (ALONE,)
     head = {"cross": (Line("vert", 0, 0),), "self": nothing, "encoder": (ALONE,)}
-    each = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
-    model.set_lines(LineBias(each, stream=model.stream))
+    sites = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
+    model.set_lines(LineBias(sites, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays
         shape_of(model, second.data)
     except Unbounded as error:
@@ -138,8 +138,8 @@ def _stem(task: str, options: Mapping[str, Any]) -> str:
     base, table = options.get("base"), options.get("table")
     machine = options.get("machine") or options.get("rule") or ""
     machine = Path(table).stem if table else machine.replace(":", "")
-    made = options.get("model")
-    named = (task, f"base{base}" if base else "", machine, made, f"seed{options['seed']}")
+    kind = options.get("model")
+    named = (task, f"base{base}" if base else "", machine, kind, f"seed{options['seed']}")
     return "-".join(filter(None, named))
 
 
@@ -159,7 +159,7 @@ def _trained_twice(
     first, second = (stem.with_name(f"{stem.name}-{name}") for name in ("vanilla", "calibrated"))
     with bar(f"{once.task}, seed {once.train.seed}:", progress, "%") as update:
 
-        def said(stage: str) -> Callback:
+        def report(stage: str) -> Callback:
             def step(done: Progress) -> None:
                 seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
                 update(100 * done.step // done.steps, 100, stage + seen, bool(seen))
@@ -167,17 +167,17 @@ def _trained_twice(
 
             return step
 
-        one: dict[str, Any] = {"on_step": said("training"), "progress": False, "track": track}
-        told = one | {"on_step": said("retraining")}
-        vanilla = finished(first, partial(made, once, first, **one), once, **one)
+        how: dict[str, Any] = {"on_step": report("training"), "progress": False, "track": track}
+        retraining = how | {"on_step": report("retraining")}
+        vanilla = finished(first, partial(train_new, once, first, **how), once, **how)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or is_once or second.exists():
                 break
-            more = first.with_name(f"{first.name}-{number}")
+            folder = first.with_name(f"{first.name}-{number}")
             config = once.model_copy(update={"parent": str(vanilla.path)})
-            vanilla = finished(more, partial(made, config, more, **one), once, **one)
-        again = partial(calibrate, vanilla, out=second, **_everything(once), **told)
-        return finished(second, again, twice, **told)
+            vanilla = finished(folder, partial(train_new, config, folder, **how), once, **how)
+        again = partial(calibrate, vanilla, out=second, **_everything(once), **retraining)
+        return finished(second, again, twice, **retraining)
 
 
 def _everything(config: RunConfig) -> dict[str, Any]:

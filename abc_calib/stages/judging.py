@@ -61,9 +61,9 @@ def check_task(
     ``options`` or ``keywords``: ``TaskOptions``. ``UsageError`` says why not, or where the task's
     answers and its rule differ.
     """
-    own = options or build(TaskOptions, **keywords)
+    group = options or build(TaskOptions, **keywords)
     return look_ahead(
-        plugins.make_task(plugins.by_name("task", task), base=own.base, **own.of_the_task)
+        plugins.make_task(plugins.by_name("task", task), base=group.base, **group.of_the_task)
     )
 
 
@@ -87,18 +87,18 @@ def evaluate(
     ``keywords``: ``EvaluateOptions``.
     """
     asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
-    found = Run.open(run)
-    path = found.path / "eval.csv"
+    loaded = Run.open(run)
+    path = loaded.path / "eval.csv"
     read_rows(path)  # refused before anything is measured
-    shortest = getattr(found.task, "shortest", 1)
+    shortest = getattr(loaded.task, "shortest", 1)
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
     sizes = asked.sizes(range(shortest, asked.max_len + 1))
-    kinds = names(sets) or asked.sets(found.data.tests)
-    model = found.load_model().to(resolve_device(device, doubles=True))
+    kinds = names(sets) or asked.sets(loaded.data.tests)
+    model = loaded.load_model().to(resolve_device(device, doubles=True))
     rows: list[Row] = []
-    known = [kind for kind in kinds if kind in found.data.tests]
-    total = sum(len(found.data.lengths_of(kind, sizes)) for kind in known)
+    known_kinds = [kind for kind in kinds if kind in loaded.data.tests]
+    total = sum(len(loaded.data.lengths_of(kind, sizes)) for kind in known_kinds)
     try:
         with bar("evaluating", progress, "rows") as update:
 
@@ -106,13 +106,13 @@ def evaluate(
                 with uninterrupted():
                     add_rows(path, [row.as_dict()])
                     rows.append(row)
-                measured = f"{row.set} {counted(row.size, found.task.unit)}: {row.accuracy:.2f} %"
+                measured = f"{row.set} {counted(row.size, loaded.task.unit)}: {row.accuracy:.2f} %"
                 update(len(rows), total, measured, True)
                 on_row(row)
 
             exact_match_rows(
                 model.frozen(asked.dense),
-                found.data,
+                loaded.data,
                 sizes,
                 asked.samples,
                 kinds,
@@ -138,10 +138,10 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
     writes no end within the longest possible answer or the source does not fit the memory.
     """
-    found = Run.open(run)
-    found.task.parse(problem)
+    loaded = Run.open(run)
+    loaded.task.parse(problem)
     return answer(
-        found.load_model().to(resolve_device(device, doubles=True)), found.data, problem, show
+        loaded.load_model().to(resolve_device(device, doubles=True)), loaded.data, problem, show
     )
 
 
@@ -162,33 +162,33 @@ def stress(
     ``StressOptions``.
     """
     asked = options or build(StressOptions, lengths=lengths, **keywords)
-    found = Run.open(run)
-    short = found.config.train.length
-    wanted = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
-    model = found.load_model()
+    loaded = Run.open(run)
+    short = loaded.config.train.length
+    sizes = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
+    model = loaded.load_model()
     with bar("stress", progress, "lengths") as update:
 
         def told_row(row: Stressed) -> None:
-            at = wanted.index(row.length) if row.length in wanted else 0
+            at = sizes.index(row.length) if row.length in sizes else 0
             note = f"{counted(row.length, 'digits')}, {row.family}: {row.wrong} wrong"
-            update(at + (row.family == "search"), len(wanted), note, True)
+            update(at + (row.family == "search"), len(sizes), note, True)
             on_row(row)
 
         model = model.frozen(asked.dense)
         rows = stress_rows(
-            model, found.data, wanted, asked.samples, asked.search, asked.seed, told_row
+            model, loaded.data, sizes, asked.samples, asked.search, asked.seed, told_row
         )
     least = smallest(rows)
-    told: dict[str, Any] = {
-        "run": str(found),
-        "task": found.config.task,
+    record: dict[str, Any] = {
+        "run": str(loaded),
+        "task": loaded.config.task,
         "rows": [asdict(row) for row in rows],
         "smallest": asdict(least) if least else None,
     }
-    write_text(found.path / "stress.json", json.dumps(told, indent=2) + "\n")
+    write_text(loaded.path / "stress.json", json.dumps(record, indent=2) + "\n")
     import pandas as pd
 
-    return pd.DataFrame(told["rows"])
+    return pd.DataFrame(record["rows"])
 
 
 def certify(
@@ -207,12 +207,12 @@ def certify(
     asked = options or build(CertifyOptions, **keywords)
     with bar("checking windows", progress, "%") as update:
 
-        def both(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             update(100 * done // total, 100, f"of {total}")
             on_windows(done, total)
 
-        found = Run.open(run)
-        found.check()
-        certificate = decide(found, found.load_model(), asked.minutes, both).certificate
-        certificate.save(found)
+        loaded = Run.open(run)
+        loaded.check()
+        certificate = decide(loaded, loaded.load_model(), asked.minutes, report).certificate
+        certificate.save(loaded)
         return certificate

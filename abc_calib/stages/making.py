@@ -87,15 +87,15 @@ def train(
     config = planned(task, finetune=start, task_options=task_options, **options)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=3)
-    return made(config, out, device, on_step, progress, on_start, track)
+    return train_new(config, out, device, on_step, progress, on_start, track)
 
 
 def hopeless(config: RunConfig) -> Hopeless | None:
     """Of a task of one's own, or one's own table: why no lines can do it, if none can."""
     task = Run.draft(config).task
-    own = f"task {config.task}" in config.plugins or "table" in config.task_options
+    is_custom = f"task {config.task}" in config.plugins or "table" in config.task_options
     try:
-        if own and task.rule() is not None:
+        if is_custom and task.rule() is not None:
             look_ahead(task)
     except Hopeless as error:
         return error
@@ -105,12 +105,14 @@ def hopeless(config: RunConfig) -> Hopeless | None:
 def planned(task: str | type[Task], **options: Any) -> RunConfig:
     """The configuration of a first training, of names or classes of a user's own."""
     task, options = plugins.by_name("task", task), plugins.options_by_name(options)
-    own, recipe = take(TaskOptions, options), take(RecipeOptions, options)
-    chosen = own.of_the_task | (options.pop("task_options", None) or {})
-    return plan_training(task, base=own.base, task_options=chosen, **recipe.model_dump(), **options)
+    group, recipe = take(TaskOptions, options), take(RecipeOptions, options)
+    chosen = group.of_the_task | (options.pop("task_options", None) or {})
+    return plan_training(
+        task, base=group.base, task_options=chosen, **recipe.model_dump(), **options
+    )
 
 
-def made(
+def train_new(
     config: RunConfig,
     out: Path | str | None,
     device: str = "auto",
@@ -157,18 +159,18 @@ def calibrate(
     again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     judged = again.in_whole_sources or not again.no_certificate
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
-    looked = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
-    size = None if looked is None else partial(_seen, again, data, looked)
-    more: Any = {}
-    if looked is not None and not force:
-        more["undecided"] = partial(undecided, model=again, batch=looked)
+    batch = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
+    size = None if batch is None else partial(_seen, again, data, batch)
+    keywords: Any = {}
+    if batch is not None and not force:
+        keywords["undecided"] = partial(undecided, model=again, batch=batch)
     with busy("reading attention and choosing lines", progress):
         optimizer = config.train.optimizer
         calibration = find_lines(
-            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **more
+            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **keywords
         )
-    if looked is not None:
-        _judge_undecided(again, looked, calibration.bias, refuse=retrain and not force)
+    if batch is not None:
+        _judge_undecided(again, batch, calibration.bias, refuse=retrain and not force)
     if scheme != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it
         calibration = replace(calibration, weights=None)
@@ -212,16 +214,16 @@ def resume(
 
 
 def finished(
-    folder: Path, make: Callable[[], Run], wanted: RunConfig | None = None, **how: Any
+    folder: Path, make: Callable[[], Run], expected: RunConfig | None = None, **how: Any
 ) -> Run:
     """The run in ``folder``, trained to its end: kept, gone on with, or made.
 
-    ``UsageError`` if it is not of the configuration that is ``wanted``.
+    ``UsageError`` if it is not of the configuration that is ``expected``.
     """
     if not (folder / "config.json").is_file():
         return make()
     run = Run.open(folder)
-    if wanted is not None and (other := run.config.difference(wanted)):
+    if expected is not None and (other := run.config.difference(expected)):
         raise UsageError(
             f"{folder} holds a run of another configuration ({other}): name another folder, or "
             "remove it"
@@ -267,33 +269,33 @@ def _train(run: Run, device: str, on_step: Callback, progress: bool | None, trac
     drawn = training_bar(title, progress, options.stop_early)
     with tracked(track, run) as follow, drawn as shown:
 
-        def every(step: Progress) -> None:
+        def on_each(step: Progress) -> None:
             shown(step)
             on_step(step)
             if step.accuracy is not None:
                 follow(trainer.history)
 
         trainer = Trainer(run, model, device, ending, options)
-        trainer.train(every)
+        trainer.train(on_each)
         follow(trainer.history)
 
 
 def created(
-    config: RunConfig, out: Path | str | None, more: Callable[[Path], None] = lambda made: None
+    config: RunConfig, out: Path | str | None, write: Callable[[Path], None] = lambda folder: None
 ) -> Run:
     """The new run, its training data's fingerprint in its configuration."""
     fingerprint = Run.draft(config).data.training(0, 256).hash()
-    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, more)
+    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, write)
 
 
-def _seen(model: Any, data: Data, looked: Batch, lines: LineBias) -> float:
+def _seen(model: Any, data: Data, batch: Batch, lines: LineBias) -> float:
     """How many windows a row sees; infinitely many where what it sees leaves a choice."""
-    return inf if undecided(lines, model, looked)[0] else windows_inside(model, data, lines)
+    return inf if undecided(lines, model, batch)[0] else windows_inside(model, data, lines)
 
 
-def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -> None:
+def _judge_undecided(model: Any, batch: Batch, lines: LineBias, refuse: bool) -> None:
     """Warn of lines on which no model is right, or raise ``AbcError``."""
-    count, rows = undecided(lines, model, looked)
+    count, rows = undecided(lines, model, batch)
     if not count:
         return
     why = (
@@ -306,29 +308,29 @@ def _judge_undecided(model: Any, looked: Batch, lines: LineBias, refuse: bool) -
     warnings.warn(why, AbcWarning, stacklevel=4)
 
 
-def _write_lines(calibration: Calibration, made: Path) -> None:
+def _write_lines(calibration: Calibration, folder: Path) -> None:
     """Write what a calibration leaves in its run, with a record."""
     arrays = {f"attention.{site}": a for site, a in calibration.attention.items()}
-    calibration.bias.save(made / "bias.safetensors", **arrays)
-    write_text(made / "lines.csv", _as_csv(calibration.table))
+    calibration.bias.save(folder / "bias.safetensors", **arrays)
+    write_text(folder / "lines.csv", _as_csv(calibration.table))
     if calibration.checks:
-        write_text(made / "check.csv", _as_csv(calibration.checks))
+        write_text(folder / "check.csv", _as_csv(calibration.checks))
     if calibration.weights:
-        save_file(calibration.weights, made / "trial.safetensors")
+        save_file(calibration.weights, folder / "trial.safetensors")
     accuracy = round(100 * calibration.accuracy, 4)
-    write_record(made / CALIBRATION, {"samples": calibration.samples, "accuracy": accuracy})
+    write_record(folder / CALIBRATION, {"samples": calibration.samples, "accuracy": accuracy})
 
 
 def _vanilla(run: AnyRun) -> Run:
     """The run to calibrate: of a calibrated one that was not named outright, its first one."""
-    first = found = Run.open(run)
-    while found.config.stage == "calibrated" and found.config.parent:  # a repaired one has two
-        if not Path(found.config.parent).is_dir():
+    first = vanilla = Run.open(run)
+    while vanilla.config.stage == "calibrated" and vanilla.config.parent:  # a repaired one has two
+        if not Path(vanilla.config.parent).is_dir():
             break
-        found = Run.open(found.config.parent)
-    if first.config.stage == "vanilla" or (run is None and found.config.stage == "vanilla"):
-        return found
-    parent = str(found) if found.config.stage == "vanilla" else first.config.parent
+        vanilla = Run.open(vanilla.config.parent)
+    if first.config.stage == "vanilla" or (run is None and vanilla.config.stage == "vanilla"):
+        return vanilla
+    parent = str(vanilla) if vanilla.config.stage == "vanilla" else first.config.parent
     other = f"the run it came from, {parent}" if parent else "one that is not"
     raise UsageError(f"{first} is calibrated already: name {other}")
 

@@ -189,7 +189,7 @@ def _trained(job: Job, root: Path, **how: Any) -> Run:
 
     def make() -> Run:
         if job.parent is None:
-            return stages.made(job.config, folder, **how)
+            return stages.train_new(job.config, folder, **how)
         first = job.parent.run(root)
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")

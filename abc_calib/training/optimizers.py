@@ -30,8 +30,8 @@ def optimizer_of(model: Model, name: str) -> torch.optim.Optimizer:
 
     Muon orthogonalises the update of each of ``model.matrices``.
     """
-    own = model.optimizer()
-    return own if name == "adam" else Muon(own, model.matrices)
+    optimizer = model.optimizer()
+    return optimizer if name == "adam" else Muon(optimizer, model.matrices)
 
 
 def check_optimizer(kind: type[Model], options: TrainOptions) -> None:
@@ -48,33 +48,33 @@ class Muon(torch.optim.Optimizer):
     keeps the state of the other weights here, in the groups that it had.
     """
 
-    def __init__(self, own: torch.optim.Optimizer, matrices: list[Tensor]):
-        taken = {id(weight) for weight in matrices}
+    def __init__(self, optimizer: torch.optim.Optimizer, matrices: list[Tensor]):
+        matrix_ids = {id(weight) for weight in matrices}
         groups = [
-            {**g, "params": [w for w in g["params"] if id(w) not in taken]}
-            for g in own.param_groups
+            {**g, "params": [w for w in g["params"] if id(w) not in matrix_ids]}
+            for g in optimizer.param_groups
         ]
-        mine = {"momentum": MOMENTUM, "weight_decay": DECAY, "factor": FACTOR}
-        super().__init__([*groups, {"params": matrices, **mine}], {"lr": 1e-3})
-        self.own = own
-        own.state = self.state
+        settings = {"momentum": MOMENTUM, "weight_decay": DECAY, "factor": FACTOR}
+        super().__init__([*groups, {"params": matrices, **settings}], {"lr": 1e-3})
+        self.own = optimizer
+        optimizer.state = self.state
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
-        *groups, mine = self.param_groups
+        *groups, muon_group = self.param_groups
         self.own.param_groups, self.own.state = groups, self.state
         self.own.step()
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
-        for weight in mine["params"]:
+        for weight in muon_group["params"]:
             if weight.grad is not None:
-                update = wide(self.update(weight, mine["momentum"]))
+                update = wide(self.update(weight, muon_group["momentum"]))
                 by_shape.setdefault(update.shape, []).append((weight, update))
-        for some in by_shape.values():
-            made = orthogonal(torch.stack([update for _, update in some]))
-            for (weight, _), change in zip(some, made, strict=True):
+        for group in by_shape.values():
+            changes = orthogonal(torch.stack([update for _, update in group]))
+            for (weight, _), change in zip(group, changes, strict=True):
                 tall = max(1.0, weight.shape[0] / weight.shape[1])
-                weight.mul_(1 - mine["lr"] * mine["weight_decay"])
-                wide(weight).add_(change, alpha=-mine["lr"] * math.sqrt(tall))
+                weight.mul_(1 - muon_group["lr"] * muon_group["weight_decay"])
+                wide(weight).add_(change, alpha=-muon_group["lr"] * math.sqrt(tall))
 
     def update(self, weight: Tensor, momentum: float) -> Tensor:
         """What the momentum and the gradient of a matrix say together."""

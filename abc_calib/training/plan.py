@@ -31,13 +31,13 @@ def plan_training(
     model: str | None = None,
     epochs: int | None = None,
     finetune: Run | None = None,
-    **given: Any,
+    **keywords: Any,
 ) -> RunConfig:
     """The configuration of a first training, checked; nothing is trained or written.
 
     ``model``: its kind, ``transformer`` by default. ``epochs``: passes through the
     training set, in place of ``steps``, for kinds that train in passes. ``finetune``: the run
-    whose model and weights to start from. ``given``: options of the model and of the training.
+    whose model and weights to start from. ``keywords``: options of the model and of the training.
     """
     kind = model or (finetune.config.kind if finetune else "transformer")
     if kind not in RECIPES:
@@ -48,7 +48,7 @@ def plan_training(
     problem = plugins.make_task(task, base=base, **options)
     check_preset(preset)
     with plugins.in_one_line(task):
-        return _planned(task, problem, options, preset, kind, epochs, finetune, given)
+        return _planned(task, problem, options, preset, kind, epochs, finetune, keywords)
 
 
 def _planned(
@@ -59,28 +59,28 @@ def _planned(
     kind: str,
     epochs: int | None,
     finetune: Run | None,
-    given: dict[str, Any],
+    keywords: dict[str, Any],
 ) -> RunConfig:
     """The same, of a task that is known."""
-    made = model_type(kind)
-    given = {name: value for name, value in given.items() if value is not None}
-    given = {"length": problem.train_length, "sampling": problem.sampling} | given
-    of_model, of_training = take(made.options_type, given), take(TrainOptions, given)
-    for name, value in given.items():
-        if others := [one for one, group in MODEL_OPTIONS.items() if name in group.model_fields]:
-            rule = f"an option of {' and '.join(others)}, not of {kind}; leave it out"
+    model_class = model_type(kind)
+    keywords = {name: value for name, value in keywords.items() if value is not None}
+    keywords = {"length": problem.train_length, "sampling": problem.sampling} | keywords
+    of_model, of_training = take(model_class.options_type, keywords), take(TrainOptions, keywords)
+    for name, value in keywords.items():
+        if kinds := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
+            rule = f"an option of {' and '.join(kinds)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
-    refuse_unknown(given, made.options_type, TrainOptions)
+    refuse_unknown(keywords, model_class.options_type, TrainOptions)
     check_samples(PROBLEMS, of_training.length, "length")
-    known = finetune.config.model.model_dump() if finetune else {}
-    chosen = {**known, **of_model.chosen, **of_training.chosen, "epochs": epochs}
+    inherited = finetune.config.model.model_dump() if finetune else {}
+    chosen = {**inherited, **of_model.chosen, **of_training.chosen, "epochs": epochs}
     shape, training = RECIPES[kind](problem, preset, chosen)
     shape = shape if finetune is None else finetune.config.model
     shape = shape.model_copy(update=of_model.chosen)
     training = training.model_copy(update=of_training.chosen)
-    check_optimizer(made, training)
+    check_optimizer(model_class, training)
     data = make_data(problem, training)
-    shape = made.resolve_defaults(shape, data)
+    shape = model_class.resolve_defaults(shape, data)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla",

@@ -43,25 +43,27 @@ def check_preset(name: str) -> None:
 
 
 def transformer(
-    task: Task, name: str, given: Mapping[str, Any]
+    task: Task, name: str, options: Mapping[str, Any]
 ) -> tuple[ModelOptions, TrainOptions]:
     """A preset. A window's lines are given, as a retraining's are, but each row sees more."""
-    if given.get("epochs") is not None:
+    if options.get("epochs") is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
     shape, training, retraining = preset(name, task.notation)
-    if given.get("attention_window") or shape.attention_window:
+    if options.get("attention_window") or shape.attention_window:
         training = retraining.model_copy(update={"steps": 2 * retraining.steps})
     return shape, training
 
 
-def decoder(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
+def decoder(task: Task, name: str, options: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
     """As the Transformer with an encoder, as far as the shape is the same."""
-    shape, training = transformer(task, name, given)
+    shape, training = transformer(task, name, options)
     same = {field: getattr(shape, field) for field in DecoderOptions.model_fields}
     return DecoderOptions(**same), training
 
 
-def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
+def recurrent(
+    task: Task, name: str, options: Mapping[str, Any]
+) -> tuple[ModelOptions, TrainOptions]:
     """One validation a pass.
 
     ``paper``: the schedule of the backbone's paper, to its end. ``small``: that of Ray Chowdhury
@@ -70,13 +72,13 @@ def recurrent(task: Task, name: str, given: Mapping[str, Any]) -> tuple[ModelOpt
     change the batch, and with it the steps of a pass; ``epochs`` are passes, in place of steps.
     """
     shape = RecurrentOptions()
-    attender = attender_type(given.get("attender") or shape.attender)
-    backbone = given.get("backbone") or attender.backbone
-    epochs = given.get("epochs")
-    if epochs is not None and (epochs < 1 or given.get("steps")):
+    attender = attender_type(options.get("attender") or shape.attender)
+    backbone = options.get("backbone") or attender.backbone
+    epochs = options.get("epochs")
+    if epochs is not None and (epochs < 1 or options.get("steps")):
         raise UsageError(f"epochs {epochs}: give 1 or more, and leave out steps")
-    batch = given.get("batch") or 32
-    length = given.get("length") or task.train_length
+    batch = options.get("batch") or 32
+    length = options.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)
     paper = name == "paper"
     by_loss = paper and backbone == "dubois"

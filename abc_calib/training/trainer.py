@@ -199,8 +199,8 @@ class Trainer:
         if self.ending is not None:
             self.over = accuracy >= self.ending.least and self.ending.look(self.model, self.step)
         elif self.options.stop_early and self.good >= self.options.early_stop_after:
-            every = self.data.training(UNREACHED_STEP, UNREACHED_SIZE)  # held-out: maybe one length
-            self.over = accuracy_of(self.model, every) >= THROUGHOUT
+            batch = self.data.training(UNREACHED_STEP, UNREACHED_SIZE)  # held-out: maybe one length
+            self.over = accuracy_of(self.model, batch) >= THROUGHOUT
         if self.over:
             entry["over"] = self.ending.ends if self.ending is not None else "held out"
         self.history.append(entry)
@@ -220,9 +220,9 @@ class Trainer:
         compared = options.patience or options.keep_best or options.schedule == "plateau"
         if not compared and self.step < options.steps and len(self.validation) > GLANCE:
             apart = -(-len(self.validation) // GLANCE)
-            some = self.validation.take(torch.arange(0, len(self.validation), apart))
-            if (few := accuracy_of(self.model, some)) < RIGHT:
-                return few, len(some)
+            sample = self.validation.take(torch.arange(0, len(self.validation), apart))
+            if (few := accuracy_of(self.model, sample)) < RIGHT:
+                return few, len(sample)
         return accuracy_of(self.model, self.validation), len(self.validation)
 
     def write_history(self) -> None:

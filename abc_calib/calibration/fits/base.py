@@ -127,14 +127,14 @@ class Fit(ABC):
             return LineBias(dict(sites), off)
         layers, heads = self.evidence.layers, self.evidence.heads
         nothing: Heads = ((),) * heads
-        both = [sites.get(site, (nothing,) * layers[site]) for site in ("cross", "self")]
+        pair = [sites.get(site, (nothing,) * layers[site]) for site in ("cross", "self")]
         if self.options.empty == "sink":
-            both[1] = tuple(map(closed, *both))
+            pair[1] = tuple(map(closed, *pair))
         alone: dict[Site, tuple[Heads, ...]] = {
             "encoder": (((ALONE,),) * heads,) * layers["encoder"]
         }
-        every: dict[Site, tuple[Heads, ...]] = {**alone, "self": both[1], "cross": both[0]}
-        return LineBias({s: heads for s, heads in every.items() if heads}, off, stream=True)
+        lines: dict[Site, tuple[Heads, ...]] = {**alone, "self": pair[1], "cross": pair[0]}
+        return LineBias({s: heads for s, heads in lines.items() if heads}, off, stream=True)
 
     @property
     def groups(self) -> list[tuple[Site, ...]]:
@@ -171,10 +171,10 @@ def sinks(parts: int) -> dict[Site, Line]:
     return {"encoder": closing, "self": ALONE, "cross": closing}
 
 
-def closed(crossed: Heads, own: Heads) -> Heads:
-    """``own`` lines of a stream's heads, with its sink for those that have none of either kind."""
+def closed(crossed: Heads, self_lines: Heads) -> Heads:
+    """The ``self_lines`` of a stream's heads, with its sink for those without any lines."""
     return tuple(
-        mine or (() if other else (ALONE,)) for other, mine in zip(crossed, own, strict=True)
+        head or (() if cross else (ALONE,)) for cross, head in zip(crossed, self_lines, strict=True)
     )
 
 

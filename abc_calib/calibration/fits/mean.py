@@ -55,8 +55,8 @@ class Mean(Fit):
         self.looked = self.means = dict[Site, list[list[dict[Line, float]]]]()
         for site, layers in evidence.averaged.items():
             if site in options.sites:
-                found = [self._along(site, layer) for layer in self._counted(site, layers)]
-                self.means[site] = [found[origin] for origin in self.origins(len(found))]
+                means = [self._along(site, layer) for layer in self._counted(site, layers)]
+                self.means[site] = [means[origin] for origin in self.origins(len(means))]
         self.found: dict[Site, list[Heads]] = {}
 
     def _counted(self, site: Site, layers: np.ndarray) -> np.ndarray:
@@ -120,11 +120,11 @@ def of_digits(site: Site, layout: Layout, length: int, shape: tuple[int, int]) -
     Their row writes, or in the encoder is, one of the last ``length`` digits, and so is their key.
     """
     source = [layout.coordinate(key) for key in range(layout.keys)]
-    given = np.array([c.operand is not None and c.column < length for c in source])
+    digits = np.array([c.operand is not None and c.column < length for c in source])
     rows, keys = (np.arange(count) for count in shape)
-    row = given if site == "encoder" else rows < length
+    row = digits if site == "encoder" else rows < length
     # what is read at key 1 was written in row 0
-    key = (keys > 0) & (keys <= length) if site == "self" else given
+    key = (keys > 0) & (keys <= length) if site == "self" else digits
     return np.logical_and.outer(row, key)
 
 
@@ -160,7 +160,7 @@ def mean_lines(
     the different sums that are not zero.
     """
     means = (corner_means(matrix, dirs, summed) for matrix in attention)
-    return tuple(outstanding(one, threshold, summed) for one in means)
+    return tuple(outstanding(head_means, threshold, summed) for head_means in means)
 
 
 def corner_means(
@@ -181,13 +181,13 @@ def outstanding(
     """The lines whose mean is above the limit of their direction: see ``mean_lines``."""
     kept: list[Line] = []
     for direction in dict.fromkeys(line.direction for line in means):
-        mine = {line: m for line, m in means.items() if line.direction == direction}
-        values = np.array(list({*mine.values()} if summed else mine.values()))
+        by_line = {line: m for line, m in means.items() if line.direction == direction}
+        values = np.array(list({*by_line.values()} if summed else by_line.values()))
         # a head that attends evenly has no line: rounding does not make one
         noise = 1e-12 * np.abs(values).max()
         limit = values.mean() + threshold * values.std() + noise
         highest = 0 if summed else values.max()
-        kept += [replace(line, value=m - highest) for line, m in mine.items() if m > limit]
+        kept += [replace(line, value=m - highest) for line, m in by_line.items() if m > limit]
     return tuple(kept)
 
 
@@ -219,21 +219,21 @@ def extend_bias(
     if attention.ndim != 3 or 0 in attention.shape:
         raise UsageError(f"attention has shape {attention.shape}: give (heads, rows, keys)")
     if not (finite := np.isfinite(attention)).all():
-        head, row, key = (int(one[0]) for one in np.nonzero(~finite))
+        head, row, key = (int(indices[0]) for indices in np.nonzero(~finite))
         raise UsageError(
             f"the attention of head {head}, row {row}, key {key} is {attention[head, row, key]}: "
             "average samples of one shape, in which every row has a key"
         )
     unknown = [d for d in dirs if d not in DIRECTIONS]
     if unknown or not dirs:
-        given = unknown[0] if unknown else ""
-        raise UsageError(f"unknown direction {given!r}: choose among {', '.join(DIRECTIONS)}")
+        direction = unknown[0] if unknown else ""
+        raise UsageError(f"unknown direction {direction!r}: choose among {', '.join(DIRECTIONS)}")
     if len(shape) != 2 or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
     choices = {"average": (average, ("all", "sum")), "site": (site, SITES[1:])}
-    for name, (choice, known) in choices.items():
-        if choice not in known:
-            raise OptionError(name, choice, f"choose {' or '.join(known)}")
+    for name, (choice, allowed) in choices.items():
+        if choice not in allowed:
+            raise OptionError(name, choice, f"choose {' or '.join(allowed)}")
     summed = average == "sum"
     heads = mean_lines(attention, dirs, threshold, summed)
     if summed and site == "cross":
@@ -271,6 +271,6 @@ def segment_means(
     counts = (~np.isnan(cells)).sum(1)
     means = np.nansum(cells, axis=1) / np.maximum(counts, 1)
     return [
-        {line: m for line, m, count in zip(lines, mine, there, strict=True) if count}
-        for mine, there in zip(means.tolist(), counts, strict=True)
+        {line: m for line, m, count in zip(lines, head_means, head_counts, strict=True) if count}
+        for head_means, head_counts in zip(means.tolist(), counts, strict=True)
     ]

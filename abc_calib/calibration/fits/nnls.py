@@ -66,36 +66,36 @@ class Nnls(Fit):
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
         about = evidence.parts, evidence.length, options.anchors or "", evidence.stride
-        wanted: dict[Site, tuple[Line, ...]] = {
+        searched: dict[Site, tuple[Line, ...]] = {
             site: candidates(site, options.dirs_at(site), *about) for site in options.sites
         }
-        if not any(wanted.values()):
+        if not any(searched.values()):
             raise UsageError("there is no line in these directions at these sites: name others")
         self.looked = self.fitted = dict[Site, Fitted]()
-        for site, found in fit(evidence.captured(), wanted).items():
-            origins = self.origins(len(found.weights))
+        for site, site_fit in fit(evidence.captured(), searched).items():
+            origins = self.origins(len(site_fit.weights))
             closing = options.empty == "sink"
-            kept = [k for k, x in enumerate(found.lines) if not (closing and rests(site, x))]
-            lines = tuple(found.lines[k] for k in kept)
-            self.fitted[site] = Fitted(lines, found.weights[origins][:, :, kept])
+            kept = [k for k, x in enumerate(site_fit.lines) if not (closing and rests(site, x))]
+            lines = tuple(site_fit.lines[k] for k in kept)
+            self.fitted[site] = Fitted(lines, site_fit.weights[origins][:, :, kept])
 
     def bias(self, threshold: float) -> LineBias:
         keep = soften if self.options.values == "soft" else select
         sites: dict[Site, tuple[Heads, ...]] = {}
         for group in self.groups:
-            if not (there := [site for site in group if site in self.fitted]):
+            if not (present := [site for site in group if site in self.fitted]):
                 continue
-            named = [(site, line) for site in there for line in self.fitted[site].lines]
-            weights = [self.fitted[site].weights for site in there]
+            named = [(site, line) for site in present for line in self.fitted[site].lines]
+            weights = [self.fitted[site].weights for site in present]
             layers = [keep(layer, threshold) for layer in np.concatenate(weights, 2)]
-            for site in there:
-                mine = {k: line for k, (where, line) in enumerate(named) if where == site}
-                sites[site] = tuple(_lines(mine, heads, self.sinks[site]) for heads in layers)
+            for site in present:
+                site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
+                sites[site] = tuple(_lines(site_lines, heads, self.sinks[site]) for heads in layers)
         return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
-        found = self.fitted[site]
-        weights = dict(zip(found.lines, found.weights[layer, head].tolist(), strict=True))
+        fitted = self.fitted[site]
+        weights = dict(zip(fitted.lines, fitted.weights[layer, head].tolist(), strict=True))
         weight = weights.get(name_of(line), 0.0)
         strongest = weight == max(weights.values(), default=0.0) or self.options.values == "soft"
         if weight > 0 and strongest:
@@ -154,19 +154,19 @@ def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> d
     overlap: dict[Site, np.ndarray] = {}
     along: dict[Site, np.ndarray] = {}
     for part in captured:
-        for site, wanted in lines.items():
-            if not wanted or not part.weights[site]:
+        for site, site_lines in lines.items():
+            if not site_lines or not part.weights[site]:
                 continue
             rows = part.rows[site]
-            key, outside = Lines({site: (wanted,)}).positions(part.views[site])
+            key, outside = Lines({site: (site_lines,)}).positions(part.views[site])
             key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
-            there = rows[:, None, :, None] & ~outside.expand(key.shape)
-            both = there[:, 0, :, :, None] & there[:, 0, :, None, :]
-            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & both
+            on_line = rows[:, None, :, None] & ~outside.expand(key.shape)
+            counted = on_line[:, 0, :, :, None] & on_line[:, 0, :, None, :]
+            same = (key[:, 0, :, :, None] == key[:, 0, :, None, :]) & counted
             overlap[site] = overlap.get(site, 0) + same.sum((0, 1)).cpu().numpy()
             sums = []
             for layer in part.weights[site]:
-                picked = torch.take_along_dim(layer, key, dim=3) * there
+                picked = torch.take_along_dim(layer, key, dim=3) * on_line
                 sums.append(picked.double().sum((0, 2)))  # (h, k)
             along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
     return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
@@ -217,9 +217,9 @@ def select(weights: np.ndarray, threshold: float) -> Picked:
     return [[] if k is None else [(k, 0.0)] for k in kept]
 
 
-def _lines(mine: Mapping[int, Line], picked: Picked, sink: Line | None) -> Heads:
-    """The lines of a site, ``mine``, that were picked for each head of a layer; or its sink."""
-    heads = [[replace(mine[k], value=value) for k, value in head if k in mine] for head in picked]
+def _lines(lines: Mapping[int, Line], picked: Picked, sink: Line | None) -> Heads:
+    """The lines of a site, ``lines``, that were picked for each head of a layer; or its sink."""
+    heads = [[replace(lines[k], value=value) for k, value in head if k in lines] for head in picked]
     return tuple(tuple(head) or ((sink,) if sink else ()) for head in heads)
 
 

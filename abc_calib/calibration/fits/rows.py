@@ -65,14 +65,14 @@ class Rows(Fit):
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
         data: Any = evidence.data
-        found = candidates(
+        lines = candidates(
             evidence.parts,
             options,
             getattr(data, "coupling", ""),
             getattr(data, "above", False),
             evidence.stride,
         )
-        self.looked = self.lines = {site: found[site] for site in options.sites if found.get(site)}
+        self.looked = self.lines = {site: lines[site] for site in options.sites if lines.get(site)}
         self.layers, self.heads = evidence.layers["self"], evidence.heads
 
     @cached_property
@@ -80,8 +80,8 @@ class Rows(Fit):
         """Of each line at a site the mean share of all heads, of the kind that follows it most."""
         most: dict[Site, np.ndarray] = {}
         for kind in KINDS:
-            for site, one in fit(self._of_kind(kind), self.lines).items():
-                share = one.weights.mean((0, 1))
+            for site, fitted in fit(self._of_kind(kind), self.lines).items():
+                share = fitted.weights.mean((0, 1))
                 most[site] = np.maximum(most.get(site, 0.0), share)
         return most
 
@@ -130,8 +130,8 @@ class Rows(Fit):
         heavy = self._heavy(threshold)
         lines = [(site, line) for _, site, line in heavy]
         usual = data.training(UNREACHED_STEP + 2, PROBLEMS)
-        both = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
-        windows, written = (np.concatenate(part) for part in zip(*both, strict=True))
+        batches = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
+        windows, written = (np.concatenate(part) for part in zip(*batches, strict=True))
         if wrong := contradictions(windows, written):
             longest = "x".join(
                 map(str, data.size if isinstance(data.size, tuple) else (data.size,))
@@ -142,15 +142,15 @@ class Rows(Fit):
                 f"than {longest}, or give a smaller threshold; docs/rows.md "
                 "says which outputs local windows can decide"
             )
-        chosen = [heavy[k] for k in smallest(windows, written, [one[0] for one in heavy])]
-        found = {site: [x for _, s, x in reversed(chosen) if s == site] for site in self.lines}
-        most = max(sum(len(found[site]) for site in group) for group in self._groups)
+        chosen = [heavy[k] for k in smallest(windows, written, [entry[0] for entry in heavy])]
+        picked = {site: [x for _, s, x in reversed(chosen) if s == site] for site in self.lines}
+        most = max(sum(len(picked[site]) for site in group) for group in self._groups)
         if most > self.heads:
             raise AbcError(
                 f"{most} lines decide what is written, which heads of one attention follow, and a "
                 f"layer has {self.heads} heads: train with more heads"
             )
-        return found
+        return picked
 
     def _heavy(self, least: float) -> list[tuple[float, Site, Line]]:
         """Lines with their weight, of at least a share of the heaviest at their site.
@@ -159,14 +159,14 @@ class Rows(Fit):
         """
         heavy: list[tuple[float, Site, Line]] = []
         for site, weights in self.weights.items():
-            found = [
+            entries = [
                 (float(weight), site, line)
                 for weight, line in zip(weights, self.lines[site], strict=True)
                 if line != OWN and weight > 0
             ]
-            most = max((weight for weight, *_ in found), default=0.0)
-            heavy += [one for one in found if one[0] >= least * most]
-        return sorted(heavy, key=lambda one: one[0])
+            most = max((weight for weight, *_ in entries), default=0.0)
+            heavy += [entry for entry in entries if entry[0] >= least * most]
+        return sorted(heavy, key=lambda entry: entry[0])
 
     def _windows(
         self, batch: Batch, lines: list[tuple[Site, Line]]
@@ -202,11 +202,11 @@ def candidates(
     in later rows its lines rest on the end of the source.
     """
     near = range(-REACH, REACH + 1)
-    own = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
-    own.append(Line("vert", 0, 1))
-    own += [Line("diag", 1, offset) for offset in (*near, REACH + 1)]
-    own.append(Line("vert", 1, 0))
-    own += [Line("anti", 1, offset) for offset in near]
+    at_self = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
+    at_self.append(Line("vert", 0, 1))
+    at_self += [Line("diag", 1, offset) for offset in (*near, REACH + 1)]
+    at_self.append(Line("vert", 1, 0))
+    at_self += [Line("anti", 1, offset) for offset in near]
     crossed = []
     for part in range(1, parts + 1):
         step = (parts + 1 - part) * (above and part > (coupling == "first"))
@@ -216,13 +216,13 @@ def candidates(
     several = parts > 1 or coupling == "operands"  # the parts of a sum are alike
     moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 1 + several]]
     still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
-    every: dict[Site, list[Line]] = {
-        "self": own,
+    by_site: dict[Site, list[Line]] = {
+        "self": at_self,
         "cross": [*crossed, *moving, *still, Line("vert", 0, 0)],
     }
     return {
         site: tuple(line for line in lines if line.direction in options.dirs_at(site))
-        for site, lines in every.items()
+        for site, lines in by_site.items()
     }
 
 

@@ -44,8 +44,8 @@ class ModuleLines(Lines):
 
     def views(self, batch: int, queries: int, keys: int) -> list[View]:
         """What a call sees at each site at which a head has lines."""
-        there = [site for site, heads in self.heads.items() if any(heads)]
-        return [self.state.view(site, queries, keys, self.stream, batch) for site in there]
+        sites = [site for site, heads in self.heads.items() if any(heads)]
+        return [self.state.view(site, queries, keys, self.stream, batch) for site in sites]
 
     def gathered(self, views: Any) -> Gathered:
         """As of our own layers; in a stream the tokens of the source see themselves alone."""
@@ -56,24 +56,24 @@ class ModuleLines(Lines):
             first = source.marks[:, 1][:, None, None, None]
             key = torch.where(key < source.start[..., None, None], first, key)
         key, bias = (x.contiguous() for x in torch.broadcast_tensors(key, bias))
-        found = mask_duplicate_keys(key, bias)
+        selected = mask_duplicate_keys(key, bias)
         if not self.stream:
-            return found
-        own = views[0].queries.position
-        inside = (source.marks[:, -1:] > own)[:, None, :, None]
+            return selected
+        position = views[0].queries.position
+        inside = (source.marks[:, -1:] > position)[:, None, :, None]
         alone = torch.full_like(bias[:1, :1, :1], MASKED)
         alone[..., 0] = 0.0
-        key = torch.where(inside, own[:, None, :, None], found.index)
-        return Gathered(key, torch.where(inside, alone, found.bias))
+        key = torch.where(inside, position[:, None, :, None], selected.index)
+        return Gathered(key, torch.where(inside, alone, selected.bias))
 
     def matrix(self, views: Any, keys: int) -> Tensor:
         """The same as a matrix ``(b|1, h, i, j)``; 0 for heads without lines."""
-        found = self.gathered(views)
-        matrix = self.scattered(found.index, found.bias, keys)
+        selected = self.gathered(views)
+        matrix = self.scattered(selected.index, selected.bias, keys)
         transparent = self.transparent(matrix.device)
         if self.stream:
-            own, marks = views[0].queries.position, self.state.read().marks
-            transparent = transparent & (own >= marks[:, -1:])[:, None, :, None]
+            position, marks = views[0].queries.position, self.state.read().marks
+            transparent = transparent & (position >= marks[:, -1:])[:, None, :, None]
         return matrix.masked_fill_(transparent, 0.0)
 
 
@@ -108,7 +108,7 @@ def along_lines(
             bias = Gathered(index, bias.bias + position_bias.expand(b, h, i, j).gather(3, index))
         mixed = attend(query, key, value, bias, dropout, scaling)
         return mixed.transpose(1, 2).contiguous(), None
-    added = [more for more in (position_bias, attention_mask) if more is not None]
+    added = [term for term in (position_bias, attention_mask) if term is not None]
     added += [lines.matrix(views, j).to(query.dtype)] if views else []
     weights = weighed(query, key, sum(added, query.new_zeros(())), scaling)
     mixed = F.dropout(weights, dropout) @ value

@@ -14,7 +14,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.sites import said
+from abc_calib.nn.foreign.sites import explain
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
@@ -39,7 +39,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     """
     with in_a_line(model):
         tried = model.exact()
-        found = check_neutral(tried, source, target)
+        change = check_neutral(tried, source, target)
         check_cache(tried, source[:2], target.shape[1])
         del tried  # memory
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
@@ -49,7 +49,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         check_alone(lined, long_sources(lined, source), target[:LONG_ONES])
         lined.set_lines(trial_lines(lined))
         check_lined(lined, source, target)
-    return found
+    return change
 
 
 @contextmanager
@@ -61,14 +61,16 @@ def in_a_line(model: Foreign) -> Iterator[None]:
         raise
     except Exception as error:  # whatever its code raises
         name = type(model.network).__name__
-        raise UsageError(f"{name} does not do what a calibration needs ({said(error)})") from None
+        raise UsageError(
+            f"{name} does not do what a calibration needs ({explain(error)})"
+        ) from None
 
 
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
     name = type(model.network).__name__
-    own, captured = model(source, target), model.attention(source, target).weights
+    plain, captured = model(source, target), model.attention(source, target).weights
     put(model.network, LineBias({}), model.marks, model.sites)
     try:
         logits, weights = model(source, target), model.attention(source, target).weights
@@ -76,17 +78,17 @@ def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
         model.set_lines(None)
     written = target != model.pad
     apart = [
-        float((one - other)[written[:, None, :, None].expand_as(one)].abs().max())
+        float((before - after)[written[:, None, :, None].expand_as(before)].abs().max())
         for site in ("self", "cross")
-        for one, other in zip(captured[site], weights[site], strict=True)
+        for before, after in zip(captured[site], weights[site], strict=True)
     ]
-    found = Neutrality(float((own - logits)[written].abs().max()), max(apart, default=0.0))
-    if not (found.logits <= LOGITS and found.attention <= WEIGHTS):
+    change = Neutrality(float((plain - logits)[written].abs().max()), max(apart, default=0.0))
+    if not (change.logits <= LOGITS and change.attention <= WEIGHTS):
         raise UsageError(
             f"{name} does not attend as its eager attention says: a bias of zeros changes its "
-            f"logits by {found.logits:.1g} and its attention by {found.attention:.1g}"
+            f"logits by {change.logits:.1g} and its attention by {change.attention:.1g}"
         )
-    return found
+    return change
 
 
 def trial_lines(model: Foreign) -> LineBias:
@@ -94,22 +96,22 @@ def trial_lines(model: Foreign) -> LineBias:
     parts, heads, layers = len(model.marks.delimiters), model.sites.heads, model.attention_layers
     read = [[Line("anti", 1 + head % parts, 0)] for head in range(heads)]
     read[0].append(Line("anti", 1, -1, -1.0))
-    own = [[Line("diag", 0, -(head % 2))] for head in range(heads)]
+    self_lines = [[Line("diag", 0, -(head % 2))] for head in range(heads)]
     if model.stream:  # each head at one of its two sites
-        read[1::2], own[::2] = [[]] * len(read[1::2]), [[]] * len(own[::2])
+        read[1::2], self_lines[::2] = [[]] * len(read[1::2]), [[]] * len(self_lines[::2])
     inner = [[Line("diag", 0, 0)]] * heads
-    every = {"encoder": inner, "self": own, "cross": read}
+    sites = {"encoder": inner, "self": self_lines, "cross": read}
     return LineBias(
-        {site: (tuple(map(tuple, every[site])),) * count for site, count in layers.items() if count}
+        {site: (tuple(map(tuple, sites[site])),) * count for site, count in layers.items() if count}
     )
 
 
 def lines_alone(model: Foreign) -> LineBias:
     """Lines along which tokens see themselves and delimiters."""
-    own, closer = (Line("diag", 0, 0),), (() if model.stream else (Line("vert", 1, 0),))
-    every = {"encoder": own, "self": own, "cross": closer}
+    diagonal, closer = (Line("diag", 0, 0),), (() if model.stream else (Line("vert", 1, 0),))
+    sites = {"encoder": diagonal, "self": diagonal, "cross": closer}
     return LineBias(
-        {s: ((every[s],) * model.sites.heads,) * n for s, n in model.attention_layers.items() if n}
+        {s: ((sites[s],) * model.sites.heads,) * n for s, n in model.attention_layers.items() if n}
     )
 
 
@@ -141,11 +143,11 @@ def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
 def long_sources(model: Foreign, source: Tensor) -> Tensor:
     """Sources with long parts, of tokens of given ones."""
     none = source.new_tensor([model.pad, model.sos, *model.marks.delimiters])
-    known, rng = source[~torch.isin(source, none)], torch.Generator().manual_seed(0)
+    tokens, rng = source[~torch.isin(source, none)], torch.Generator().manual_seed(0)
     parts = [source.new_full((LONG_ONES, 1), model.sos)]
     for delimiter in model.marks.delimiters:
-        drawn = torch.randint(len(known), (LONG_ONES, LONG), generator=rng)
-        parts += [known[drawn], source.new_full((LONG_ONES, 1), delimiter)]
+        drawn = torch.randint(len(tokens), (LONG_ONES, LONG), generator=rng)
+        parts += [tokens[drawn], source.new_full((LONG_ONES, 1), delimiter)]
     return torch.cat(parts, 1)
 
 
@@ -162,14 +164,14 @@ def check_alone(model: Foreign, source: Tensor, target: Tensor) -> None:
 
 @torch.no_grad()
 def _check_rows(
-    model: Foreign, source: Tensor, there: Tensor, target: Tensor, written: Tensor | None = None
+    model: Foreign, source: Tensor, mask: Tensor, target: Tensor, written: Tensor | None = None
 ) -> None:
     """``UsageError`` if tokens of the source change the first row, and those written the last."""
-    other = torch.where(there, source[:, 1:2].roll(1, 0), source)
+    varied = torch.where(mask, source[:, 1:2].roll(1, 0), source)
     also, rows = target, [0]
     if written is not None:
         also, rows = torch.where(written, target[:, :1].roll(1, 0), target), [0, -1]
-    changed = float((model(other, also) - model(source, target))[:, rows].abs().max())
+    changed = float((model(varied, also) - model(source, target))[:, rows].abs().max())
     if not changed <= LOGITS:
         raise UsageError(
             f"{type(model.network).__name__} sees tokens that are not on its lines: others change "
@@ -182,8 +184,8 @@ def check_positions(model: Foreign, source: Tensor, target: Tensor) -> None:
     """``UsageError`` where a stream without positions counts them somewhere else."""
     if not model.sites.stream:
         return
-    plain, other = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
-    if not (changed := float((other - plain).abs().max())) <= 1e-4:
+    plain, moved = (model._run(source, target, step=step).logits for step in (1, STRETCHED))
+    if not (changed := float((moved - plain).abs().max())) <= 1e-4:
         raise UsageError(
             f"{type(model.network).__name__} counts positions somewhere else, too: other position "
             f"ids change its logits by {changed:.2g}"
@@ -202,7 +204,7 @@ def check_tokenizer(coder: Any, task: Any) -> None:
         read = words([*task.pairs.source]).input_ids
     except Exception as error:  # whatever its code raises
         raise UsageError(
-            f"the tokenizer in {task.tokenizer} does not load ({said(error)}): save it again"
+            f"the tokenizer in {task.tokenizer} does not load ({explain(error)}): save it again"
         ) from None
     same = words.get_vocab() == coder.tokenizer.get_vocab(with_added_tokens=True)
     if not same or read != coder.ids(task.pairs.source, special=True):

@@ -14,7 +14,7 @@ from abc_calib.config import ForeignOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
-from abc_calib.nn.foreign.sites import DEPTHS, said
+from abc_calib.nn.foreign.sites import DEPTHS, explain
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
 NOT_SHAPE |= {"torch_dtype"}
@@ -69,7 +69,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
     try:
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
     except Exception as error:  # whatever its code raises
-        raise UsageError(f"{path} does not load ({said(error)}): save the model again") from None
+        raise UsageError(f"{path} does not load ({explain(error)}): save the model again") from None
     record = getattr(network.config, RECORD, None)
     if record and not lined:
         raise UsageError(f"{path} has lines already: give the model that it was made from")
@@ -80,34 +80,34 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         lines = LineBias.from_dict(record["lines"])
         options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
     except (AbcError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} has lines that nothing can read ({said(error)})") from None
+        raise UsageError(f"{path} has lines that nothing can read ({explain(error)})") from None
     return Found(network.float().eval(), options, ends, lines)
 
 
 def check_size(kind: Any, path: Path, described: dict[str, Any]) -> None:
     """``UsageError`` for more layers or parameters than the files of the weights can hold."""
-    tensors = held = 0
+    tensors = nbytes = 0
     try:
         for file in path.glob("*.safetensors"):
-            held += file.stat().st_size
+            nbytes += file.stat().st_size
             with safe_open(file, "pt") as opened:
                 tensors += len(opened.keys())
     except (OSError, SafetensorError):  # loading says what is wrong with it
         return
     layers = max([0, *(n for name in DEPTHS if isinstance(n := described.get(name), int))])
-    wanted = 0
+    parameters = 0
     if layers <= tensors:
         try:
             with torch.device("meta"):
                 network = kind(kind.config_class.from_pretrained(path))
         except Exception:  # as above
             return
-        wanted = sum(weight.numel() for weight in network.parameters())
-    if held and (layers > tensors or wanted > held):
-        what = f"{wanted:,} parameters" if wanted else f"{layers:,} layers"
+        parameters = sum(weight.numel() for weight in network.parameters())
+    if nbytes and (layers > tensors or parameters > nbytes):
+        what = f"{parameters:,} parameters" if parameters else f"{layers:,} layers"
         raise UsageError(
             f"{path / 'config.json'} describes a model of {what}, and the weights in its folder "
-            f"are {tensors:,} tensors of {held:,} bytes: give the configuration that they were "
+            f"are {tensors:,} tensors of {nbytes:,} bytes: give the configuration that they were "
             "saved with"
         )
 
@@ -123,9 +123,9 @@ def described_by(network: Any, folder: Path) -> ForeignOptions:
 
 def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
     """The ids each of which ends an output; ``UsageError`` if nothing says which."""
-    for held in (network.generation_config, network.config):
-        found = getattr(held, END, None)
-        ends = tuple(found) if isinstance(found, list) else (found,)
+    for config in (network.generation_config, network.config):
+        value = getattr(config, END, None)
+        ends = tuple(value) if isinstance(value, list) else (value,)
         if all(isinstance(end, int) for end in ends) and ends:
             return ends
     raise UsageError(

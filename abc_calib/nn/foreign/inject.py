@@ -43,15 +43,15 @@ def inject(
     ``neutral``: without the model's own positions, as a model is retrained. ``UsageError`` leaves
     the model as it was.
     """
-    lines, given = bias or LineBias({}), None if delimiters is None else marked(delimiters, prefix)
+    lines, chosen = bias or LineBias({}), None if delimiters is None else marked(delimiters, prefix)
     check_model(model)
     before = record_of(model)
-    known = given or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
-    if known is None:
+    marks = chosen or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
+    if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
     detach(model)
     try:
-        put(model, lines, known, find_sites(model), neutral)
+        put(model, lines, marks, find_sites(model), neutral)
     except UsageError:
         if before is not None:
             attach(model, before)
@@ -64,7 +64,7 @@ def marked(delimiters: Sequence[int] | Marks, prefix: int = 0) -> Marks:
     if isinstance(delimiters, Marks):
         return delimiters
     ids = tuple(delimiters) if isinstance(delimiters, Sequence) else ()
-    if not ids or not all(isinstance(one, int) for one in ids):
+    if not ids or not all(isinstance(token, int) for token in ids):
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
     return Marks(ids, prefix)
 
@@ -74,11 +74,11 @@ def load(folder: Path | str) -> Any:
 
     In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
-    found = read_model(folder, lined=True)
-    network, record = found.network, record_of(found.network)
-    if found.lines is None or record is None:
+    contents = read_model(folder, lined=True)
+    network, record = contents.network, record_of(contents.network)
+    if contents.lines is None or record is None:
         raise UsageError(f"{folder} has no lines: load it with from_pretrained")
-    check_record(network, record, found.lines)
+    check_record(network, record, contents.lines)
     attach(network, record)
     return network
 
@@ -86,10 +86,10 @@ def load(folder: Path | str) -> Any:
 def check_record(network: Any, record: Mapping[str, Any], lines: LineBias) -> None:
     """``UsageError`` unless a model's configuration says of its lines what ``inject`` writes."""
     try:
-        wanted = made_record(lines, marks_of(record), find_sites(network), record["neutral"])
+        expected = made_record(lines, marks_of(record), find_sites(network), record["neutral"])
     except (KeyError, TypeError, ValueError, IndexError):
-        wanted = {}
-    if wanted != record:
+        expected = {}
+    if expected != record:
         raise UsageError(
             f"the entry {RECORD} of its config.json does not fit its {type(network).__name__}: "
             "calibrate again"
@@ -114,7 +114,7 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
 
 def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> dict[str, Any]:
     """What a model's configuration says of the lines in it."""
-    every = [held for site in sites.modules for held in of_module(lines, sites, site)]
+    layers = [heads for site in sites.modules for heads in of_module(lines, sites, site)]
     return {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
@@ -125,16 +125,16 @@ def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> d
         "positions": sites.positions,
         "neutral": neutral,
         "restricted": lines.off_line_bias is None
-        and all(any(head) for one in every for head in zip(*one.values(), strict=True)),
+        and all(any(head) for by_site in layers for head in zip(*by_site.values(), strict=True)),
     }
 
 
 def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
     """For each module of a site the lines of its heads: in a stream those of both sites."""
-    there: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
+    line_sites: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
     none: Heads = ((),) * sites.heads
     return [
-        {one: lines.heads(one, layer) or none for one in there}
+        {line_site: lines.heads(line_site, layer) or none for line_site in line_sites}
         for layer in range(len(sites.modules[site]))
     ]
 
@@ -155,15 +155,15 @@ def attach(model: Any, record: dict[str, Any]) -> None:
     register()
     sites = Sites(record["modules"], record["heads"], record["stream"], record["positions"])
     lines, marks, state = LineBias.from_dict(record["lines"]), marks_of(record), State()
-    known = dict(model.named_modules())
+    modules = dict(model.named_modules())
     try:
         for site, names in sites.modules.items():
             for name, heads in zip(names, of_module(lines, sites, site), strict=True):
-                held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
-                known[name].__dict__[HELD] = held
+                module_lines = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
+                modules[name].__dict__[HELD] = module_lines
         model.__dict__[HOOKS] = listen(model, marks, state)
         if record["neutral"]:
-            model.__dict__[HOOKS] += silence(known, record["positions"])
+            model.__dict__[HOOKS] += silence(modules, record["positions"])
     except KeyError as error:
         detach(model)
         raise UsageError(
@@ -194,8 +194,8 @@ def detach(model: Any) -> None:
 
 def configurations(model: Any) -> list[Any]:
     """The configurations of a model and of its parts."""
-    every = (getattr(module, "config", None) for module in model.modules())
-    return [config for config in every if config is not None]
+    configs = (getattr(module, "config", None) for module in model.modules())
+    return [config for config in configs if config is not None]
 
 
 # What a call tells
@@ -211,39 +211,39 @@ class Listener:
     marks: Marks
     state: State
 
-    def before_call(self, model: Any, args: Any, given: dict[str, Any]) -> None:
+    def before_call(self, model: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Before a call of the whole model."""
         if (how := model.config._attn_implementation) != NAME:
             raise UsageError(
                 f"its attention was set to {how!r}, which knows no lines: set it back with "
                 f"model.set_attn_implementation({NAME!r})"
             )
-        self.state.weights = bool(given.get("output_attentions"))
-        output = given.get("encoder_outputs")
-        if (known := getattr(output, PLACES, None)) is not None:
-            self.state.source = known
+        self.state.weights = bool(kwargs.get("output_attentions"))
+        output = kwargs.get("encoder_outputs")
+        if (source := getattr(output, PLACES, None)) is not None:
+            self.state.source = source
 
-    def reads(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+    def reads(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Before what reads the source."""
-        ids, cache = given.get("input_ids", args[0] if args else None), cache_of(given)
+        ids, cache = kwargs.get("input_ids", args[0] if args else None), cache_of(kwargs)
         past = 0 if cache is None else int(cache.get_seq_length())
         self.state.tokens = None if ids is None else past + ids.shape[1]
-        if past and (known := getattr(cache, PLACES, None)) is not None:
-            self.state.source = known
+        if past and (source := getattr(cache, PLACES, None)) is not None:
+            self.state.source = source
         elif past or ids is None:
             raise UsageError("lines need input_ids from the first token on: give whole sources")
         else:
-            self.state.source = self.marks.of(ids, given.get("attention_mask"))
+            self.state.source = self.marks.of(ids, kwargs.get("attention_mask"))
 
-    def has_read(self, _: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+    def has_read(self, _: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
         """After it: what is kept of the source, or an encoder gives, knows where it stands."""
-        for kept in (output, cache_of(output), cache_of(given)):
+        for kept in (output, cache_of(output), cache_of(kwargs)):
             if not isinstance(kept, tuple | None):
                 setattr(kept, PLACES, self.state.source)
 
-    def writes(self, _: nn.Module, args: Any, given: dict[str, Any]) -> None:
+    def writes(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Before a decoder that has an encoder."""
-        cache = cache_of(given)
+        cache = cache_of(kwargs)
         self.state.past = 0 if cache is None else int(cache.get_seq_length())
 
 
@@ -263,7 +263,7 @@ def listen(model: Any, marks: Marks, state: State) -> list[Any]:
 # Without positions
 
 
-def silence(known: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:
+def silence(modules: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:
     """Make positions neutral: the same wherever a token stands, or nothing at all.
 
     Relative biases are zero for good. What a table adds at position 0 may be trained; classes that
@@ -271,7 +271,7 @@ def silence(known: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) 
     """
     hooks: list[Any] = []
     for kind, names in positions.items():
-        for module in (known[name] for name in names):
+        for module in (modules[name] for name in names):
             if kind == "relative":
                 blank(module)
             elif kind == "rotary" or type(module) is nn.Embedding:
@@ -305,9 +305,9 @@ def blank(table: Any) -> None:
     table.weight.requires_grad_(False)
 
 
-def at_first(module: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+def at_first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
     """What holds positions is asked for position 0 alone, whichever it was given."""
     at, name = (0, "input") if type(module) is nn.Embedding else (1, "position_ids")
-    if name in given:
-        return args, {**given, name: torch.zeros_like(given[name])}
-    return (*args[:at], torch.zeros_like(args[at]), *args[at + 1 :]), given
+    if name in kwargs:
+        return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
+    return (*args[:at], torch.zeros_like(args[at]), *args[at + 1 :]), kwargs

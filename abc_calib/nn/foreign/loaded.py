@@ -11,7 +11,7 @@ import torch
 from abc_calib.errors import UsageError
 from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.inject import attach, check_record, record_of
-from abc_calib.nn.foreign.sites import said
+from abc_calib.nn.foreign.sites import explain
 from tasks.written import squeezed
 
 
@@ -24,15 +24,15 @@ class LoadedFolder:
     def __init__(self, path: Path):
         from transformers import AutoTokenizer
 
-        found = read_model(path, lined=True)
-        self.network = found.network
-        if found.lines is not None and (record := record_of(self.network)) is not None:
-            check_record(self.network, record, found.lines)
+        contents = read_model(path, lined=True)
+        self.network = contents.network
+        if contents.lines is not None and (record := record_of(self.network)) is not None:
+            check_record(self.network, record, contents.lines)
             attach(self.network, record)
         try:
             self.words: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # whatever its code raises
-            raise UsageError(f"the tokenizer in {path} does not load ({said(error)})") from None
+            raise UsageError(f"the tokenizer in {path} does not load ({explain(error)})") from None
         ends = self.network.generation_config.eos_token_id
         self.ends = torch.tensor(ends if isinstance(ends, list) else [ends])
 
@@ -43,26 +43,26 @@ class LoadedFolder:
         are run together, without padding, but at most ``most`` of them.
         """
         read = [self.words(text) for text in texts]
-        found: dict[int, str | None] = {}
-        for size in sorted({len(one["input_ids"]) for one in read}):
-            rows = [row for row, one in enumerate(read) if len(one["input_ids"]) == size]
+        outputs: dict[int, str | None] = {}
+        for size in sorted({len(encoding["input_ids"]) for encoding in read}):
+            rows = [row for row, encoding in enumerate(read) if len(encoding["input_ids"]) == size]
             for first in range(0, len(rows), most):
-                some = rows[first : first + most]
-                written = self._written([read[row] for row in some], steps)
-                found |= dict(zip(some, written, strict=True))
-        return [found[row] for row in range(len(texts))]
+                group = rows[first : first + most]
+                written = self._written([read[row] for row in group], steps)
+                outputs |= dict(zip(group, written, strict=True))
+        return [outputs[row] for row in range(len(texts))]
 
     @torch.inference_mode()
     def _written(self, read: Sequence[Any], steps: int) -> list[str | None]:
         names = [name for name in ("input_ids", "attention_mask") if name in read[0]]
-        given = {name: torch.tensor([one[name] for one in read]) for name in names}
-        own, begun = self.network.generation_config, given["input_ids"].shape[1]
+        inputs = {name: torch.tensor([encoding[name] for encoding in read]) for name in names}
+        limit, begun = self.network.generation_config, inputs["input_ids"].shape[1]
         begun = 1 if self.network.config.is_encoder_decoder else begun
-        allowed = own.max_new_tokens or (own.max_length - begun if own.max_length else steps)
+        allowed = limit.max_new_tokens or (limit.max_length - begun if limit.max_length else steps)
         try:
-            written = self.network.generate(**given, max_new_tokens=min(allowed, steps))
+            written = self.network.generate(**inputs, max_new_tokens=min(allowed, steps))
         except Exception as error:  # whatever its code raises
-            return [f"an error: {said(error)}"] * len(read)
+            return [f"an error: {explain(error)}"] * len(read)
         written = written[:, begun:]
         ended = torch.isin(written, self.ends).any(1).tolist()
         texts = (squeezed(self.words.decode(ids, skip_special_tokens=True)) for ids in written)

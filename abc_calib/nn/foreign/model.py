@@ -66,26 +66,26 @@ class Sources:
         if not self.stream:
             return ids[:, :width], places < lengths[:, None]
         left = (width - lengths)[:, None]
-        there = places >= left
+        mask = places >= left
         moved = ids.gather(1, (places - left).clamp(min=0))
-        return moved.masked_fill(~there, pad), there
+        return moved.masked_fill(~mask, pad), mask
 
     @staticmethod
     def _repeated(ids: tuple[int, ...], like: Tensor) -> Tensor:
         return like.new_tensor(ids).expand(len(like), -1)
 
-    def places(self, there: Tensor, width: int) -> Tensor:
+    def places(self, mask: Tensor, width: int) -> Tensor:
         """Where the tokens of our sources stand among ``width`` ids, ``(b, s)``; -1 for none.
 
-        ``there (b, s)``: which are no padding. What closes the source of a stream is the output's.
+        ``mask (b, s)``: which are no padding. What closes the source of a stream is the output's.
         """
-        place, counts = torch.arange(there.shape[1], device=there.device), there.sum(1)[:, None]
-        at = (place + len(self.prefix) - 1).expand_as(there)
+        place, counts = torch.arange(mask.shape[1], device=mask.device), mask.sum(1)[:, None]
+        at = (place + len(self.prefix) - 1).expand_as(mask)
         if self.stream:
             at = at + width - (counts + len(self.prefix) - 1)
-            there = there & (place < counts - 1)
+            mask = mask & (place < counts - 1)
         opened = bool(self.prefix) | (place > 0)
-        return at.masked_fill(~(there & opened), -1)
+        return at.masked_fill(~(mask & opened), -1)
 
 
 class Foreign(Model):
@@ -99,7 +99,7 @@ class Foreign(Model):
 
     def __init__(self, options: ForeignOptions, tokens: TokenIds):
         super().__init__(options, tokens)
-        self.network = made(options, tokens)
+        self.network = build_network(options, tokens)
         self.sites = find_sites(self.network)
         self.stream = self.sites.stream
         self.marks = Marks(tokens.delimiters[1:], len(options.prefix))
@@ -132,23 +132,23 @@ class Foreign(Model):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         steps = target.shape[1]
-        found = self._run(source, target, kept=steps)
-        return found.logits[:, -steps:]
+        outputs = self._run(source, target, kept=steps)
+        return outputs.logits[:, -steps:]
 
     def _run(self, source: Tensor, target: Tensor, kept: int = 0, step: int = 1, **how: Any) -> Any:
         """The network's output while ``target`` is written; ``step``: between its position ids."""
         ids, mask = self.sources.ids(source, self.pad)
         if not self.stream:
             read = self._plain(self.shifted(target))
-            given = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
-            return self.network(**given, decoder_input_ids=read, use_cache=False, **how)
+            inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
+            return self.network(**inputs, decoder_input_ids=read, use_cache=False, **how)
         ids = torch.cat([ids, target[:, :-1]], 1)
         mask = torch.cat([mask, torch.ones_like(target[:, :-1], dtype=torch.bool)], 1)
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        given = {"attention_mask": mask.long(), "position_ids": step * places}
-        return self.network(input_ids=self._plain(ids), **given, use_cache=False, **how)
+        inputs = {"attention_mask": mask.long(), "position_ids": step * places}
+        return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
 
     def shifted(self, target: Tensor) -> Tensor:
         """What the decoder reads: its own start, then the target but its last token."""
@@ -177,41 +177,41 @@ class Foreign(Model):
         if how != NAME:
             self.network.set_attn_implementation("eager")
         try:
-            found = self._run(source, target, output_attentions=True)
+            outputs = self._run(source, target, output_attentions=True)
         finally:
             self.network.set_attn_implementation(how)
-        there, written = source != self.pad, target != self.pad
-        rows: dict[Site, Tensor] = {"encoder": there, "self": written, "cross": written}
-        weights = self._split(found, there, target.shape[1])
+        mask, written = source != self.pad, target != self.pad
+        rows: dict[Site, Tensor] = {"encoder": mask, "self": written, "cross": written}
+        weights = self._split(outputs, mask, target.shape[1])
         views = self.views(source, target)
         return Attention(weights, views, {site: rows[site] for site in weights})
 
-    def _split(self, found: Any, there: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
+    def _split(self, outputs: Any, mask: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
         """The weights of each site, with the rows and keys of our sources and targets."""
-        given = found.attentions if self.stream else found.cross_attentions
-        if not given or any(layer is None for layer in given):
+        attentions = outputs.attentions if self.stream else outputs.cross_attentions
+        if not attentions or any(layer is None for layer in attentions):
             name = type(self.network).__name__
             raise UsageError(f"{name} gives no attention weights with eager attention")
         if self.stream:
-            rows = [layer[:, :, -steps:] for layer in found.attentions]
-            at = self.sources.places(there, rows[0].shape[3] - steps + 1)
-            cross, own = [picked(x, at, 3) for x in rows], [x[..., -steps:] for x in rows]
-            return {"encoder": (), "self": tuple(own), "cross": tuple(cross)}
-        at = self.sources.places(there, 0)
-        inner = [picked(picked(x, at, 3), at, 2) for x in found.encoder_attentions]
-        cross = [picked(layer, at, 3) for layer in found.cross_attentions]
-        own = found.decoder_attentions
-        return {"encoder": tuple(inner), "self": tuple(own), "cross": tuple(cross)}
+            rows = [layer[:, :, -steps:] for layer in outputs.attentions]
+            at = self.sources.places(mask, rows[0].shape[3] - steps + 1)
+            cross, self_weights = [picked(x, at, 3) for x in rows], [x[..., -steps:] for x in rows]
+            return {"encoder": (), "self": tuple(self_weights), "cross": tuple(cross)}
+        at = self.sources.places(mask, 0)
+        inner = [picked(picked(x, at, 3), at, 2) for x in outputs.encoder_attentions]
+        cross = [picked(layer, at, 3) for layer in outputs.cross_attentions]
+        self_weights = outputs.decoder_attentions
+        return {"encoder": tuple(inner), "self": tuple(self_weights), "cross": tuple(cross)}
 
     def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = Marks(self.marks.delimiters, 1).of(source, source != self.pad)
         output = coords(target, output=True)
-        found: dict[Site, View] = {
+        views: dict[Site, View] = {
             "self": View("self", output, output, True),
             "cross": View("cross", output, at),
         }
-        return found if self.stream else {**found, "encoder": View("encoder", at, at)}
+        return views if self.stream else {**views, "encoder": View("encoder", at, at)}
 
     # What it takes
 
@@ -222,11 +222,11 @@ class Foreign(Model):
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         config = self.network.config
         tokens = batch * (keys + steps)
-        held = 40 * tokens * 5 * config.hidden_size * 4 + tokens * self.vocabulary * 8
+        needed = 40 * tokens * 5 * config.hidden_size * 4 + tokens * self.vocabulary * 8
         record = record_of(self.network)
         if self._lines is not None and record and record["restricted"]:
-            return held
-        return held + 6 * self.sites.heads * batch * (keys + steps) ** 2 * 4
+            return needed
+        return needed + 6 * self.sites.heads * batch * (keys + steps) ** 2 * 4
 
     # Beside the weights
 
@@ -241,16 +241,16 @@ class Foreign(Model):
         """As ``from_pretrained`` does: files may name weights otherwise, and leave some out."""
         how: dict[str, Any] = {"config": copy.deepcopy(self.network.config)}
         how |= {"state_dict": weights, "output_loading_info": True}
-        found, told = type(self.network).from_pretrained(None, **how)
-        wrong = [name for kind in ("missing_keys", "unexpected_keys") for name in told[kind]]
-        if wrong or told["mismatched_keys"]:
+        network, info = type(self.network).from_pretrained(None, **how)
+        wrong = [name for kind in ("missing_keys", "unexpected_keys") for name in info[kind]]
+        if wrong or info["mismatched_keys"]:
             name = next(iter(wrong), "some have another size")
             raise AbcError(f"its weights are another model's ({name})")
-        self.network.load_state_dict(found.state_dict())
+        self.network.load_state_dict(network.state_dict())
         return True
 
 
-def made(options: ForeignOptions, tokens: TokenIds) -> Any:
+def build_network(options: ForeignOptions, tokens: TokenIds) -> Any:
     """A fresh model of a class of ``transformers``, which generates greedily up to its end."""
     import transformers
 

@@ -25,10 +25,10 @@ CACHES = ("cache", "past_key_values")
 """
 
 
-def cache_of(held: Any) -> Any:
+def cache_of(values: Any) -> Any:
     """The cache among a call's arguments or in its output, or None."""
-    known = held if isinstance(held, Mapping) else {}
-    return next((known[name] for name in CACHES if known.get(name) is not None), None)
+    by_name = values if isinstance(values, Mapping) else {}
+    return next((by_name[name] for name in CACHES if by_name.get(name) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ class Marks:
         ``mask (b, s)``: 0 on padding. Without a prefix the first mark is before the source, and in
         a stream the source ends with its last delimiter. ``UsageError`` if delimiters are missing.
         """
-        there = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        there = there[:, -ids.shape[1] :]
-        start = there.int().argmax(1, keepdim=True)
-        inside = there & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
-        at, wanted = coords(ids, self.delimiters, there=inside), len(self.delimiters)
+        valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        valid = valid[:, -ids.shape[1] :]
+        start = valid.int().argmax(1, keepdim=True)
+        inside = valid & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
+        at, expected = coords(ids, self.delimiters, mask=inside), len(self.delimiters)
         count = (torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & inside).sum(1)
-        if len(ids) and int(count.min()) < wanted:
+        if len(ids) and int(count.min()) < expected:
             row = int(count.argmin())
             raise UsageError(
-                f"source {row} of the batch has {int(count[row])} of the {wanted} delimiters "
+                f"source {row} of the batch has {int(count[row])} of the {expected} delimiters "
                 "that the lines count from: give whole sources"
             )
-        marks = torch.cat([start + self.prefix - 1, at.marks[:, :wanted]], 1)
-        end = there.sum(1, keepdim=True) + start
+        marks = torch.cat([start + self.prefix - 1, at.marks[:, :expected]], 1)
+        end = valid.sum(1, keepdim=True) + start
         at = replace(at, part=at.part + 1, marks=marks, length=end).alike
         return replace(at, start=start[: len(at.marks)])
 
@@ -79,8 +79,8 @@ class State(threading.local):
     weights: bool = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> State:
-        made = memo[id(self)] = State()
-        return made
+        state = memo[id(self)] = State()
+        return state
 
     def __reduce__(self) -> Any:
         return State, ()
@@ -89,13 +89,13 @@ class State(threading.local):
         """Where the sources stand, in a batch of ``rows`` rows: repeated, as for beams."""
         if self.source is None:
             raise UsageError("the model has read no source yet: call it with input_ids")
-        known = len(self.source.marks)
-        if rows is None or known in (1, rows):
+        sources = len(self.source.marks)
+        if rows is None or sources in (1, rows):
             return self.source
-        if rows % known:
-            raise UsageError(f"{rows} outputs of {known} sources: read the sources of this batch")
-        index = torch.arange(known, device=self.source.marks.device)
-        self.source = self.source.samples(index.repeat_interleave(rows // known))
+        if rows % sources:
+            raise UsageError(f"{rows} outputs of {sources} sources: read the sources of this batch")
+        index = torch.arange(sources, device=self.source.marks.device)
+        self.source = self.source.samples(index.repeat_interleave(rows // sources))
         return self.source
 
     def view(
@@ -106,10 +106,10 @@ class State(threading.local):
         if site == "encoder":
             return View(site, source, source)
         past = self.past if site == "cross" and not stream else keys - queries
-        held = self.tokens if stream else self.past + queries if site == "self" else keys
-        if held not in (None, keys):
+        size = self.tokens if stream else self.past + queries if site == "self" else keys
+        if size not in (None, keys):
             raise UsageError(
-                f"its cache holds {keys} keys of {held} tokens, and lines count all of them: use a "
+                f"its cache holds {keys} keys of {size} tokens, and lines count all of them: use a "
                 "cache that keeps every key, such as DynamicCache() without a configuration"
             )
         number = torch.arange(past, past + queries, device=source.marks.device)[None]
@@ -121,5 +121,5 @@ class State(threading.local):
             source = replace(source, length=opened + 1)
         if site == "cross":
             return View(site, output, source)
-        every = torch.arange(keys, device=number.device)[None]
-        return View(site, output, replace(output, position=every, place=every), causal=True)
+        positions = torch.arange(keys, device=number.device)[None]
+        return View(site, output, replace(output, position=positions, place=positions), causal=True)

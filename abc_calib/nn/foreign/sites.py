@@ -65,8 +65,8 @@ def find_sites(model: Any) -> Sites:
     for module, keys, _ in seen:
         site: Site = "encoder" if module in inside else "cross" if keys == SOURCE else "self"
         sites: tuple[Site, ...] = ("self", "cross") if stream else (site,)
-        for one in sites:
-            modules.setdefault(one, []).append(names[module])
+        for line_site in sites:
+            modules.setdefault(line_site, []).append(names[module])
     heads = {count for *_, count in seen}
     if len(heads) > 1:
         raise UsageError(
@@ -92,12 +92,12 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
     from transformers.masking_utils import eager_mask
 
     seen: list[tuple[nn.Module, int, int]] = []
-    own: set[str] = set()
+    features: set[str] = set()
 
     def note(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any
     ) -> Any:
-        own.update(name for name in OWN_WAYS if how.get(name) is not None)
+        features.update(name for name in OWN_WAYS if how.get(name) is not None)
         seen.append((module, key.shape[2], query.shape[1]))
         groups = query.shape[1] // value.shape[1]
         mixed = value.repeat_interleave(groups, 1).mean(2, keepdim=True)
@@ -116,14 +116,14 @@ def probed(model: Any) -> list[tuple[nn.Module, int, int]]:
         with torch.no_grad():
             model.eval()(**how, use_cache=False)
         if drops_keys(model):
-            own.add("sliding_window")
+            features.add("sliding_window")
     except Exception as error:  # whatever its code raises
-        raise no_backend(model, said(error)) from None
+        raise no_backend(model, explain(error)) from None
     finally:
         model.set_attn_implementation(before)
         model.train(training)
     for name in OWN_WAYS:
-        if name in own:
+        if name in features:
             raise UsageError(f"{type(model).__name__} has layers that {OWN_WAYS[name]}")
     if not seen:
         raise no_backend(model, "none of its layers calls it")
@@ -147,20 +147,20 @@ def no_backend(model: Any, why: str) -> UsageError:
     )
 
 
-def said(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """An error of external code, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:160]
 
 
 def find_positions(model: nn.Module) -> dict[str, list[str]]:
     """The modules that hold positions: ``rotary``, ``learned`` and ``relative``."""
-    found: dict[str, list[str]] = {"rotary": [], "learned": [], "relative": []}
+    positions: dict[str, list[str]] = {"rotary": [], "learned": [], "relative": []}
     for name, module in model.named_modules():
         last = name.rpartition(".")[2]
         if type(module).__name__.endswith("RotaryEmbedding"):
-            found["rotary"].append(name)
+            positions["rotary"].append(name)
         elif last in LEARNED or type(module).__name__.endswith("PositionalEmbedding"):
-            found["learned"].append(name)
+            positions["learned"].append(name)
         elif last == RELATIVE:
-            found["relative"].append(name)
-    return {kind: names for kind, names in found.items() if names}
+            positions["relative"].append(name)
+    return {kind: names for kind, names in positions.items() if names}

@@ -21,7 +21,7 @@ from abc_calib.nn.hub.faces import (
     AbcRecurrentConfig,
     AbcTransformer,
     HubModel,
-    there,
+    local_folder,
 )
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import GENERATION, hub_files, read_folder
@@ -49,14 +49,14 @@ class Text2Text(Pipeline):
     model: Any
     tokenizer: Any
 
-    def _sanitize_parameters(self, **given: Any) -> tuple[dict[str, Any], ...]:
-        return {}, given, {}
+    def _sanitize_parameters(self, **pipeline_parameters: Any) -> tuple[dict[str, Any], ...]:
+        return {}, pipeline_parameters, {}
 
     def preprocess(self, input_: str, **_: Any) -> Any:
         return self.tokenizer(input_, return_tensors="pt")
 
-    def _forward(self, input_tensors: Any, **given: Any) -> Any:
-        return self.model.generate(**input_tensors, **given)
+    def _forward(self, input_tensors: Any, **forward_parameters: Any) -> Any:
+        return self.model.generate(**input_tensors, **forward_parameters)
 
     def postprocess(self, model_outputs: Any, **_: Any) -> list[dict[str, str]]:
         texts = (self.tokenizer.decode(ids, skip_special_tokens=True) for ids in model_outputs)
@@ -70,7 +70,7 @@ PIPELINE_REGISTRY.register_pipeline(
 
 def load(folder: Path | str) -> HubModel:
     """The model in a run's folder ``model``, or of the hub, in evaluation mode."""
-    described, _ = read_folder(there(folder))
+    described, _ = read_folder(local_folder(folder))
     faces = {face.config_type.model_type: face for face in FACES.values()}
     if described.get("model_type") not in faces:
         raise AbcError(f"{folder} is not a model of this program: name another folder")
@@ -80,6 +80,6 @@ def load(folder: Path | str) -> HubModel:
 def wrapped(model: Model) -> HubModel:
     """A copy of one of our models with its ``transformers`` face."""
     face = FACES[type(model)]
-    made = face(face.config_type(**model.hub_config(), **hub_files(model)[GENERATION]))
-    made.load_state_dict(model.state_dict())
-    return made.train(model.training)
+    hub_model = face(face.config_type(**model.hub_config(), **hub_files(model)[GENERATION]))
+    hub_model.load_state_dict(model.state_dict())
+    return hub_model.train(model.training)

@@ -46,13 +46,13 @@ class HubConfig(PreTrainedConfig):
     @classmethod
     def names(cls) -> set[str]:
         """What shapes the model."""
-        ours = (kind for kind in cls.__mro__ if issubclass(kind, HubConfig))
-        return {name for kind in ours for name in kind.__annotations__}
+        kinds = (kind for kind in cls.__mro__ if issubclass(kind, HubConfig))
+        return {name for kind in kinds for name in kind.__annotations__}
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **given: Any) -> Any:
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         check_keys(config_dict, cls.names())
-        return super().from_dict(config_dict, **given)
+        return super().from_dict(config_dict, **kwargs)
 
 
 class AttentionConfig(HubConfig):
@@ -136,34 +136,34 @@ class HubModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
-        cls, folder: Path | str, *, config: Any = None, **given: Any
+        cls, folder: Path | str, *, config: Any = None, **kwargs: Any
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
         ``USER/NAME`` that is not a folder is a model on the hub, of which the allowed files are
-        downloaded. No file but the three of a saved model is read. ``given``:
+        downloaded. No file but the three of a saved model is read. ``kwargs``:
         ``dtype``, ``output_loading_info``, changes of the configuration, and how to download:
         ``cache_dir``, ``force_download``, ``local_files_only``, ``revision``, ``token``.
         """
-        wanted = {name: given.pop(name) for name in FOR_THE_HUB if name in given}
-        described, weights = read_folder(there(folder, **wanted))
+        download_options = {name: kwargs.pop(name) for name in FOR_THE_HUB if name in kwargs}
+        described, weights = read_folder(local_folder(folder, **download_options))
         if described.get("model_type") != cls.config_type.model_type:
             kind = cls.config_type.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
-        told = given.pop("output_loading_info", False)
-        changes = {name: given.pop(name) for name in cls.config_type.names() & {*given}}
-        if strange := sorted({*given} - {"dtype", *UNUSED}):
+        with_info = kwargs.pop("output_loading_info", False)
+        changes = {name: kwargs.pop(name) for name in cls.config_type.names() & {*kwargs}}
+        if strange := sorted({*kwargs} - {"dtype", *UNUSED}):
             raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
-        how = {name: given[name] for name in given if name not in UNUSED}
+        how = {name: kwargs[name] for name in kwargs if name not in UNUSED}
         config = config or cls.config_type.from_dict({**described, **changes})
         loaded: Any = super().from_pretrained(
             None, config=config, state_dict=weights, output_loading_info=True, **how
         )
-        made, info = loaded
+        model, info = loaded
         if any(info.values()) and not changes:
             name = next(str(next(iter(names))) for names in info.values() if names)
             raise AbcError(f"{folder} is damaged ({name}): its weights are another model's")
-        return (made, info) if told else made
+        return (model, info) if with_info else model
 
     def train(self, mode: bool = True) -> Any:
         self.network.train(mode)
@@ -174,17 +174,17 @@ class HubModel(PreTrainedModel):
 
         Padding is what a mask leaves out, and the pad id. ``UsageError`` if it is inside a row.
         """
-        there = ids != self.network.pad
+        valid = ids != self.network.pad
         if mask is not None:
             if mask.shape != ids.shape:
-                shapes = " ".join(str(tuple(one.shape)) for one in (mask, ids))
+                shapes = " ".join(str(tuple(x.shape)) for x in (mask, ids))
                 raise UsageError(f"the shapes of mask and {what}, {shapes}, differ: give one shape")
-            there &= mask != 0
-        begun, goes_on = there.cumsum(1) > 0, there.flip(1).cumsum(1).flip(1) > 0
-        if bool((begun & goes_on & ~there).any()):
+            valid &= mask != 0
+        begun, goes_on = valid.cumsum(1) > 0, valid.flip(1).cumsum(1).flip(1) > 0
+        if bool((begun & goes_on & ~valid).any()):
             raise UsageError(f"padding inside a row of {what}: put it before or behind the row")
-        order = there.int().argsort(dim=1, descending=True, stable=True)
-        return ids.masked_fill(~there, self.network.pad).gather(1, order), order
+        order = valid.int().argsort(dim=1, descending=True, stable=True)
+        return ids.masked_fill(~valid, self.network.pad).gather(1, order), order
 
     def _source(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         source, order = self._moved(ids, mask, "input_ids")
@@ -213,17 +213,17 @@ class HubModel(PreTrainedModel):
         logits = self.network(source, target)
         weights = self.network.attention(source, target).weights if output_attentions else {}
         orders = {"encoder": (at, at), "self": (to, to), "cross": (to, at)}
-        found = {
-            site: tuple(restored(restored(one, rows, 2), keys, 3) for one in weights[site])
+        attentions = {
+            site: tuple(restored(restored(layer, rows, 2), keys, 3) for layer in weights[site])
             for site, (rows, keys) in orders.items()
             if site in weights
         }
         return Seq2SeqLMOutput(
             loss=self.network.cross_entropy(logits, target),
             logits=restored(logits, to, 1),
-            decoder_attentions=found.get("self"),
-            cross_attentions=found.get("cross"),
-            encoder_attentions=found.get("encoder"),
+            decoder_attentions=attentions.get("self"),
+            cross_attentions=attentions.get("cross"),
+            encoder_attentions=attentions.get("encoder"),
         )
 
     @torch.inference_mode()
@@ -264,18 +264,18 @@ def restored(x: Tensor, order: Tensor, dim: int) -> Tensor:
     return x.gather(dim, order.argsort(1).view(shape).expand_as(x))
 
 
-def there(folder: Path | str, **wanted: Any) -> Path:
-    """The folder, or the local copy of a model on the hub, downloaded as ``wanted``."""
+def local_folder(folder: Path | str, **options: Any) -> Path:
+    """The folder, or the local copy of a model on the hub, downloaded with ``options``."""
     if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
         return Path(folder)
     try:
-        wanted = {name: value for name, value in wanted.items() if value is not None}
+        options = {name: value for name, value in options.items() if value is not None}
         return Path(
-            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **wanted)
+            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **options)
         )
     except (OSError, ValueError, HfHubHTTPError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise AbcError(f"{folder} is not a folder, and not on the hub ({said})") from None
+        reason = " ".join(str(error).split())[:200]
+        raise AbcError(f"{folder} is not a folder, and not on the hub ({reason})") from None
 
 
 class AbcTransformer(HubModel):

@@ -122,10 +122,10 @@ class Randomized(Scheme):
                 "with a larger max"
             )
         drawn = self.drawn(lengths[:, 0].tolist(), longest, places.device)  # (b, longest)
-        wanted = places.expand(len(drawn), -1)
+        indices = places.expand(len(drawn), -1)
         last = lengths - 1
-        beyond = (wanted - last).clamp(min=0)
-        return drawn.gather(1, wanted.minimum(last).clamp(min=0)) + beyond
+        beyond = (indices - last).clamp(min=0)
+        return drawn.gather(1, indices.minimum(last).clamp(min=0)) + beyond
 
     def drawn(self, lengths: list[int], width: int, device: torch.device) -> Tensor:
         """For each length a sorted subset, ``(b, width)``, filled up with ``max``."""
@@ -133,7 +133,7 @@ class Randomized(Scheme):
             order = torch.rand(len(lengths), self.max, device=device).argsort(1)[:, :width]
         else:
             seeded = (torch.Generator().manual_seed(n) for n in lengths)
-            orders = [torch.randperm(self.max, generator=one)[:width] for one in seeded]
+            orders = [torch.randperm(self.max, generator=generator)[:width] for generator in seeded]
             order = torch.stack(orders).to(device)
         column = torch.arange(width, device=device)
         sizes = torch.tensor(lengths, device=device)[:, None]

@@ -130,8 +130,8 @@ class TransformerXL(Scheme):
         site = self.shape.sites.index(view.site)
         distance = -view.offsets()  # (b|1, 1, i, j)
         low, high = int(distance.min()), int(distance.max())
-        each = torch.arange(low, high + 1, device=queries.device)
-        sinusoids = waves(each, self.shape.width).to(queries.dtype)  # (r, d)
+        distances = torch.arange(low, high + 1, device=queries.device)
+        sinusoids = waves(distances, self.shape.width).to(queries.dtype)  # (r, d)
         relative = torch.einsum("rd,hed->hre", sinusoids, self.distance_map[site])
         drawn = queries + self.distance_bias[site][:, None]
         scores = torch.einsum("bhie,hre->bhir", drawn, relative)

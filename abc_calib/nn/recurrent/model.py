@@ -48,8 +48,8 @@ class Recurrent(Model):
         attender = attender_type(options.attender)
         backbone = options.backbone or attender.backbone
         if backbone not in BACKBONES:
-            known = ", ".join(BACKBONES)
-            raise UsageError(f"unknown backbone {backbone!r}: choose one of {known}")
+            choices = ", ".join(BACKBONES)
+            raise UsageError(f"unknown backbone {backbone!r}: choose one of {choices}")
         if options.width % 2 or options.d_head % 2:
             raise UsageError(
                 f"width {options.width} and d_head {options.d_head}: choose even numbers, since "
@@ -71,12 +71,12 @@ class Recurrent(Model):
 
     def forward(self, source: Tensor, target: Tensor, teacher_forcing: bool = True) -> Tensor:
         """Logits ``(b, t, v)``; each step reads the right token or what the model itself wrote."""
-        given = self.shifted(target)
-        steps = given.shape[1]
+        inputs = self.shifted(target)
+        steps = inputs.shape[1]
         loop = Loop(self, self.encode(source), steps)
-        tokens, states = given[:, 0], []
+        tokens, states = inputs[:, 0], []
         for t in range(steps):
-            states.append(loop.step(given[:, t] if teacher_forcing else tokens, t))
+            states.append(loop.step(inputs[:, t] if teacher_forcing else tokens, t))
             if not teacher_forcing:
                 tokens = self.backbone.logits(states[-1].detach()).argmax(-1)
         return self.backbone.logits(torch.stack(states)).transpose(0, 1)
@@ -106,10 +106,10 @@ class Recurrent(Model):
         return Decoded(rows, self._over_tokens(weights, encoded, source), carried)
 
     def attention(self, source: Tensor, target: Tensor) -> Attention:
-        encoded, given = self.encode(source), self.shifted(target)
-        loop = Loop(self, encoded, given.shape[1])
+        encoded, inputs = self.encode(source), self.shifted(target)
+        loop = Loop(self, encoded, inputs.shape[1])
         weights = []
-        for t, tokens in enumerate(given.T):
+        for t, tokens in enumerate(inputs.T):
             loop.step(tokens, t)
             weights.append(loop.weights)
         over = self._over_tokens(weights, encoded, source)

@@ -81,7 +81,7 @@ class Attention(nn.Module):
             mixed = _along(lines, [values for _, values in parts], views)
             return self.output(F.dropout(mixed, dropout)), None
         if len(parts) > 1:
-            keys, values = (torch.cat(both, 2) for both in zip(*parts, strict=True))
+            keys, values = (torch.cat(tensors, 2) for tensors in zip(*parts, strict=True))
         queries = scheme.rotate(self._split(self.query(x)), views[0].queries)
         seen: Tensor | None = None
         if lines is not None and self._gathers(lines, keys.shape[2], views, scheme, weights):
@@ -127,8 +127,8 @@ class Attention(nn.Module):
 
         And, with lines, which queries have no key left.
         """
-        there = side_by_side([view.mask for view in views])
-        total = torch.zeros(there.shape, device=queries.device).masked_fill_(~there, MASKED)
+        visible = side_by_side([view.mask for view in views])
+        total = torch.zeros(visible.shape, device=queries.device).masked_fill_(~visible, MASKED)
         nowhere = None
         if lines is not None:
             total, nowhere = opened(total + lines.dense(views), total)
@@ -144,15 +144,15 @@ def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Ten
     From source and output apart, so that a step does not copy all of the source. What a head names
     in the part without its line is of no meaning.
     """
-    found = []
+    outputs = []
     for part, view in zip(values, views, strict=True):
         key = lines.positions(view)[0][..., 0]
-        found.append(one_key(part, replace(view, first=0).index(key)))
-    if len(found) == 1:
-        return found[0]
-    there = lines.at(views[0].site, found[0].device).there
-    read, written = found
-    return torch.where(there.repeat_interleave(values[0].shape[-1]), read, written)
+        outputs.append(one_key(part, replace(view, first=0).index(key)))
+    if len(outputs) == 1:
+        return outputs[0]
+    in_source = lines.at(views[0].site, outputs[0].device).has_lines
+    read, written = outputs
+    return torch.where(in_source.repeat_interleave(values[0].shape[-1]), read, written)
 
 
 def _as_one(views: Sequence[View]) -> View:
@@ -222,10 +222,10 @@ class Block(nn.Module):
                     if cache is not None:
                         cache.source[self] = part
                 parts.append(part)
-            y, one = attention(y, parts, views, schemes[site], weights)
+            y, layer_weights = attention(y, parts, views, schemes[site], weights)
             x = x + self.dropout(y)
             x = norm(x) if self.post_norm else x
-            seen.append(one)
+            seen.append(layer_weights)
         if self.post_norm:
             return self.norms[-1](x + self.dropout(self.feedforward(x))), seen
         return x + self.dropout(self.feedforward(self.norms[-1](x))), seen

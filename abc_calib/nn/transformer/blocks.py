@@ -59,8 +59,8 @@ class States:
 
     def projection(self, blocks: Blocks, attention: Any, norm: Any, name: str) -> Tensor:
         """Keys or values ``(n, h, e)`` of all states; ``norm``: None of what is memory."""
-        made = self._projected.get((id(attention), name))
-        first = 0 if made is None else len(made)
+        projected = self._projected.get((id(attention), name))
+        first = 0 if projected is None else len(projected)
         if first < len(self.states):
             states = self.states[first:]
             if norm is not None:
@@ -70,12 +70,12 @@ class States:
                     states = blocks.norm(blocks.memory, states)
                 blocks.rounding.note_memory(states)
             module = getattr(attention, name)
-            found = module(states).view(len(states), attention.heads, -1)
-            blocks.rounding.note_parts(module, found)
-            made = found if made is None else torch.cat([made, found])
-            self._projected[id(attention), name] = made
-        assert made is not None
-        return made
+            new_rows = module(states).view(len(states), attention.heads, -1)
+            blocks.rounding.note_parts(module, new_rows)
+            projected = new_rows if projected is None else torch.cat([projected, new_rows])
+            self._projected[id(attention), name] = projected
+        assert projected is not None
+        return projected
 
 
 class Blocks:
@@ -95,18 +95,18 @@ class Blocks:
         self.rounding: Any = rounding or Unnoted()
         self.tokens: dict[str, Tensor] = {}
         for site in ("encoder", "self"):
-            every = model.embed.weight[:, None].expand(-1, period, -1)
-            places = torch.arange(period, device=every.device)[None]
+            embedded = model.embed.weight[:, None].expand(-1, period, -1)
+            places = torch.arange(period, device=embedded.device)[None]
             at = coords(places, output=True)
-            self.tokens[site] = model.scheme_of(site).embed(every, at).flatten(0, 1)
+            self.tokens[site] = model.scheme_of(site).embed(embedded, at).flatten(0, 1)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:
         """Layer normalisation, of which the rounding bound takes note."""
-        found, _, inverse = torch.native_layer_norm(
+        normalised, _, inverse = torch.native_layer_norm(
             x, module.normalized_shape, module.weight, module.bias, module.eps
         )
         self.rounding.note(module, x, inverse)
-        return found
+        return normalised
 
     def row(
         self,
@@ -156,9 +156,9 @@ class Blocks:
             self.rounding.note_parts(attention.query, query)
 
         def picked(slot: int, name: str, hs: list[int]) -> Tensor:
-            found = slots[slot].projection(self, attention, None if memory else norm, name)
-            found = found if len(hs) == len(heads) else found[:, hs]
-            return found.index_select(0, where[slot])
+            projection = slots[slot].projection(self, attention, None if memory else norm, name)
+            projection = projection if len(hs) == len(heads) else projection[:, hs]
+            return projection.index_select(0, where[slot])
 
         for named, hs in groups.items():
             if len(named) == 1:

@@ -16,10 +16,10 @@ def unknown_part(model: Any) -> str:
     """A layer or scheme that is not plainly ours or torch's, and may compute anything."""
     for name, module in model.named_modules():
         hooks = module._forward_hooks or module._forward_pre_hooks
-        known = is_ours(type(module), ["abc_calib", "torch"])
-        if not known or hooks or HOOKS & vars(module).keys():
-            own = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
-            return f"{name or 'the model'} {own}"
+        trusted = is_ours(type(module), ["abc_calib", "torch"])
+        if not trusted or hooks or HOOKS & vars(module).keys():
+            reason = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
+            return f"{name or 'the model'} {reason}"
     return ""
 
 
@@ -28,8 +28,8 @@ def window_period(model: Any) -> int | str:
     lines = model.lines
     if lines is None or lines.off_line_bias is not None or lines.transparent():
         return "its attention is not restricted to lines"
-    if found := unknown_part(model):
-        return found
+    if part := unknown_part(model):
+        return part
     if getattr(model.options, "post_norm", False):
         return "its blocks are post-norm"
     if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
@@ -42,8 +42,8 @@ def window_period(model: Any) -> int | str:
 def scheme_period(model: Any, lines: LineBias) -> int | str:
     """The same as far as it rests on position schemes."""
     schemes = {site: model.scheme_of(site) for site in SITES}
-    if found := next(filter(None, map(unknown_part, schemes.values())), ""):
-        return found
+    if part := next(filter(None, map(unknown_part, schemes.values())), ""):
+        return part
     named = model.options.scheme
     if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
         return "its positions are drawn anew for every length"

@@ -107,8 +107,8 @@ class AlongLines(Model):
         for site in SITES:
             for layer, module in enumerate(self._attending(site)):
                 module.lines.pop(site, None)
-                if (found := self._lines_of(site, layer)) is not None:
-                    module.lines[site] = found
+                if (module_lines := self._lines_of(site, layer)) is not None:
+                    module.lines[site] = module_lines
 
     def _lines_of(self, site: Site, layer: int) -> Lines | None:
         """The lines of an attention, by the site of its last view."""
@@ -116,10 +116,10 @@ class AlongLines(Model):
         sites = together if site == "self" else (site,)
         if self._lines is None or (self.stream and site == "cross"):
             return None
-        heads = {one: self._lines.heads(one, layer) for one in sites}
-        if any(one is None for one in heads.values()):
+        heads = {s: self._lines.heads(s, layer) for s in sites}
+        if any(h is None for h in heads.values()):
             return None
-        return Lines({s: one for s, one in heads.items() if one}, self._lines.off_line_bias)
+        return Lines({s: h for s, h in heads.items() if h}, self._lines.off_line_bias)
 
     @property
     def line_sets(self) -> list[Lines | None]:
@@ -158,8 +158,8 @@ class AlongLines(Model):
 
         Its few keys a token are quick in any precision, and its errors can be bounded.
         """
-        known = not self.on_lines or self.embed.weight.dtype == torch.float64
-        return self if known else super().exact()
+        is_exact = not self.on_lines or self.embed.weight.dtype == torch.float64
+        return self if is_exact else super().exact()
 
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         if self.tabled:
@@ -184,13 +184,13 @@ class AlongLines(Model):
         period = window_period(self)
         if isinstance(period, str) or self.path != "auto" or self.windows is not None:
             return self
-        made = self.exact()
-        made = (copy.deepcopy(made) if made is self else made).cpu()
+        model = self.exact()
+        model = (copy.deepcopy(model) if model is self else model).cpu()
         try:
-            made.windows = Windows(made, period)
+            model.windows = Windows(model, period)
         except Full:
             return self
-        return made
+        return model
 
     @property
     def tabled(self) -> bool:
@@ -207,10 +207,10 @@ class AlongLines(Model):
         try:
             return look(self.windows)
         except Full as full:
-            if found := lacking(self.memory_needed(1, keys, steps)):
+            if shortage := lacking(self.memory_needed(1, keys, steps)):
                 raise AbcError(
                     f"{full}, too many to keep, and a source of {keys} tokens through all layers "
-                    f"needs {found}: use a shorter one"
+                    f"needs {shortage}: use a shorter one"
                 ) from None
             return None
 
@@ -229,8 +229,8 @@ class AlongLines(Model):
 
     def best(self, source: Tensor, target: Tensor) -> Tensor:
         sizes = source.shape[1], target.shape[1]
-        found = self._by_table(lambda table: table.best(source, target), *sizes)
-        return super().best(source, target) if found is None else found
+        tokens = self._by_table(lambda table: table.best(source, target), *sizes)
+        return super().best(source, target) if tokens is None else tokens
 
 
 def _check_causal(lines: LineBias) -> None:

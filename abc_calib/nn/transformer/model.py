@@ -79,27 +79,27 @@ class Transformer(AlongLines):
         sites = SITES if options.encoder_layers else SITES[1:]
         names = {site: options.own_schemes.get(site, options.scheme) for site in SITES}
 
-        def build(name: str, *mine: Site) -> Scheme:
-            return build_scheme(name, options.width, options.heads, mine)
+        def build(name: str, *scheme_sites: Site) -> Scheme:
+            return build_scheme(name, options.width, options.heads, scheme_sites)
 
         shared = [site for site in sites if names[site] == names["encoder"]]
         self.encoder = Encoder(options, build(names["encoder"], *shared))
-        own: dict[str, nn.Module] = {
+        own_schemes: dict[str, nn.Module] = {
             site: build(names[site], site) for site in sites if site not in shared
         }
-        self.own_schemes = nn.ModuleDict(own)
+        self.own_schemes = nn.ModuleDict(own_schemes)
 
     # Positions
 
     def scheme_of(self, site: Site) -> Scheme:
         if self.stream:
             return self.scheme
-        own: Any = self.own_schemes
-        return own[site] if site in own else self.encoder.scheme  # noqa: SIM401 (a ModuleDict)
+        schemes: Any = self.own_schemes
+        return schemes[site] if site in schemes else self.encoder.scheme  # noqa: SIM401 (a ModuleDict)
 
-    def _of_source(self, source: Tensor, there: Tensor) -> Coords:
+    def _of_source(self, source: Tensor, mask: Tensor) -> Coords:
         delimiters, words = self.tokens.delimiters, self.tokens.words
-        return coords(source, delimiters, there=there, words=words)
+        return coords(source, delimiters, mask=mask, words=words)
 
     def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
         """Where the tokens stand that the decoder reads ``after`` others."""
@@ -144,14 +144,14 @@ class Transformer(AlongLines):
         at = replace(at, start=scheme.starts(at))
         output = self.scheme_of("self")
         drawn = at.start if output is scheme else output.starts(at)
-        given = replace(at, place=embedded[:, : at.size])
+        placed = replace(at, place=embedded[:, : at.size])
         at = at if self._lines is None else at.alike
         if self.by_token and not weights:
-            every = torch.arange(self.tokens.size, device=source.device)[:, None]
-            states, seen = self._through(self.embed(every), coords(every[:1]), weights)
+            ids = torch.arange(self.tokens.size, device=source.device)[:, None]
+            states, seen = self._through(self.embed(ids), coords(ids[:1]), weights)
             states = [state[:, 0][source] for state in states]
         else:
-            x = self.dropout(scheme.embed(self._embedded(source), given))
+            x = self.dropout(scheme.embed(self._embedded(source), placed))
             states, seen = self._through(x, at, weights)
         if not self.stream:
             states = [self.encoder.norm(states[-1])] * len(self.layers)
@@ -165,9 +165,9 @@ class Transformer(AlongLines):
         states, view = [x], View("encoder", at, at, causal=self.stream)
         schemes: dict[Site, Scheme] = {"encoder": self.scheme_of("encoder")}
         for block in blocks:
-            x, (one,) = block(x, [(view,)], schemes, weights=weights)
+            x, (layer_weights,) = block(x, [(view,)], schemes, weights=weights)
             states.append(x)
-            seen.append(one)
+            seen.append(layer_weights)
         return states, seen
 
     def run(
@@ -179,24 +179,24 @@ class Transformer(AlongLines):
     ) -> Outputs:
         """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
         queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
-        given = replace(queries, place=self._numbered(queries, encoded))
-        x = self.dropout(scheme.embed(self._embedded(read), given))
-        own = View("self", queries, queries, True) if cache is None else cache.view(queries)
+        placed = replace(queries, place=self._numbered(queries, encoded))
+        x = self.dropout(scheme.embed(self._embedded(read), placed))
+        self_view = View("self", queries, queries, True) if cache is None else cache.view(queries)
         crossed = View("cross", queries, encoded.at)
-        calls: Sequence[Sequence[View]] = [(own,), (crossed,)]
+        calls: Sequence[Sequence[View]] = [(self_view,), (crossed,)]
         if self.stream:
-            calls = [(crossed, replace(own, first=encoded.at.size))]
+            calls = [(crossed, replace(self_view, first=encoded.at.size))]
         schemes = {site: self.scheme_of(site) for site in SITES}
         seen: list[list[Any]] = []
         for block, memory in zip(self.layers, encoded.memory, strict=True):
-            x, found = block(x, calls, schemes, memory, cache, weights)
-            seen.append(found)
+            x, layer_weights = block(x, calls, schemes, memory, cache, weights)
+            seen.append(layer_weights)
         logits = self.head(self.norm(x))
         if not weights:
             return Outputs(logits)
         if self.stream:
             s = encoded.at.size
-            seen = [[one[..., s:], one[..., :s]] for (one,) in seen]
+            seen = [[w[..., s:], w[..., :s]] for (w,) in seen]
         return Outputs(logits, *map(tuple, zip(*seen, strict=True)))
 
     def _numbered(self, queries: Coords, encoded: Encoded) -> Tensor:
@@ -210,12 +210,12 @@ class Transformer(AlongLines):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         sizes = source.shape[1], target.shape[1]
-        found = self._by_table(lambda table: table.logits(source, target), *sizes)
-        if found is not None:
-            return found
+        table_logits = self._by_table(lambda table: table.logits(source, target), *sizes)
+        if table_logits is not None:
+            return table_logits
         parts = self._parts(source, target.shape[1])
-        made = [self._forced(source[part], target[part]) for part in parts]
-        return torch.cat(made) if len(made) > 1 else made[0]
+        logits = [self._forced(source[part], target[part]) for part in parts]
+        return torch.cat(logits) if len(logits) > 1 else logits[0]
 
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
@@ -234,7 +234,7 @@ class Transformer(AlongLines):
         self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
     ) -> Decoded:
         model, sizes = self.frozen(), (source.shape[1], steps)
-        ids = model._by_table(lambda one: one.decode(source.cpu(), steps, draft.cpu()), *sizes)
+        ids = model._by_table(lambda table: table.decode(source.cpu(), steps, draft.cpu()), *sizes)
         if ids is None:
             exact, parts = self.exact(), self._parts(source, steps)
             ids = torch.cat(
@@ -284,7 +284,7 @@ class Transformer(AlongLines):
 
     def hub_config(self) -> dict[str, Any]:
         options, tokens = self.options, self.tokens
-        own = {} if self.stream else {"own_schemes": options.own_schemes or None}
+        own_schemes = {} if self.stream else {"own_schemes": options.own_schemes or None}
         rows = tokens.rows[0] if len(tokens.rows) == 1 else list(tokens.rows)
         return {
             **super().hub_config(),
@@ -293,18 +293,18 @@ class Transformer(AlongLines):
             **({"post_norm": True} if self.scale != 1 else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
-            **own,
+            **own_schemes,
         }
 
     @classmethod
-    def from_hub_config(cls, config: Mapping[str, Any], **more: Any) -> Self:
+    def from_hub_config(cls, config: Mapping[str, Any], **options: Any) -> Self:
         plugins.check_model(config)
         sites = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
-        own = (config.get("own_schemes") or {}).items()
-        named = {f"{sites[site]}_scheme": name for site, name in own}
+        own_schemes = (config.get("own_schemes") or {}).items()
+        named = {f"{sites[site]}_scheme": name for site, name in own_schemes}
         if config.get("post_norm"):
-            more["post_norm"] = True
-        model = super().from_hub_config(config, **named, **more)
+            options["post_norm"] = True
+        model = super().from_hub_config(config, **named, **options)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))
         return model

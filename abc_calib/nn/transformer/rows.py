@@ -49,21 +49,21 @@ class Numbering:
     def find(self, codes: Tensor) -> Tensor:
         """The numbers of ``codes (n,)``, ``(n,)``; -1 of those that were not met."""
         slot = self._slot(codes)
-        found = self._slots.index_select(0, slot)  # a quarter of what an index in brackets takes
-        left = (self._codes.index_select(0, found) != codes).nonzero()[:, 0]
-        while len(left := left[found[left] != 0]):
+        numbers = self._slots.index_select(0, slot)  # a quarter of what an index in brackets takes
+        left = (self._codes.index_select(0, numbers) != codes).nonzero()[:, 0]
+        while len(left := left[numbers[left] != 0]):
             slot[left] = slot[left] + 1 & len(self._slots) - 1
-            found[left] = self._slots[slot[left]]
-            left = left[self._codes[found[left]] != codes[left]]
-        return found - 1
+            numbers[left] = self._slots[slot[left]]
+            left = left[self._codes[numbers[left]] != codes[left]]
+        return numbers - 1
 
     def add(self, codes: Tensor) -> None:
         """Number codes ``(n,)`` that are new, each once."""
         first, self.count = self.count + 1, self.count + len(codes)
         if self.count >= len(self._codes):
-            more = self._codes.new_full((2 * self.count,), -1)
-            more[:first] = self._codes[:first]
-            self._codes = more
+            table = self._codes.new_full((2 * self.count,), -1)
+            table[:first] = self._codes[:first]
+            self._codes = table
         self._codes[first : self.count + 1] = codes
         if 4 * self.count > len(self._slots):
             self._resize((8 * self.count).bit_length())
@@ -88,24 +88,24 @@ class Attended:
 
     def __init__(self, site: Site, heads: Heads, first: int):
         named = {formula(line, site): line for head in heads for line in head}
-        order = {one: k for k, one in enumerate(named)}
+        order = {line_formula: k for k, line_formula in enumerate(named)}
         self.site, self.first, self.count = site, first, len(named)
         self.lines = Lines({site: (tuple(named.values()),)})
         self.heads = [[(order[formula(x, site)], x.value) for x in head] for head in heads]
-        both = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
-        self.pairs = sorted(both)
+        pairs = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
+        self.pairs = sorted(pairs)
 
     def without_duplicates(self, equal: set[tuple[int, int]]) -> list[list[tuple[int, float]]]:
         """The (slot, bias) of each head where ``equal`` pairs have met: once, the higher bias."""
-        found = []
+        heads = []
         for head in self.heads:
             kept: dict[int, float] = {}
             for slot, bias in head:
                 pairs = {k: (min(k, slot), max(k, slot)) for k in kept}
                 same = next((k for k in kept if k == slot or pairs[k] in equal), slot)
                 kept[same] = max(kept.get(same, bias), bias)
-            found.append([(self.first + slot, bias) for slot, bias in kept.items()])
-        return found
+            heads.append([(self.first + slot, bias) for slot, bias in kept.items()])
+        return heads
 
 
 class Layer:
@@ -121,17 +121,17 @@ class Layer:
     ):
         """``attentions``: of each, what it reads; ``below``: whose states those are, by site."""
         self.blocks, self.site, self.number = blocks, site, number
-        own: Site = "encoder" if site == "encoder" else "self"
-        self.below: list[States | Layer] = [below[own]]
+        row_site: Site = "encoder" if site == "encoder" else "self"
+        self.below: list[States | Layer] = [below[row_site]]
         self.attentions: list[list[Attended]] = []
         for parts in attentions:
-            made = []
+            attended = []
             for where, heads in parts:
                 if not any(heads):  # of a stream, whose heads read the other site alone
                     continue
-                made.append(Attended(where, heads, len(self.below)))
-                self.below += [below[where]] * made[-1].count
-            self.attentions.append(made)
+                attended.append(Attended(where, heads, len(self.below)))
+                self.below += [below[where]] * attended[-1].count
+            self.attentions.append(attended)
         #: how many pairs of lines may meet
         self.pairs = sum(len(part.pairs) for parts in self.attentions for part in parts)
         self.numbering, self.patterns = Numbering(), Numbering()
@@ -149,15 +149,15 @@ class Layer:
         tables = [self.numbering, self.patterns, *self.partial]
         return sum(x.size for x in tables) + (self.made.size if self.made else 0)
 
-    def numbers(self, own: Tensor, held: dict[Site, Tensor], views: dict[Site, View]) -> Tensor:
-        """The numbers ``(b, i)`` of rows with the number ``own (b, i)`` below.
+    def numbers(self, rows: Tensor, below: dict[Site, Tensor], views: dict[Site, View]) -> Tensor:
+        """The numbers ``(b, i)`` of rows with the number ``rows (b, i)`` below.
 
-        ``held[site] (b, n)``: the numbers of the tokens there; ``views``: where they stand.
+        ``below[site] (b, n)``: the numbers of the tokens there; ``views``: where they stand.
         """
-        fields, pattern = [own], torch.zeros(1, own.shape[1], dtype=torch.long)
+        fields, pattern = [rows], torch.zeros(1, rows.shape[1], dtype=torch.long)
         for part in (part for parts in self.attentions for part in parts):
             keys = part.lines.positions(views[part.site])[0][:, 0].unbind(-1)
-            numbers = held[part.site]
+            numbers = below[part.site]
             fields += [
                 numbers.index_select(1, key[0]) if len(key) == 1 else numbers.gather(1, key)
                 for key in keys
@@ -166,28 +166,28 @@ class Layer:
                 pattern = (pattern << 1) | (keys[i] == keys[j])
         several = self.pairs > 0
         if several:
-            fields.append(self._patterns(pattern).expand(own.shape))
-        flat = [one.reshape(-1) for one in fields]
+            fields.append(self._patterns(pattern).expand(rows.shape))
+        flat = [field.reshape(-1) for field in fields]
         code = self._code(flat)
-        found = self.numbering.find(code)
-        new = (found < 0).nonzero()[:, 0]
+        result = self.numbering.find(code)
+        new = (result < 0).nonzero()[:, 0]
         if len(new):
             _, once = np.unique(code[new].numpy(), return_index=True)
             first = new[np.sort(once)]
-            for some in first.split(NEW_AT_ONCE):
-                self._make([one[some].long() for one in flat], several)
+            for chunk in first.split(NEW_AT_ONCE):
+                self._make([field[chunk].long() for field in flat], several)
             self.numbering.add(code[first])
-            found[new] = self.numbering.find(code[new])
-        return found.view(own.shape)
+            result[new] = self.numbering.find(code[new])
+        return result.view(rows.shape)
 
     def _patterns(self, pattern: Tensor) -> Tensor:
         """Their numbers; few."""
         code = pattern.reshape(-1)
-        found = self.patterns.find(code)
-        if bool((found < 0).any()):
-            self.patterns.add(code[found < 0].unique())
-            found = self.patterns.find(code)
-        return found.view(pattern.shape)
+        numbers = self.patterns.find(code)
+        if bool((numbers < 0).any()):
+            self.patterns.add(code[numbers < 0].unique())
+            numbers = self.patterns.find(code)
+        return numbers.view(pattern.shape)
 
     def _code(self, fields: list[Tensor]) -> Tensor:
         """One number ``(n,)`` for what all fields are; of many fields by numbers of a part."""
@@ -198,31 +198,31 @@ class Layer:
                 if folded == len(self.partial):
                     self.partial.append(Numbering())
                 table = self.partial[folded]
-                found = table.find(total)
-                if len(new := total[found < 0]):
+                numbers = table.find(total)
+                if len(new := total[numbers < 0]):
                     table.add(new.unique())
-                    found = table.find(total)
-                total, used, folded = found.long(), PART, folded + 1
+                    numbers = table.find(total)
+                total, used, folded = numbers.long(), PART, folded + 1
             total, used = (total << bits) | field, used + bits
         return total
 
     def _make(self, where: list[Tensor], several: bool) -> None:
         """Compute new rows, by which of their lines meet."""
-        slots = [one if isinstance(one, States) else one.states for one in self.below]
+        slots = [layer if isinstance(layer, States) else layer.states for layer in self.below]
         pattern = where[-1] if several else torch.zeros(1, dtype=torch.long)
-        made = torch.empty(0)
+        states = torch.empty(0)
         for number in pattern.unique().tolist():
             rows = (pattern == number).nonzero()[:, 0] if several else slice(None)
-            picked = [one[rows] for one in where[: len(slots)]]
-            found = self.blocks.row(self.site, self.number, self._heads(number), slots, picked)
-            if not len(made):
-                made = found.new_empty(len(where[0]), found.shape[1])
-            made[rows] = found
-        made = self.finished(made)
+            picked = [indices[rows] for indices in where[: len(slots)]]
+            outputs = self.blocks.row(self.site, self.number, self._heads(number), slots, picked)
+            if not len(states):
+                states = outputs.new_empty(len(where[0]), outputs.shape[1])
+            states[rows] = outputs
+        states = self.finished(states)
         if self.made is None:
-            self.made = States(made)
+            self.made = States(states)
         else:
-            self.made.add(made)
+            self.made.add(states)
 
     def finished(self, states: Tensor) -> Tensor:
         """What is kept of the states of new rows."""
@@ -236,11 +236,11 @@ class Layer:
         for k, (part, pair) in enumerate(reversed(pairs)):
             if code >= 0 and code >> k & 1:
                 equal.setdefault(part, set()).add(pair)
-        found = []
+        attention_heads = []
         for parts in self.attentions:
             each = [part.without_duplicates(equal.get(part, set())) for part in parts]
-            found.append(tuple(tuple(chain(*heads)) for heads in zip(*each, strict=True)))
-        return tuple(found)
+            attention_heads.append(tuple(tuple(chain(*heads)) for heads in zip(*each, strict=True)))
+        return tuple(attention_heads)
 
 
 class Last(Layer):

@@ -56,13 +56,13 @@ class Windows:
         self._asked, self.open = 0, True
         self._most = torch.empty(0, dtype=torch.long)
         source: States | Layer = States(blocks.tokens["encoder"])
-        every: list[States | Layer] = [source]
+        encoded: list[States | Layer] = [source]
         for k in range(model.attention_layers["encoder"]):
             heads = lines.heads("encoder", k)
             below: dict[Site, Any] = {"encoder": source}
             source = Layer(blocks, "encoder", k + 1, [[("encoder", heads)]], below)
-            every.append(source)
-        self.read_layers = [one for one in every if isinstance(one, Layer)]
+            encoded.append(source)
+        self.read_layers = [layer for layer in encoded if isinstance(layer, Layer)]
         output: States | Layer = States(blocks.tokens["self"])
         self.layers: list[Layer] = []
         decoder = len(blocks.decoder)
@@ -71,7 +71,7 @@ class Windows:
                 (site, lines.heads(site, k)) for site in ("self", "cross")
             ]
             kind = Last if k == decoder - 1 else Layer
-            crossed = every[k] if model.stream else source
+            crossed = encoded[k] if model.stream else source
             how = [parts] if model.stream else [[part] for part in parts]
             output = kind(blocks, "self", k + 1, how, {"self": output, "cross": crossed})
             self.layers.append(output)
@@ -91,13 +91,13 @@ class Windows:
         numbers = [self._tokens(source, at.length - 1 - at.position)]
         at = at.alike
         for layer in self.read_layers:
-            made = torch.empty_like(numbers[-1])
-            for some in _columns(*source.shape):
-                view = View("encoder", at.only(some), at, causal=model.stream)
-                held: dict[Site, Tensor] = {"encoder": numbers[-1]}
-                made[:, some] = layer.numbers(numbers[-1][:, some], held, {"encoder": view})
+            outputs = torch.empty_like(numbers[-1])
+            for span in _columns(*source.shape):
+                view = View("encoder", at.only(span), at, causal=model.stream)
+                keys: dict[Site, Tensor] = {"encoder": numbers[-1]}
+                outputs[:, span] = layer.numbers(numbers[-1][:, span], keys, {"encoder": view})
                 self._check(0)
-            numbers.append(made)
+            numbers.append(outputs)
         decoder = len(self.layers)
         return Read(at, tuple(numbers[:decoder] if model.stream else numbers[-1:] * decoder))
 
@@ -107,40 +107,40 @@ class Windows:
         return ids.int()
 
     def _written(
-        self, read: Read, ids: Tensor, at: Coords, held: list[Tensor], rows: slice
+        self, read: Read, ids: Tensor, at: Coords, numbers: list[Tensor], rows: slice
     ) -> None:
-        """Fill in the numbers of some columns: ``held[k] (b, t)`` of the tokens after ``k`` layers.
+        """Fill in the numbers of some columns: ``numbers[k] (b, t)`` after ``k`` layers.
 
         ``ids (b, i)``: what the decoder reads there, ``at``: where that stands.
         """
-        held[0][:, rows] = self._tokens(ids, at.position)
+        numbers[0][:, rows] = self._tokens(ids, at.position)
         at = at.alike
         for k, layer in enumerate(self.layers):
-            for some in _columns(*ids.shape):
-                queries = at.only(some)
+            for span in _columns(*ids.shape):
+                queries = at.only(span)
                 views: dict[Site, View] = {
                     "self": View("self", queries, queries, True),
                     "cross": View("cross", queries, read.at),
                 }
-                where = slice(rows.start + some.start, rows.start + some.stop)
-                own = held[k][:, where]
-                below: dict[Site, Tensor] = {"self": held[k], "cross": read.numbers[k]}
-                held[k + 1][:, where] = layer.numbers(own, below, views)
-                self._check(own.numel() if k + 1 == len(self.layers) else 0)
+                where = slice(rows.start + span.start, rows.start + span.stop)
+                row_numbers = numbers[k][:, where]
+                below: dict[Site, Tensor] = {"self": numbers[k], "cross": read.numbers[k]}
+                numbers[k + 1][:, where] = layer.numbers(row_numbers, below, views)
+                self._check(row_numbers.numel() if k + 1 == len(self.layers) else 0)
 
     def _check(self, rows: int) -> None:
         """``Full`` where the tables do not pay or do not fit."""
         self._asked += rows
-        every = [*self.read_layers, *self.layers]
-        inner = max((layer.numbering.count for layer in every[:-1]), default=0)
-        new = max(inner, every[-1].numbering.count)
-        size = sum(layer.size for layer in every)
-        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in every)
+        layers = [*self.read_layers, *self.layers]
+        inner = max((layer.numbering.count for layer in layers[:-1]), default=0)
+        new = max(inner, layers[-1].numbering.count)
+        size = sum(layer.size for layer in layers)
+        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in layers)
         if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
             self.open = False
             raise Full(f"it has read {new:,} different windows")
 
-    def _held(self, b: int, t: int) -> list[Tensor]:
+    def _empty_numbers(self, b: int, t: int) -> list[Tensor]:
         return [torch.empty(b, t, dtype=torch.int32) for _ in range(len(self.layers) + 1)]
 
     # What is written
@@ -160,11 +160,11 @@ class Windows:
     def _forced(self, source: Tensor, target: Tensor) -> Tensor:
         """Number of the row ``(b, t)`` before each token of ``target``, the right ones given."""
         with self._lock:
-            read, given = self.read(source), self.model.shifted(target)
-            held = self._held(*given.shape)
-            at = self.model._of_output(given)
-            self._written(read, given, at, held, slice(0, given.shape[1]))
-        return held[-1]
+            read, inputs = self.read(source), self.model.shifted(target)
+            numbers = self._empty_numbers(*inputs.shape)
+            at = self.model._of_output(inputs)
+            self._written(read, inputs, at, numbers, slice(0, inputs.shape[1]))
+        return numbers[-1]
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, draft: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class Windows:
         """
         model, b = self.model, len(source)
         with self._lock:
-            read, held = self.read(source), self._held(b, steps)
+            read, numbers = self.read(source), self._empty_numbers(b, steps)
             ids = source.new_full((b, 1 + steps), model.pad)  # what the decoder reads
             ids[:, 0] = model.sos
             seen = min(steps, draft.shape[1])
@@ -190,18 +190,18 @@ class Windows:
                 if seen < end:  # a chain of carries repeats the last token
                     ids[:, seen + 1 : end + 1] = ids[:, fixed : fixed + 1]
                     seen = end
-                given, guess = ids[:, fixed:end], ids[:, fixed + 1 : end + 1]
-                at = model._of_output(given, after)
-                self._written(read, given, at, held, slice(fixed, end))
-                written = self._likely()[held[-1][:, fixed:end].long()]
-                ended_before = ended | (given.eq(model.eos).cumsum(1, dtype=torch.int32) > 0)
+                inputs, guess = ids[:, fixed:end], ids[:, fixed + 1 : end + 1]
+                at = model._of_output(inputs, after)
+                self._written(read, inputs, at, numbers, slice(fixed, end))
+                written = self._likely()[numbers[-1][:, fixed:end].long()]
+                ended_before = ended | (inputs.eq(model.eos).cumsum(1, dtype=torch.int32) > 0)
                 written.masked_fill_(ended_before, model.pad)
                 changed = (written != guess).any(0).nonzero()
-                more = int(changed[0]) + 1 if len(changed) else end - fixed
+                gain = int(changed[0]) + 1 if len(changed) else end - fixed
                 guess.copy_(written)
-                ended |= written[:, :more].eq(model.eos).any(1, keepdim=True)
-                after, rows = at.only(slice(more - 1, more)), max(2 * more, FEWEST // max(b, 1), 1)
-                fixed += more
+                ended |= written[:, :gain].eq(model.eos).any(1, keepdim=True)
+                after, rows = at.only(slice(gain - 1, gain)), max(2 * gain, FEWEST // max(b, 1), 1)
+                fixed += gain
             ids[:, fixed + 1 :] = model.pad
         return ids[:, 1:]
 

@@ -119,8 +119,8 @@ class Attender(nn.Module):
 
         A place of a turned source is ``g`` of one place and ``1 - g`` of its mirror image.
         """
-        given = self.turned(weights.transpose(1, 2), memory).transpose(1, 2)
-        return given.masked_fill(~memory.mask[:, None], 0)
+        unturned = self.turned(weights.transpose(1, 2), memory).transpose(1, 2)
+        return unturned.masked_fill(~memory.mask[:, None], 0)
 
     def prepare(self, memory: Memory, steps: int) -> Any:
         """All that ``step`` needs of the source, for at most ``steps`` steps."""

@@ -94,14 +94,14 @@ class Location(Moving):
     """Base of RC's family: the numbers are linear in a linear map of the query."""
 
     #: how many numbers a step and its reference take, the width left out
-    more = 1
+    extra = 1
 
     def __init__(self, shape: AttenderShape):
         super().__init__(shape)
         self.shared = linear(shape.width, shape.width)
-        self.numbers_of = nn.Linear(shape.width, 1 + self.more, bias=False)
+        self.numbers_of = nn.Linear(shape.width, 1 + self.extra, bias=False)
         # as in RC's code, where Xavier's bound is that of tensors (1, width, numbers)
-        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.more)]
+        drawn = [xavier_uniform_(torch.empty(1, shape.width, n)) for n in (1, self.extra)]
         self.numbers_of.weight.data.copy_(torch.cat(drawn, 2)[0].T)
 
     def numbers(self, query: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -166,7 +166,7 @@ class Gated(Moving):
 class Loc(Gated, Location):
     """Location attention after DU: a gated reference, a bias and whole steps (RC, section 4.3)."""
 
-    more = 3
+    extra = 3
 
 
 class NoStep2(Loc):
@@ -181,14 +181,14 @@ class NoStep2(Loc):
 class LocS(Location):
     """The simpler location attention: a bias at the first step only (RC, appendix C)."""
 
-    more = 2
+    extra = 2
 
     def strides(self, x: Tensor) -> Tensor:
         return softstair(x)
 
     def centre(self, numbers: Tensor, stepped: Tensor, reference: Tensor, t: int) -> Tensor:
-        there = reference + stepped
-        return leaky_clamp(there + torch.sigmoid(numbers[:, 2:]) if t == 0 else there)
+        position = reference + stepped
+        return leaky_clamp(position + torch.sigmoid(numbers[:, 2:]) if t == 0 else position)
 
 
 class DuboisLocation(Gated):
