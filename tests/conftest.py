@@ -30,7 +30,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, RESULT, write_record
-from abc_calib.stages import making
+from abc_calib.stages import calibrating
 from abc_calib.sweeps.jobs import JobPayload
 from abc_calib.sweeps.workers import ensure
 from cli import console
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibrates models that are not right, on whatever lines are found."""
     monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
-    monkeypatch.setattr(making, "undecided", lambda *_, **__: (0, 1))
+    monkeypatch.setattr(calibrating, "undecided", lambda *_, **__: (0, 1))
 
 
 @pytest.fixture(autouse=True)

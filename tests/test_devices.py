@@ -30,7 +30,7 @@ from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.proof import until
 from abc_calib.proof.prove import check, prepare
 from abc_calib.runs import Run
-from abc_calib.stages import judging, making
+from abc_calib.stages import calibrating, judging, making
 from abc_calib.training import trainer as training
 from abc_calib.training.optimizers import optimizer_of
 from abc_calib.training.step import optimise
@@ -100,7 +100,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A device that the verbs find."""
     with elsewhere() as mode:
         if not torch.cuda.is_available():
-            for module in (judging, making, training):
+            for module in (judging, calibrating, making, training):
                 monkeypatch.setattr(
                     module, "resolve_device", lambda name, **_: torch.device("cuda")
                 )
@@ -113,7 +113,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_every_verb_of_a_run(tiny: Runs, cuda: Any) -> None:
     """Training, calibration, evaluation, answers and certificates."""
     vanilla, calibrated = Run.open(tiny.vanilla), Run.open(tiny.calibrated)
-    made = making.calibrate(vanilla, steps=20)
+    made = calibrating.calibrate(vanilla, steps=20)
     assert made.config.stage == "calibrated"
     rows = judging.evaluate(calibrated, [5, 70], samples=20, greedy=True)
     assert rows["accuracy"].tolist() == [100, 100]

@@ -17,7 +17,7 @@ from abc_calib import stages
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
-from abc_calib.stages import making
+from abc_calib.stages import running
 from abc_calib.sweeps import Job, Test, engine, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
@@ -199,7 +199,7 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     ensure(job(), whole)
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(making, "training_bar", lambda *_: nullcontext(stop))
+        patch.setattr(running, "training_bar", lambda *_: nullcontext(stop))
         ensure(job(), parts)
     assert not job().complete(parts)
     ensure(job(), parts)

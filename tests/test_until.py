@@ -21,7 +21,7 @@ from abc_calib.proof import until
 from abc_calib.proof.prove import check, prepare, windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
-from abc_calib.stages import making
+from abc_calib.stages import running
 from abc_calib.stages.from_nothing import _everything, _sooner
 from abc_calib.stages.making import planned
 from abc_calib.training import trainer as training
@@ -181,10 +181,14 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
         and all(torch.equal(value, trials[-1][name]) for name, value in weights.items())
     )
     own = run.config.train
-    going_on = making.GOING_ON * own.learning_rate, making.WARM_UP
-    assert own.warmup > making.WARM_UP
+    going_on = running.GOING_ON * own.learning_rate, running.WARM_UP
+    assert own.warmup > running.WARM_UP
     rates = options.learning_rate, options.warmup
     assert rates == (going_on if goes_on else (own.learning_rate, own.warmup))
+    ran = run.result["ran"]
+    assert ran["start"] == ("trial" if goes_on else "fresh")
+    assert (ran["learning_rate"], ran["warmup"], ran["stop_early"]) == (*rates, goes_on)
+    assert ran["ends"] == ("windows" if goes_on else "held out")
     assert options.stop_early == goes_on  # without windows a retraining takes all of its steps
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")

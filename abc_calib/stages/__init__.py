@@ -8,6 +8,7 @@ from abc_calib.plugins import load_plugin
 from abc_calib.proof.export import export
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
+from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.exporting import export_lines
 from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified
@@ -19,4 +20,5 @@ from abc_calib.stages.judging import (
     predict,
     stress,
 )
-from abc_calib.stages.making import calibrate, finished, resume, retrain, train, train_new
+from abc_calib.stages.making import retrain, train, train_new
+from abc_calib.stages.running import finished, resume

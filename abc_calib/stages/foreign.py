@@ -26,7 +26,7 @@ from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import created
+from abc_calib.stages.running import created
 from abc_calib.version import __version__
 from tasks import ARITHMETIC
 from tasks.pair_files import read_pairs

@@ -25,8 +25,10 @@ from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.proof.until import is_large
 from abc_calib.runs import Run
+from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import calibrate, finished, hopeless, planned, train_new
+from abc_calib.stages.making import hopeless, planned, train_new
+from abc_calib.stages.running import finished
 from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.trainer import Callback, Progress
 from tasks import ROW_TASKS, Task

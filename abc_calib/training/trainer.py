@@ -37,6 +37,8 @@ VALIDATION_SIZE, GLANCE, RIGHT = 2000, 256, 0.97
 """Held-out problems; how many are looked at first, and all only if this share of those is right."""
 THROUGHOUT = 0.99
 """Exact match on problems of all training lengths, below which no training ends early."""
+RAN = ("learning_rate", "warmup", "stop_early")
+"""Options that a retraining may have otherwise than asked for: the result says how they were."""
 UNREACHED_STEP, UNREACHED_SIZE = 2**31, 2048
 """Those problems are drawn as the batch of a step that no training reaches."""
 
@@ -82,7 +84,7 @@ class Trainer:
     """One training of one model in one run folder.
 
     With ``ending``, that and not the held-out problems stop it early. ``options``: in place of
-    those of the run.
+    those of the run. ``start``: whose weights the model has, which the result says.
     """
 
     def __init__(
@@ -92,8 +94,9 @@ class Trainer:
         device: str = "auto",
         ending: Ending | None = None,
         options: TrainOptions | None = None,
+        start: str = "fresh",
     ):
-        self.run, self.ending, self.over = run, ending, False
+        self.run, self.ending, self.over, self.start = run, ending, False, start
         self.options = options or run.config.train
         self.data = run.data
         self.device = resolve_device(device)
@@ -246,6 +249,11 @@ class Trainer:
             "validation_accuracy": accuracy,
             "validation_samples": size,
             "interpolated": accuracy >= 100 * INTERPOLATED,
+            "ran": {
+                "start": self.start,
+                "ends": self.ending.ends if self.ending is not None else "held out",
+                **{name: getattr(self.options, name) for name in RAN},
+            },
         }
         self.model.eval()
         self.run.save_model(self.model)
