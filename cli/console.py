@@ -217,10 +217,10 @@ def prepare() -> None:
     if columns is not None and not re.fullmatch("[2-9][0-9]|[1-9][0-9]{2}", columns):
         columns = os.environ["COLUMNS"] = "80"
     for console in (out, err):
-        if columns is not None:
-            console.width = int(columns)
-        elif not console.is_terminal:
+        if not console.is_terminal:
             console.width = WIDEST
+        elif columns is not None:
+            console.width = int(columns)
 
 
 def flush() -> str:
