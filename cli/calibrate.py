@@ -97,7 +97,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
     adopted_run = stages.adopt(options.pop("hf"), on_checked=checked, **options, **how)
     rule = adopted_run.task.follows
     description = (
-        f"are {rule.told}" if rule else "follow no rule of abc tasks: their rule is unknown"
+        f"are {rule.description}" if rule else "follow no rule of abc tasks: their rule is unknown"
     )
     say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its pairs {description}")
     return adopted_run
