@@ -37,10 +37,10 @@ class Texts:
         return Texts(*(tuple(part[i] for i in rows) for part in (self.source, self.target)))
 
     def joined(self, *others: Texts) -> Texts:
-        parts = (self, *others)
+        all_texts = (self, *others)
         return Texts(
-            tuple(text for part in parts for text in part.source),
-            tuple(text for part in parts for text in part.target),
+            tuple(text for texts in all_texts for text in texts.source),
+            tuple(text for texts in all_texts for text in texts.target),
         )
 
 

@@ -182,7 +182,7 @@ class WordTask(TokenTask):
             return Rule(first, later, of_row=0, past=True, **about)
         if not self.counted:
             return Rule(first, later, **about)
-        first, later = (replace(part, symbols=(len(self.symbols),)) for part in (first, later))
+        first, later = (replace(row, symbols=(len(self.symbols),)) for row in (first, later))
         return Rule(first, later, of_row=0, **about)
 
     def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
