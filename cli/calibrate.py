@@ -60,7 +60,7 @@ def calibrate(
     """
     from abc_calib import stages
 
-    made = stages.calibrate(
+    calibrated = stages.calibrate(
         adopted(run, foreign, seed=training.seed),
         *(options, training),
         scheme=retrained_with.scheme,
@@ -70,12 +70,12 @@ def calibrate(
         retrain=not no_retrain,
         out=out,
         on_check=lambda check: say(check.text),
-        on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
+        on_lines=lambda _, calibration: None if is_quiet() else show_early(*lines(calibration)),
     )
     if no_retrain:
-        next_step = f"{made}: calibrated; next: abc retrain"
-        return Result({"run": str(made), "retrained": False}, remarks=[next_step])
-    return retrained(made)
+        next_step = f"{calibrated}: calibrated; next: abc retrain"
+        return Result({"run": str(calibrated), "retrained": False}, remarks=[next_step])
+    return retrained(calibrated)
 
 
 def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
@@ -87,29 +87,31 @@ def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
     if run is not None:
         raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
 
-    def checked(found: Neutrality) -> None:
+    def checked(change: Neutrality) -> None:
         say(
-            f"a bias of zeros changes its logits by at most {found.logits:.1g}, and its attention "
-            f"by {found.attention:.1g}"
+            f"a bias of zeros changes its logits by at most {change.logits:.1g}, and its attention "
+            f"by {change.attention:.1g}"
         )
 
     options = foreign.model_dump(exclude_none=True)
-    made = stages.adopt(options.pop("hf"), on_checked=checked, **options, **how)
-    rule = made.task.follows
-    told = f"are {rule.told}" if rule else "follow no rule of abc tasks: their rule is unknown"
-    say(f"{made}: the model as it is, {made.summary}; its pairs {told}")
-    return made
+    adopted_run = stages.adopt(options.pop("hf"), on_checked=checked, **options, **how)
+    rule = adopted_run.task.follows
+    description = (
+        f"are {rule.description}" if rule else "follow no rule of abc tasks: their rule is unknown"
+    )
+    say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its pairs {description}")
+    return adopted_run
 
 
 @command(DeviceOptions, ThreadOptions, TrackOptions)
-def retrain(run: RunArgument = None, **given: Any) -> Result:
+def retrain(run: RunArgument = None, **keywords: Any) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
     from abc_calib import stages
 
-    return retrained(stages.retrain(run, **given))
+    return retrained(stages.retrain(run, **keywords))
 
 
 def retrained(run: Run) -> Result:
@@ -127,30 +129,30 @@ WITHOUT = {
 """Notes of heads without a line, and what they mean."""
 
 
-def lines(found: Calibration) -> list[str | Table]:
+def lines(calibration: Calibration) -> list[str | Table]:
     """What was found: each different line with its heads."""
     groups: dict[tuple[str, int, str], list[LineRow]] = {}
-    for row in found.table:
+    for row in calibration.table:
         if row.note not in WITHOUT:
             groups.setdefault((row.site, row.layer, row.line), []).append(row)
     rows = [
         (
-            *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in mine)),
-            f"{max(row.weight for row in mine):.2f}",
-            ", ".join(sorted({row.note for row in mine if row.note})),
+            *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in group)),
+            f"{max(row.weight for row in group):.2f}",
+            ", ".join(sorted({row.note for row in group if row.note})),
         )
-        for (site, layer, line), mine in groups.items()
+        for (site, layer, line), group in groups.items()
     ]
     columns = ("site", "layer", "line", "heads", "weight", "note")
     shown: list[str | Table] = [
-        f"lines, from {found.samples} right training samples",
+        f"lines, from {calibration.samples} right training samples",
         Table(columns, rows[:MOST_LINES], right=("weight",)),
     ]
-    counts = {note: sum(row.note == note for row in found.table) for note in WITHOUT}
+    counts = {note: sum(row.note == note for row in calibration.table) for note in WITHOUT}
     shown += [f"{count} heads {note}: {WITHOUT[note]}" for note, count in counts.items() if count]
-    if any(row.note == "assigned" for row in found.table):
+    if any(row.note == "assigned" for row in calibration.table):
         shown.append("assigned: a head without a line of its own takes one of its layer")
-    segments = sorted({number for row in found.table for number in SEGMENT.findall(row.line)})
+    segments = sorted({number for row in calibration.table for number in SEGMENT.findall(row.line)})
     if segments[-1:] > ["1"]:
         shown.append("segment 1, 2: counted within the first, the second operand of the source")
     elif segments:
@@ -173,9 +175,9 @@ def compared(run: Run) -> list[str]:
     if not first or not result:
         return []
     before, after = first["validation_accuracy"], result["validation_accuracy"]
-    said = []
+    remarks = []
     if after < min(before, 99.9):
-        said.append(
+        remarks.append(
             f"worse than before calibration: {after} % of held-out problems, {before} % before. "
             "Try another --threshold, more --steps or another --seed"
         )
@@ -183,8 +185,8 @@ def compared(run: Run) -> list[str]:
         times = [e["seconds"] for e in run.history() if e["validation_accuracy"] >= before]
         share = f"{times[0] / first['seconds']:.2f}" if times else ""
         again = f", and was as good on held-out numbers after {share} of it" if share else ""
-        said.append(
+        remarks.append(
             f"retraining took {result['seconds'] / first['seconds']:.2f} of the first training's "
             f"time{again} (the paper: 0.01 to 0.1)"
         )
-    return said
+    return remarks

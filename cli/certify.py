@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @command(ThreadOptions, without=("fit_lengths", "check_lengths"))
 def certify(
-    wanted: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
+    options: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
 ) -> Result:
     """Decide whether a model is right for every source of every length.
 
@@ -44,12 +44,12 @@ def certify(
 
     if out is not None and foreign.hf is None:
         raise UsageError(f"--out {typed(out)}: it names the run that --hf makes; leave it out")
-    found = stages.opened(adopted(run, foreign, lined=True, out=out))
-    return verdict(found, stages.certify(found, options=wanted))
+    opened_run = stages.opened(adopted(run, foreign, lined=True, out=out))
+    return verdict(opened_run, stages.certify(opened_run, options=options))
 
 
 @command(ThreadOptions)
-def verify(wanted: CertifyOptions, run: RunArgument = None) -> Result:
+def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
     """Make a run's certificate again, compare every field, and check it by dense attention.
 
     A run without a certificate is certified first.
@@ -58,31 +58,31 @@ def verify(wanted: CertifyOptions, run: RunArgument = None) -> Result:
     """
     from abc_calib import stages
 
-    found = certified_first(run, wanted)
+    certified_run = certified_first(run, options)
     with bar("certifying again", None, "%") as update:
 
         def on_windows(done: int, total: int) -> None:
             last = "then by dense attention" if done == total else f"of {total}"
             update(100 * done // total, 100, last)
 
-        again = stages.verify(found, minutes=wanted.minutes, on_windows=on_windows)
-    return verdict(found, again)
+        again = stages.verify(certified_run, minutes=options.minutes, on_windows=on_windows)
+    return verdict(certified_run, again)
 
 
-def certified_first(name: str | None, wanted: CertifyOptions) -> Run:
+def certified_first(name: str | None, options: CertifyOptions) -> Run:
     """The run, which has a certificate: one is made where there is none."""
     from abc_calib import stages
     from abc_calib.proof.certificate import FILE
 
-    found = stages.opened(name)
-    if not os.path.lexists(found.path / FILE):
+    opened_run = stages.opened(name)
+    if not os.path.lexists(opened_run.path / FILE):
         say("there is no certificate yet: certifying first")
-        stages.certify(found, options=wanted)
-    return found
+        stages.certify(opened_run, options=options)
+    return opened_run
 
 
 @command(ThreadOptions)
-def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
+def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
     """Train a copy of a run on the windows in which it fails, until it is certified.
 
     Example: **abc repair RUN --out FOLDER**
@@ -90,13 +90,13 @@ def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> 
     from abc_calib import stages
     from abc_calib.proof.certificate import Certificate
 
-    made = stages.repair(
+    repaired = stages.repair(
         stages.opened(run),
-        minutes=wanted.minutes,
+        minutes=options.minutes,
         out=out,
-        on_round=lambda found: say(f"{found.outcome}: {grouped(found.reason)}"),
+        on_round=lambda certificate: say(f"{certificate.outcome}: {grouped(certificate.reason)}"),
     )
-    return verdict(made, Certificate.load(made))
+    return verdict(repaired, Certificate.load(repaired))
 
 
 @command(
@@ -105,9 +105,9 @@ def repair(wanted: CertifyOptions, run: RunArgument = None, out: Out = None) -> 
 )
 def prove(
     task: TaskArgument,
-    wanted: ProveOptions,
+    options: ProveOptions,
     out: Out = None,
-    **given: Any,
+    **keywords: Any,
 ) -> Result:
     """From nothing to a certificate: train, calibrate, retrain, certify and verify a model.
 
@@ -118,24 +118,26 @@ def prove(
     """
     from abc_calib import stages
 
-    found = []
-    for seed in range(wanted.seed, wanted.seed + wanted.seeds):
+    verdicts = []
+    for seed in range(options.seed, options.seed + options.seeds):
         started = time.perf_counter()
-        run, certificate = stages.certified(task, seed, folder=out, minutes=wanted.minutes, **given)
-        told = verdict(run, certificate)
-        show_early(*told.shown)
-        for remark in (*told.remarks, f"{time.perf_counter() - started:.0f} s in all"):
+        run, certificate = stages.certified(
+            task, seed, folder=out, minutes=options.minutes, **keywords
+        )
+        result = verdict(run, certificate)
+        show_early(*result.shown)
+        for remark in (*result.remarks, f"{time.perf_counter() - started:.0f} s in all"):
             say(remark)
-        found.append(told.data)
-    return Result(found)
+        verdicts.append(result.data)
+    return Result(verdicts)
 
 
 def verdict(run: Run, certificate: Certificate) -> Result:
     """What was decided about a run, and where the page is."""
     shown = [Sentence(f"{certificate.outcome}: {grouped(certificate.reason)}")]
-    for one in certificate.counterexamples[:3]:
-        answer = one["answer"] or "no end"
-        shown.append(Sentence(f"  {one['problem']} gives {answer} instead of {one['right']}"))
+    for case in certificate.counterexamples[:3]:
+        answer = case["answer"] or "no end"
+        shown.append(Sentence(f"  {case['problem']} gives {answer} instead of {case['right']}"))
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
         shown.append(Sentence(f"verified by dense attention: smallest margin {least}"))

@@ -86,9 +86,9 @@ def command(
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
         kinds = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, Options)}
-        known = {type(group) if isinstance(group, Options) else group for group in groups}
-        more = [kind for kind in kinds.values() if kind not in known]
-        flags = flags_of(*groups, *more, without=without, defaults=defaults)
+        group_types = {type(group) if isinstance(group, Options) else group for group in groups}
+        other_types = [kind for kind in kinds.values() if kind not in group_types]
+        flags = flags_of(*groups, *other_types, without=without, defaults=defaults)
         switches = list(SWITCHES)[: 4 if tables else 2]
 
         @functools.wraps(function)
@@ -111,13 +111,15 @@ def command(
                     import_module("torch").set_num_threads(number)
                 console.render(function(**values, **groups, **keywords))
 
-        own = [p for p in inspect.signature(function).parameters.values() if p.name not in kinds]
-        mine = [
+        ungrouped = [
+            p for p in inspect.signature(function).parameters.values() if p.name not in kinds
+        ]
+        keyword_only = [
             p.replace(kind=KEYWORD, annotation=hints[p.name])
-            for p in own
+            for p in ungrouped
             if p.kind is not p.VAR_KEYWORD
         ]
-        parameters = _parameters(mine, flags, switches)
+        parameters = _parameters(keyword_only, flags, switches)
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         wrapped.options = flags  # type: ignore[attr-defined]
@@ -127,13 +129,13 @@ def command(
 
 
 def _parameters(
-    own: Sequence[inspect.Parameter], flags: Mapping[str, Flag], switches: Sequence[str]
+    ungrouped: Sequence[inspect.Parameter], flags: Mapping[str, Flag], switches: Sequence[str]
 ) -> list[inspect.Parameter]:
     """Return the arguments of a command, its options, and those that every command has."""
     argument = type(typer.Argument())
-    arguments = [p for p in own if any(type(a) is argument for a in get_args(p.annotation))]
+    arguments = [p for p in ungrouped if any(type(a) is argument for a in get_args(p.annotation))]
     options = [flag.parameter() for flag in flags.values()]
-    options += [p for p in own if p not in arguments]
+    options += [p for p in ungrouped if p not in arguments]
     if run := next((p for p in arguments if p.name == "run"), None):
         kind = get_args(run.annotation)[0]
         option = typer.Option("--run", hidden=True, autocompletion=completion.run_names)

@@ -78,8 +78,8 @@ def printing(form: str, plugins: Sequence[str] = ()) -> Iterator[None]:
 
 def _complete(message: str) -> str:
     """Return a message, with the plugins that a command at its end needs."""
-    more = "".join(f" --plugin {shlex.quote(file)}" for file in _plugins.get())
-    return NEXT.sub(lambda match: match[0] + more, message) if more else message
+    flags = "".join(f" --plugin {shlex.quote(file)}" for file in _plugins.get())
+    return NEXT.sub(lambda match: match[0] + flags, message) if flags else message
 
 
 def show_early(*parts: str | Table) -> None:
@@ -159,12 +159,12 @@ def _say(message: str) -> None:
     print_line(visible(_complete(message)), err)
 
 
-def show_warning(other: Any, message: Any, category: type[Warning], *more: Any) -> None:
+def show_warning(other: Any, message: Any, category: type[Warning], *location: Any) -> None:
     """Write one line to stderr, also of a quiet command, if the warning is one of ours."""
     if issubclass(category, AbcWarning):
         _say(f"warning: {message}")
     else:
-        other(message, category, *more)
+        other(message, category, *location)
 
 
 def fail(message: str, code: int) -> NoReturn:

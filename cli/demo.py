@@ -36,12 +36,12 @@ def demo(options: DemoOptions, machine: DeviceOptions, task: TaskArgument = "add
             on_step=on_step,
             progress=False,
             on_check=lambda check: say(check.text),
-            on_lines=lambda _, found: None if is_quiet() else show_early(*lines(found)),
+            on_lines=lambda _, calibration: None if is_quiet() else show_early(*lines(calibration)),
         )
     say("3/4 evaluating")
-    wanted = options.lengths or job.demo_lengths(vanilla.config.train.length)
+    lengths = options.lengths or job.demo_lengths(vanilla.config.train.length)
     series = job.compare(
-        {"vanilla": vanilla, "calibrated": calibrated}, wanted, options.samples, device
+        {"vanilla": vanilla, "calibrated": calibrated}, lengths, options.samples, device
     )
     say("4/4 figures, an example and the page")
     problem, answer, right = example = job.worked_example(calibrated, device)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command(ThreadOptions, threads=FREE, tables=True)
 def evaluate(
-    wanted: EvaluateOptions,
+    options: EvaluateOptions,
     machine: DeviceOptions,
     run: RunArgument = None,
     intervals: Annotated[
@@ -39,30 +39,36 @@ def evaluate(
     from abc_calib.runs import Run
     from abc_calib.runs.rows import kept_rows
 
-    found = Run.open(run)
+    opened_run = Run.open(run)
     rows: list[Row] = []
-    stages.evaluate(found, options=wanted, device=machine.device, on_row=rows.append)
+    stages.evaluate(opened_run, options=options, device=machine.device, on_row=rows.append)
     by_set: dict[str, list[Row]] = {}
     for row in rows:
         by_set.setdefault(row.set, []).append(row)
     words = [row for row in rows if isinstance(row, SequenceRow)]
-    file = found.path / "eval.csv"
+    file = opened_run.path / "eval.csv"
     remark = f"written to {file}"
     if kept := kept_rows(file, (row.as_dict() for row in rows)):
         remark += (
             f", which keeps {kept} of {counted(len(rows), 'rows')}, measured with more samples"
         )
-    caption = f"Exact match in percent of {found.config.task} ({found.config.stage}), by length"
+    caption = (
+        f"Exact match in percent of {opened_run.config.task} ({opened_run.config.stage}), by length"
+    )
     return Result(
-        {"run": str(found), "task": found.config.task, "rows": [row.as_dict() for row in rows]},
+        {
+            "run": str(opened_run),
+            "task": opened_run.config.task,
+            "rows": [row.as_dict() for row in rows],
+        },
         [token_table(words) if words else accuracy_table(by_set)],
         [remark],
-        plain_accuracy_table(by_set, caption, f"tab:{found.config.task}", intervals),
+        plain_accuracy_table(by_set, caption, f"tab:{opened_run.config.task}", intervals),
     )
 
 
 @command(ThreadOptions, threads=FREE, tables=True)
-def stress(wanted: StressOptions, run: RunArgument = None) -> Result:
+def stress(options: StressOptions, run: RunArgument = None) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
     Writes stress.json into the run.
@@ -73,17 +79,17 @@ def stress(wanted: StressOptions, run: RunArgument = None) -> Result:
     from abc_calib.evaluation.stress import smallest
     from abc_calib.runs import Run
 
-    found = Run.open(run)
+    opened_run = Run.open(run)
     rows: list[Stressed] = []
-    stages.stress(found, options=wanted, on_row=rows.append)
-    least, path, table = smallest(rows), found.path / "stress.json", _table(rows)
+    stages.stress(opened_run, options=options, on_row=rows.append)
+    least, path, table = smallest(rows), opened_run.path / "stress.json", _table(rows)
     failure = (
         "nothing failed"
         if least is None
         else Sentence(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
     )
-    told = json.loads(path.read_text())
-    return Result(told, [table, failure], [f"written to {path}"], table)
+    report = json.loads(path.read_text())
+    return Result(report, [table, failure], [f"written to {path}"], table)
 
 
 def _table(rows: list[Stressed]) -> Table:
@@ -94,7 +100,7 @@ def _table(rows: list[Stressed]) -> Table:
     if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
         lines["smallest margin in the search"] = margins
     heads = [str(length) for length in lengths]
-    cells = [[name, *map(found.get, lengths)] for name, found in lines.items()]
+    cells = [[name, *map(by_length.get, lengths)] for name, by_length in lines.items()]
     return Table(["inputs", *heads], cells, right=heads, title="wrong of tried, by digits")
 
 
@@ -118,34 +124,48 @@ def predict(
     from tasks.rules import ROW
 
     with busy("writing", None):
-        found = stages.predict(run, problem, device=machine.device, show=show)
-    data: dict[str, Any] = {"problem": problem, "answer": found.answer, "correct": found.correct}
-    remark = found.remark if found.correct else "this is wrong: the model has not learned this one"
-    if found.correct is None:
+        prediction = stages.predict(run, problem, device=machine.device, show=show)
+    data: dict[str, Any] = {
+        "problem": problem,
+        "answer": prediction.answer,
+        "correct": prediction.correct,
+    }
+    remark = (
+        prediction.remark
+        if prediction.correct
+        else "this is wrong: the model has not learned this one"
+    )
+    if prediction.correct is None:
         remark = "nothing says whether this is right: its pairs follow no rule that is known"
     if not show:
-        return Result(data, [found.answer], [remark])
-    rows = " ".join(found.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
-    several = [f"rows\n{rows}"] if ROW in found.output else []
-    data |= {"attended": _named(found), "output": found.output}
-    return Result(data, [found.answer, *several, _attention(found)], [remark])
+        return Result(data, [prediction.answer], [remark])
+    rows = " ".join(prediction.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
+    several = [f"rows\n{rows}"] if ROW in prediction.output else []
+    data |= {"attended": _named(prediction), "output": prediction.output}
+    return Result(data, [prediction.answer, *several, _attention(prediction)], [remark])
 
 
-def _named(found: Prediction) -> list[list[dict[str, Any]]]:
+def _named(prediction: Prediction) -> list[list[dict[str, Any]]]:
     return [
-        [{"place": found.places[k], "digit": found.tokens[k], "weight": w} for k, w in keys]
-        for keys in found.attended
+        [
+            {"place": prediction.places[k], "digit": prediction.tokens[k], "weight": w}
+            for k, w in keys
+        ]
+        for keys in prediction.attended
     ]
 
 
-def _attention(found: Prediction) -> Table:
+def _attention(prediction: Prediction) -> Table:
     """For each output token, the source tokens it attended to."""
     read = [
-        "  ".join(f"{found.places[key]}={found.tokens[key]} ({weight:.2f})" for key, weight in keys)
-        for keys in found.attended
+        "  ".join(
+            f"{prediction.places[key]}={prediction.tokens[key]} ({weight:.2f})"
+            for key, weight in keys
+        )
+        for keys in prediction.attended
     ]
     return Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
-        list(zip(count(1), found.output, read, strict=False)),
+        list(zip(count(1), prediction.output, read, strict=False)),
         title="output, in the order of writing",
     )

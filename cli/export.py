@@ -23,7 +23,7 @@ Form = Literal["certificate", "lines"]
 @command()
 def export(
     form: Annotated[Form, typer.Argument(help="certificate or lines: see above.")],
-    asked: ExportOptions,
+    options: ExportOptions,
     run: RunArgument = None,
     out: Annotated[
         Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
@@ -40,18 +40,20 @@ def export(
     from abc_calib.runs import Run
 
     if form == "certificate":
-        if asked.lengths is not None:
+        if options.lengths is not None:
             raise UsageError("abc export certificate takes no --lengths: it covers all of them")
         if out is None:
             raise UsageError(
                 f"{run}: a certificate is exported into a new folder: name it with --out"
             )
-        found = certified_first(run, CertifyOptions())
-        folder = stages.export(found, out)
-        return written(found, [folder], f"check it with numpy alone: python {folder / 'check.py'}")
-    found = Run.open(run)
-    file = stages.export_lines(found, asked.lengths, out=out)
-    return written(found, [file], "numpy.load reads it: one array a length, site and layer")
+        opened_run = certified_first(run, CertifyOptions())
+        folder = stages.export(opened_run, out)
+        return written(
+            opened_run, [folder], f"check it with numpy alone: python {folder / 'check.py'}"
+        )
+    opened_run = Run.open(run)
+    file = stages.export_lines(opened_run, options.lengths, out=out)
+    return written(opened_run, [file], "numpy.load reads it: one array a length, site and layer")
 
 
 @command()
@@ -65,10 +67,12 @@ def transducer(run: RunArgument = None, out: Out = None) -> Result:
     from abc_calib.reporting.transducer import compile
     from abc_calib.runs import Run
 
-    found = Run.open(run)
-    made = compile(found, out=out)
-    runs = next(path for path in made.files if path.suffix == ".py")
-    return written(found, made.files, f"{made.states} states; run them: python {runs} OPERAND ...")
+    opened_run = Run.open(run)
+    compiled = compile(opened_run, out=out)
+    runs = next(path for path in compiled.files if path.suffix == ".py")
+    return written(
+        opened_run, compiled.files, f"{compiled.states} states; run them: python {runs} OPERAND ..."
+    )
 
 
 @command()
@@ -77,17 +81,17 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc card --out card**, then hf upload USER/NAME card
     """
-    from abc_calib.reporting.card import card as made
+    from abc_calib.reporting.card import card as write_card
     from abc_calib.runs import Run
 
     if out is None:
         raise UsageError(f"{run}: a card is written into a new folder: name it with --out")
-    found = Run.open(run)
-    folder = made(found, out)
-    return written(found, [folder], f"upload it: hf upload USER/NAME {folder}")
+    opened_run = Run.open(run)
+    folder = write_card(opened_run, out)
+    return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")
 
 
-def written(run: Run, files: list[Path], said: str) -> Result:
+def written(run: Run, files: list[Path], remark: str) -> Result:
     """The files that were written for a run."""
     names = [str(path) for path in files]
-    return Result({"run": str(run), "files": names}, names, [said])
+    return Result({"run": str(run), "files": names}, names, [remark])

@@ -15,7 +15,7 @@ from cli.export import written
 
 
 @command()
-def heatmap(wanted: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
+def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
     """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
 
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
@@ -24,9 +24,9 @@ def heatmap(wanted: FigureOptions, run: RunArgument = None, out: Figures = None)
     from abc_calib.reporting import views
     from abc_calib.runs import Run
 
-    found = Run.open(run)
-    paths = views.heatmap(found, out or found.path / "figures", options=wanted)
-    return written(found, paths, f"{len(paths)} files")
+    opened_run = Run.open(run)
+    paths = views.heatmap(opened_run, out or opened_run.path / "figures", options=options)
+    return written(opened_run, paths, f"{len(paths)} files")
 
 
 @command()

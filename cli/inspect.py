@@ -35,18 +35,18 @@ def inspect(
 
     if source is None:
         raise UsageError("name a source of the run's task with --input")
-    run_found = inspection.opened(Run.open(run))
-    found = inspection.inspect(run_found, source)
-    title = f"{run_found.config.task}, {run_found.config.model.label}"
+    opened_run = inspection.opened(Run.open(run))
+    trace = inspection.inspect(opened_run, source)
+    title = f"{opened_run.config.task}, {opened_run.config.model.label}"
     with font(options.font):
-        folder = out or run_found.path / "figures"
-        files = draw_steps(found, folder, title, options.format, options.inches)
+        folder = out or opened_run.path / "figures"
+        files = draw_steps(trace, folder, title, options.format, options.inches)
     names = [str(path) for path in files]
-    told = {name: getattr(found, name) for name in TOLD}
-    wrong = "" if found.correct else "this is wrong: the model has not learned this one"
+    fields = {name: getattr(trace, name) for name in TOLD}
+    wrong = "" if trace.correct else "this is wrong: the model has not learned this one"
     return Result(
-        {"run": str(run_found), "source": source, **told, "files": names},
-        [steps(found), *names],
+        {"run": str(opened_run), "source": source, **fields, "files": names},
+        [steps(trace), *names],
         [wrong],
     )
 
@@ -55,16 +55,16 @@ TOLD = ("output", "correct", "looked", "gold", "variables")
 """What the JSON of ``abc inspect`` has of an ``Inspection``."""
 
 
-def steps(found: Any) -> Table:
+def steps(trace: Any) -> Table:
     """One line a step: what was written, where it looked, and the attender's variables."""
     columns = {
-        "t": range(len(found.output)),
-        "writes": found.output,
-        "looks at": [f"{place:.2f}" for place in found.looked],
-        **({"gold": found.gold} if found.gold else {}),
-        **{name: [f"{x:.3f}" for x in values] for name, values in found.variables.items()},
+        "t": range(len(trace.output)),
+        "writes": trace.output,
+        "looks at": [f"{place:.2f}" for place in trace.looked],
+        **({"gold": trace.gold} if trace.gold else {}),
+        **{name: [f"{x:.3f}" for x in values] for name, values in trace.variables.items()},
     }
-    rows = list(islice(zip_longest(*columns.values()), len(found.output)))
+    rows = list(islice(zip_longest(*columns.values()), len(trace.output)))
     caption = "places in words of the source, from 0; a step goes the way it is read"
     return Table([*columns], rows, right=columns.keys() - {"writes"}, caption=caption)
 
@@ -78,16 +78,16 @@ def diagnose(run: RunArgument = None) -> Result:
     from abc_calib.evaluation import inspect as inspection
     from abc_calib.runs import Run
 
-    run_found = inspection.opened(Run.open(run))
-    found = inspection.diagnose(run_found)
-    variance = "none" if found.score_variance is None else f"{found.score_variance:.4f}"
+    opened_run = inspection.opened(Run.open(run))
+    diagnosis = inspection.diagnose(opened_run)
+    variance = "none" if diagnosis.score_variance is None else f"{diagnosis.score_variance:.4f}"
     shown = [
         f"score variance      {variance}",
-        f"cosine of states    {found.similarity:.3f}",
-        f"largest weight      {found.peak:.3f}",
+        f"cosine of states    {diagnosis.similarity:.3f}",
+        f"largest weight      {diagnosis.peak:.3f}",
     ]
-    if found.forwards is not None:
-        shown.append(f"read forwards       {found.forwards:.3f}  (1 forwards, 0 turned around)")
-    shown += map(Sentence, found.findings or ["nothing is wrong with its attention"])
-    on = f"on {found.samples} held-out problems"
-    return Result({"run": str(run_found), **asdict(found)}, shown, [on])
+    if diagnosis.forwards is not None:
+        shown.append(f"read forwards       {diagnosis.forwards:.3f}  (1 forwards, 0 turned around)")
+    shown += map(Sentence, diagnosis.findings or ["nothing is wrong with its attention"])
+    on = f"on {diagnosis.samples} held-out problems"
+    return Result({"run": str(opened_run), **asdict(diagnosis)}, shown, [on])

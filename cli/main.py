@@ -33,11 +33,11 @@ class OneLine(TyperGroup):
     """The group of commands; what its parser refuses is one line, as every other error is."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        for parameter in found.get_params(ctx) if found else ():
+        parsed = super().get_command(ctx, cmd_name)
+        for parameter in parsed.get_params(ctx) if parsed else ():
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""  # a switch has no type
-        return found
+        return parsed
 
     def main(self, *args: Any, **extra: Any) -> Any:
         if not extra.get("standalone_mode", True):

@@ -81,6 +81,6 @@ def flags_of(
             default = (defaults or {}).get(name) or ("" if is_said else as_typed(value))
             flag = flags.setdefault(name, Flag(name, kind, default))
             if default and default != flag.default:
-                both = f"{flag.default} ({kind.group_title}: {default})"
-                flags[name] = replace(flag, default=both)
+                combined = f"{flag.default} ({kind.group_title}: {default})"
+                flags[name] = replace(flag, default=combined)
     return flags

@@ -82,13 +82,13 @@ def reproduce(
         if look.chosen or task or work.chosen or "preset" in options.chosen:
             raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
         return _chomsky(options, row or (), out, jobs, results)
-    wanted = reproduction.get_target(target)
+    definition = reproduction.get_target(target)
     failed, folder = False, out
     if options.from_results:
-        more = (*({*options.chosen} & {"preset"}), *work.chosen)
-        more += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
-        if more:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in more)
+        forbidden = (*({*options.chosen} & {"preset"}), *work.chosen)
+        forbidden += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
+        if forbidden:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in forbidden)
             raise UsageError(f"--from-results runs nothing: leave out {flags}")
         table = reproduction.load_results(target, results)
     else:
@@ -98,7 +98,7 @@ def reproduce(
         how = {"preset": options.preset, "seeds": options.seeds, **work.model_dump()}
         with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(
-                wanted,
+                definition,
                 rows=row or (),
                 tasks=task or (),
                 root=jobs,
@@ -109,11 +109,11 @@ def reproduce(
         failed = any(outcome.state == "failed" for outcome in outcomes)
     with font(look.font):
         width = look.inches if "width" in look.chosen else None
-        made = reproduction.make_report(wanted, table, options.seeds, width)
+        report = reproduction.make_report(definition, table, options.seeds, width)
         if folder is not None:
-            reproduction.write_report(made, None if options.from_results else table, folder)
+            reproduction.write_report(report, None if options.from_results else table, folder)
             say(f"written to {folder}")
-    return Result({"rows": made.records}, list(shown(made)), failed=failed)
+    return Result({"rows": report.records}, list(shown(report)), failed=failed)
 
 
 def _drawn(name: str, out: Path | None, jobs: Path | None, look: LookOptions) -> Result:
@@ -142,10 +142,10 @@ def _chomsky(
     from abc_calib.reproduction import chomsky
 
     def write(table: pd.DataFrame) -> Report:
-        made = chomsky.report(table)
+        current = chomsky.report(table)
         if out is not None:
-            reproduction.write_report(made, None if options.from_results else table, out)
-        return made
+            reproduction.write_report(current, None if options.from_results else table, out)
+        return current
 
     def on_row(row: dict[str, Any], table: pd.DataFrame) -> None:
         right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
@@ -156,24 +156,26 @@ def _chomsky(
         table = reproduction.load_results(chomsky.NAME, results)
     else:
         out = out or runs_root() / "reproduction"
-        there = (out / f"{chomsky.NAME}-seeds.csv").exists()
-        known = reproduction.load_results(chomsky.NAME, out) if there else None
-        table = chomsky.reproduce(options.seeds, rows, jobs, known, on_row)
-    made = write(table)
+        exists = (out / f"{chomsky.NAME}-seeds.csv").exists()
+        finished = reproduction.load_results(chomsky.NAME, out) if exists else None
+        table = chomsky.reproduce(options.seeds, rows, jobs, finished, on_row)
+    report = write(table)
     if out is not None:
         say(f"written to {out}")
-    return Result({"rows": made.records}, [*shown(made)], failed=bool(table["error"].notna().any()))
+    return Result(
+        {"rows": report.records}, [*shown(report)], failed=bool(table["error"].notna().any())
+    )
 
 
-def shown(made: Report) -> Iterator[str | Table]:
+def shown(report: Report) -> Iterator[str | Table]:
     """A report on the terminal: its tables, and how to read them."""
-    yield f"{made.title}\n"
-    for table in made.tables:
+    yield f"{report.title}\n"
+    for table in report.tables:
         yield table
         yield ""
-    for note in made.notes:
+    for note in report.notes:
         yield Sentence(note.replace("**", "").replace("`", ""))
         yield ""
-    if made.incomplete:
+    if report.incomplete:
         yield "Not complete:"
-        yield from (f"- {line}" for line in made.incomplete)
+        yield from (f"- {line}" for line in report.incomplete)

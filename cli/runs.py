@@ -61,8 +61,8 @@ def runs(
     if action:
         return _remove(action, yes)
     rows = [_row(run) for run in list_runs(everything)]
-    known = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
-    if task is not None and task not in known:
+    names = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
+    if task is not None and task not in names:
         raise UsageError(unknown("task", task, TASKS))
     rows = [r for r in rows if task in (None, r.get("task")) and stage in (None, r.get("stage"))]
     if sort != "age":
@@ -123,10 +123,10 @@ def _remove(words: list[str], yes: bool) -> Result:
             f"abc runs {typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
         )
     root = runs_root().resolve()
-    own = {Path(os.path.abspath(path)) for path in folders.by_age(jobs=True)}
+    removable = {Path(os.path.abspath(path)) for path in folders.by_age(jobs=True)}
     paths = list(dict.fromkeys(folders.find(Path(name)) for name in names))
     for path in paths:
-        if Path(os.path.abspath(path)) not in own or path.is_symlink():
+        if Path(os.path.abspath(path)) not in removable or path.is_symlink():
             raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")
     if not yes:
         for path in paths:
@@ -159,8 +159,8 @@ def tasks() -> Result:
     rows = examples()
     columns = ("task", "what", "sample", "trained on")
     tables = [
-        Table(columns, [[*row.values()][1:] for row in found], title=group)
-        for group, found in groupby(rows, key=itemgetter("group"))
+        Table(columns, [[*row.values()][1:] for row in records], title=group)
+        for group, records in groupby(rows, key=itemgetter("group"))
     ]
     return Result(rows, [part for table in tables for part in (table, "")][:-1])
 
@@ -175,7 +175,7 @@ def check_task(
             autocompletion=task_names,
         ),
     ],
-    wanted: TaskOptions,
+    options: TaskOptions,
 ) -> Result:
     """Check, before any training, whether a task can be calibrated and certified.
 
@@ -191,5 +191,5 @@ def check_task(
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
     for file in files:
         stages.load_plugin(file)
-    found = stages.check_task(name, options=wanted)
-    return Result(asdict(found), found.text)
+    report = stages.check_task(name, options=options)
+    return Result(asdict(report), report.text)

@@ -77,20 +77,20 @@ def sweep(
     resolve_device(machine.device)
     path, root = out or runs_root() / f"{file.stem}.csv", jobs or jobs_root()
     check_writable(path)
-    wanted = read_sweep(file)
+    all_jobs = read_sweep(file)
     share = Share(*work.share) if work.share else None
     if check:
-        keys = [job.key for job in (share.pick(wanted) if share else wanted)]
+        keys = [job.key for job in (share.pick(all_jobs) if share else all_jobs)]
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
     make_folder(path.parent)
     make_folder(root)
     with jobs_progress() as on_change:
         how = {**work.model_dump(), "device": machine.device}
-        outcomes = run_jobs(wanted, root, on_change=on_change, **how)
-    found = results_table(wanted, root, outcomes)
-    write_table(found, path)
-    return report(outcomes, found, path, share.left_over(wanted, root) if share else [])
+        outcomes = run_jobs(all_jobs, root, on_change=on_change, **how)
+    results = results_table(all_jobs, root, outcomes)
+    write_table(results, path)
+    return report(outcomes, results, path, share.left_over(all_jobs, root) if share else [])
 
 
 SAME_IN_A_ROW = ("key", "seed", "calibrate_seed", "length", "accuracy")

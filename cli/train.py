@@ -58,7 +58,7 @@ def train(
         ),
     ] = None,
     out: Out = None,
-    **given: Any,
+    **keywords: Any,
 ) -> Result:
     """Train a model on short problems until it interpolates.
 
@@ -70,16 +70,16 @@ def train(
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     if task is not None:
-        return trained(stages.train(task, finetune=finetune, out=out, **given))
-    if finetune or out or given.keys() - {"device", "track"}:
+        return trained(stages.train(task, finetune=finetune, out=out, **keywords))
+    if finetune or out or keywords.keys() - {"device", "track"}:
         raise UsageError("--resume goes on as the run began: leave out the other options")
-    return trained(stages.resume(resume, **given))
+    return trained(stages.resume(resume, **keywords))
 
 
 ENDED = "every window is right by 3 logits or more (--no-stop-early goes on)"
 
 
-def trained(run: Run, *more: str) -> Result:
+def trained(run: Run, *remarks: str) -> Result:
     """How a training ended, what comes next, and what else is to be said."""
     result = run.result
     assert result is not None
@@ -100,5 +100,5 @@ def trained(run: Run, *more: str) -> Result:
     else:
         then = "next: abc eval --max-len 50"
     if over == "windows":
-        more = (f"ended before step {run.config.train.steps:,}: {ENDED}", *more)
-    return Result({"run": str(run), **result}, remarks=[ended, *more, then])
+        remarks = (f"ended before step {run.config.train.steps:,}: {ENDED}", *remarks)
+    return Result({"run": str(run), **result}, remarks=[ended, *remarks, then])

@@ -93,16 +93,16 @@ def get_task(name: str, **options: Any) -> Task:
 
     ``TaskError`` names the known tasks, or the options that the task takes.
     """
-    known = {**TASKS, **FROM_FILES}
-    if name not in known:
+    kinds = {**TASKS, **FROM_FILES}
+    if name not in kinds:
         raise TaskError(unknown("task", name, TASKS))
-    kind = known[name]
-    given = {key: value for key, value in options.items() if value is not None}
-    for key in given:
+    kind = kinds[name]
+    chosen = {key: value for key, value in options.items() if value is not None}
+    for key in chosen:
         if key not in kind.options:
             allowed = f"it takes {', '.join(kind.options)}" if kind.options else "it takes none"
             raise TaskError(f"{name} has no option {key!r}: {allowed}")
-    return kind(**given)
+    return kind(**chosen)
 
 
 GROUPS = {

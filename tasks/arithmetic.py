@@ -143,8 +143,8 @@ class Arithmetic(Task):
         return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
 
     def write(self, problems: Problems, row: int) -> str:
-        there = (o for o in problems.operands if o.lengths[row])
-        return (self.operator or "").join(self.digits_of(o, row) for o in there)
+        operands = (o for o in problems.operands if o.lengths[row])
+        return (self.operator or "").join(self.digits_of(o, row) for o in operands)
 
     def _number(self, text: str) -> Digits:
         bad = sorted(set(text) - set(DIGITS[: self.base]))
@@ -241,8 +241,8 @@ class Arithmetic(Task):
 
     def plain(self, problems: Problems, row: int) -> str:
         """The source without the zeros that only pad."""
-        there = (o.values[row : row + 1] for o in problems.operands if o.lengths[row])
-        operands = tuple(map(without_zeros, there))
+        values = (o.values[row : row + 1] for o in problems.operands if o.lengths[row])
+        operands = tuple(map(without_zeros, values))
         return self.write(Problems(operands, problems.answer.take(np.array([row]))), 0)
 
     def smallest(self) -> list[str]:

@@ -43,12 +43,12 @@ class Automaton(WordTask):
     def __init__(self, table: str | None = None, machine: str | None = None):
         if table is not None and machine is not None:
             raise TaskError("a table and a machine's name: give one of them")
-        made = named(machine or "s3") if table is None else from_table(table)
-        self.moves, self.start, self.ends = made
+        automaton = named(machine or "s3") if table is None else from_table(table)
+        self.moves, self.start, self.ends = automaton
         read = dict.fromkeys(symbol for _, symbol in self.moves)
         wrote = dict.fromkeys(output for _, output in self.moves.values())
-        more = dict.fromkeys(word for words in (self.ends or {}).values() for word in words)
-        self.symbols = (*(read | wrote | more),)
+        at_end = dict.fromkeys(word for words in (self.ends or {}).values() for word in words)
+        self.symbols = (*(read | wrote | at_end),)
 
     def step(self, state: Any, word: str) -> tuple[str, str] | None:
         return self.moves.get((state, word))
@@ -76,26 +76,26 @@ def named(text: str) -> Machine:
     most = 12 if name == "arithmetic_mod" else LARGEST
     fits = re.fullmatch(r"[1-9]\d?", number) and 2 <= int(number) <= most
     if name not in MACHINES or (fits if not needs else not fits):
-        known = ", ".join(f"{one}:K" if one in ("mod", "cycle") else one for one in MACHINES)
-        known = known.replace("arithmetic_mod", "arithmetic_mod:K")
+        names = ", ".join(f"{kind}:K" if kind in ("mod", "cycle") else kind for kind in MACHINES)
+        names = names.replace("arithmetic_mod", "arithmetic_mod:K")
         limit = f", K from 2 to {most}" if needs else ""
-        raise TaskError(f"unknown machine {text!r}: choose one of {known}{limit}")
+        raise TaskError(f"unknown machine {text!r}: choose one of {names}{limit}")
     return MACHINES[name](int(number or 0))
 
 
 def _group(elements: Iterator[tuple[int, ...]]) -> Machine:
     """A word and then another one are their product, whose name shows where each point goes."""
-    every = {"".join(str(k + 1) for k in one): one for one in elements}
-    name = {one: text for text, one in every.items()}
+    by_name = {"".join(str(k + 1) for k in element): element for element in elements}
+    name = {element: text for text, element in by_name.items()}
     moves: Moves = {}
-    for (first, a), (second, b) in product(every.items(), repeat=2):
-        both = name[tuple(b[k] for k in a)]
-        moves[first, second] = both, both
-    return Machine(moves, next(iter(every)))
+    for (first, a), (second, b) in product(by_name.items(), repeat=2):
+        composed = name[tuple(b[k] for k in a)]
+        moves[first, second] = composed, composed
+    return Machine(moves, next(iter(by_name)))
 
 
-def _even(one: tuple[int, ...]) -> bool:
-    return sum(a > b for k, a in enumerate(one) for b in one[k + 1 :]) % 2 == 0
+def _even(permutation: tuple[int, ...]) -> bool:
+    return sum(a > b for k, a in enumerate(permutation) for b in permutation[k + 1 :]) % 2 == 0
 
 
 def _mod(k: int) -> Machine:
@@ -126,8 +126,8 @@ def _arithmetic(k: int) -> Machine:
         for operator in "+-*":
             moves[state, operator] = state + operator, state
         for operator, n in product("+-*", range(k)):
-            both = (total + term) % k
-            after = {"+": (both, n), "-": (both, -n % k), "*": (total, term * n % k)}[operator]
+            value = (total + term) % k
+            after = {"+": (value, n), "-": (value, -n % k), "*": (total, term * n % k)}[operator]
             moves[state + operator, str(n)] = (f"{after[0]}.{after[1]}",) * 2
     ends: dict[str, tuple[str, ...]] = {}
     for a, b in product(range(k), repeat=2):
@@ -138,7 +138,7 @@ def _arithmetic(k: int) -> Machine:
 MACHINES: dict[str, Callable[[int], Machine]] = {
     "s3": lambda _: _group(permutations(range(3))),
     "s5": lambda _: _group(permutations(range(5))),
-    "a5": lambda _: _group(one for one in permutations(range(5)) if _even(one)),
+    "a5": lambda _: _group(element for element in permutations(range(5)) if _even(element)),
     "parity": lambda _: _mod(2),
     "mod": _mod,
     "even_pairs": _even_pairs,

@@ -22,11 +22,11 @@ from tasks.digits import Digits, nothing, stack
 from tasks.rules import Rule, Tape
 
 
-def unknown(what: str, name: str, known: Collection[str]) -> str:
+def unknown(what: str, name: str, names: Collection[str]) -> str:
     """What to say of a name that a registry does not hold."""
-    near = difflib.get_close_matches(name, known, 1)
+    near = difflib.get_close_matches(name, names, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {what} {name!r}{hint}: choose one of {', '.join(known)}"
+    return f"unknown {what} {name!r}{hint}: choose one of {', '.join(names)}"
 
 
 def text_of(path: Path) -> str:

@@ -88,12 +88,12 @@ class Cfq(TokenTask):
     def _read(self) -> dict[str, list[tuple[list[str], list[str]]]]:
         samples = _load(self.data / "dataset.json", list)
         chosen = _load(self.data / "splits" / f"{LENGTH_SPLIT}.json", dict)
-        known: dict[str, list[tuple[list[str], list[str]]]] = {}
+        parts: dict[str, list[tuple[list[str], list[str]]]] = {}
         for part, key in PARTS.items():
             if not isinstance(chosen.get(key), list) or not chosen[key]:
                 raise TaskError(f"{self.data}/splits/{LENGTH_SPLIT}.json: {key} has no numbers")
-            known[part] = [self._pair(samples, index) for index in chosen[key]]
-        return known
+            parts[part] = [self._pair(samples, index) for index in chosen[key]]
+        return parts
 
     def _pair(self, samples: list[Any], index: Any) -> tuple[list[str], list[str]]:
         if not isinstance(index, int) or not 0 <= index < len(samples):
@@ -123,21 +123,21 @@ class Cfq(TokenTask):
         return {part: self._encoded(pairs) for part, pairs in self._known.items()}
 
     def _encoded(self, pairs: list[tuple[list[str], list[str]]]) -> Pairs:
-        known = set(self.symbols)
+        symbols = set(self.symbols)
 
         def tokens(side: int) -> Tokens:
             rows = (pair[side] for pair in pairs)
-            return self.tokens([[w if w in known else "<unk>" for w in row] for row in rows])
+            return self.tokens([[w if w in symbols else "<unk>" for w in row] for row in rows])
 
         return Pairs(tokens(0), tokens(1))
 
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         """Draw training questions, with repetition, of queries of ``low`` to ``high`` words."""
-        found = self._sets["train"].between(low, high)
-        if not len(found):
+        questions = self._sets["train"].between(low, high)
+        if not len(questions):
             most = self.train_length
             raise TaskError(f"no training query has {high} words: the longest has {most}")
-        return found.take(rng.choice(len(found), n))
+        return questions.take(rng.choice(len(questions), n))
 
     def training_set(self, length: int) -> Pairs:
         return self._sets["train"].between(0, length)
@@ -152,8 +152,8 @@ class Cfq(TokenTask):
     def test_set(self, length: int, n: int, seed: int) -> Pairs:
         pairs = self._sets["test"].between(length, length)
         if not len(pairs):
-            known = ", ".join(map(str, np.unique(self._sets["test"].target.lengths)))
-            raise TaskError(f"no test query has {length} words: choose among {known}")
+            lengths = ", ".join(map(str, np.unique(self._sets["test"].target.lengths)))
+            raise TaskError(f"no test query has {length} words: choose among {lengths}")
         return pairs.drawn(n, seed, 3, length)
 
 

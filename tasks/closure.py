@@ -54,16 +54,16 @@ def check_closed(rule: Rule) -> None:
     rows = [rule.first] if later is None else [rule.first, later]
     if type(rule) is not Rule or {*map(type, rows)} != {Transducer}:
         raise NotClosed("it is of a class of its own: give a Rule of Transducers")
-    for one in rows:
-        check_tables(one)
+    for machine in rows:
+        check_tables(machine)
     _check_fields(rule, rows)
     if later is None:
         return
-    outputs = np.concatenate([one.steps[2] for one in (rule.first, later)])
+    outputs = np.concatenate([machine.steps[2] for machine in (rule.first, later)])
     if rule.closers and (outputs == rule.base + 2).any():
         raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
-    for one in (rule.first, later):
-        if _narrow(rule, one):
+    for machine in (rule.first, later):
+        if _narrow(rule, machine):
             raise NotClosed(f"a row that another follows has fewer than {rule.shift} symbols")
     symbols = {*rule.first.symbols, *later.symbols} - {rule.base}
     for opener in [x for x in rule.closers if (outputs == x).any()] or (None,):
@@ -79,12 +79,12 @@ def check_closed(rule: Rule) -> None:
         kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
         accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
         written = _turned(accepted) if rule.turned else accepted
-        for one in (rule.first, later):
-            _check_closure(rule, one, written, opener)
+        for machine in (rule.first, later):
+            _check_closure(rule, machine, written, opener)
         _check_totality(rule, below, accepted)
     if rule.closers and rule.of_row is not None:
-        for one in (rule.first, later):
-            _check_ends(one)
+        for machine in (rule.first, later):
+            _check_ends(machine)
 
 
 def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
@@ -94,9 +94,9 @@ def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
         raise NotClosed(f"shift is {rule.shift}: give a whole number from 0 to {MOST_SHIFT}")
     if rule.past > (rule.of_row is not None) or (rule.listed and rule.of_row is not None):
         raise NotClosed("rows are those of a number (of_row, and past one more), or listed")
-    if rule.of_row is not None and not all(one.symbols for one in rows):
+    if rule.of_row is not None and not all(machine.symbols for machine in rows):
         raise NotClosed("rows of a number (of_row) have its digits as their symbols")
-    if rule.counted and any((one.steps[2] == one.base + 2).any() for one in rows):
+    if rule.counted and any((machine.steps[2] == machine.base + 2).any() for machine in rows):
         raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
     if rule.closers and rule.counted and not (rule.in_rows and rule.past):
         raise NotClosed("its last row closes as the others do, with one of its closers")
@@ -110,12 +110,12 @@ def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
         raise NotClosed("its later rows have another base, or other closers, than the first one")
 
 
-def _narrow(rule: Rule, one: Transducer) -> bool:
+def _narrow(rule: Rule, machine: Transducer) -> bool:
     """May it write a row with fewer symbols than are skipped of it, which another row follows?"""
-    goes_on = [*((one.base,) if rule.counted else ()), one.base + 2, *one.closers]
-    state, _, out, after = one.steps
-    now = np.array(one.start)
-    for _ in range(rule.shift + one.lag if rule.shift else 0):
+    goes_on = [*((machine.base,) if rule.counted else ()), machine.base + 2, *machine.closers]
+    state, _, out, after = machine.steps
+    now = np.array(machine.start)
+    for _ in range(rule.shift + machine.lag if rule.shift else 0):
         here = np.isin(state, now)
         if np.isin(out[here], goes_on).any():
             return True
@@ -127,7 +127,7 @@ def _opened(later: Transducer, opener: int | None) -> Transducer:
     """The same with those first states alone that stand below a row with this closer."""
     if opener is None:
         return later
-    kept = [k for k, one in enumerate(later.openers) if one == opener]
+    kept = [k for k, closer in enumerate(later.openers) if closer == opener]
     if not kept:
         raise NotClosed("a row may close with a symbol that no row may stand below")
     return _starting(later, kept)
@@ -141,16 +141,20 @@ def _starting(later: Transducer, kept: list[int]) -> Transducer:
     return replace(later, start=start, symbols=symbols, openers=openers)
 
 
-def _check_ends(one: Transducer) -> None:
+def _check_ends(machine: Transducer) -> None:
     """Rows without a symbol of their own, the last ones, close without one, and others with one."""
-    state, _, out, after = one.steps
+    state, _, out, after = machine.steps
     for last in (False, True):
-        now = np.zeros(one.states, bool)
-        begun = [s for s, x in zip(one.start, one.symbols, strict=True) if (x == one.base) == last]
+        now = np.zeros(machine.states, bool)
+        begun = [
+            s
+            for s, x in zip(machine.start, machine.symbols, strict=True)
+            if (x == machine.base) == last
+        ]
         now[begun] = True
-        while (more := after[now[state] & ~now[after]]).size:
-            now[more] = True
-        wrong = np.isin(out, one.closers) if last else out == one.base
+        while (added := after[now[state] & ~now[after]]).size:
+            now[added] = True
+        wrong = np.isin(out, machine.closers) if last else out == machine.base
         if (now[state] & wrong).any():
             raise NotClosed(
                 "rows with a word of their own have to close with one of its closers, and the "
@@ -158,11 +162,11 @@ def _check_ends(one: Transducer) -> None:
             )
 
 
-def _kept(rule: Rule, one: Transducer) -> list[int]:
+def _kept(rule: Rule, machine: Transducer) -> list[int]:
     """The axes of the tapes that later rows read, too, and that are the same in every row."""
     assert rule.later is not None
     same = [tape for tape in rule.later.tapes if tape != ABOVE and not rule.listed]
-    return [one.tapes.index(tape) for tape in same]
+    return [machine.tapes.index(tape) for tape in same]
 
 
 def _accepted(rule: Rule, later: Transducer) -> Accepted:
@@ -178,8 +182,8 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
     def after(subset: frozenset[int]) -> Iterator[frozenset[int]]:
         reached = table[sorted(subset)]
         for letter in range(count):
-            some = np.unique(reached[:, named == letter])
-            yield frozenset(some[some >= 0].tolist())
+            states = np.unique(reached[:, named == letter])
+            yield frozenset(states[states >= 0].tolist())
 
     following, subsets = _subsets(frozenset(plain.start), after)
     behind = {*np.flatnonzero(is_done(plain)).tolist()}
@@ -205,76 +209,79 @@ def _subsets(
     start: frozenset[int], after: Callable[[frozenset[int]], Iterable[frozenset[int]]]
 ) -> tuple[np.ndarray, list[frozenset[int]]]:
     """The number of the subset that follows each by each letter, and all that are reached."""
-    known, rows = {start: 0}, list[list[int]]()
+    numbers, rows = {start: 0}, list[list[int]]()
     for subset in (queue := [start]):
         rows.append([])
-        for some in after(subset):
-            if some not in known:
-                if len(known) == MOST_SUBSETS:
+        for successor in after(subset):
+            if successor not in numbers:
+                if len(numbers) == MOST_SUBSETS:
                     raise NotClosed(f"more than {MOST_SUBSETS:,} kinds of rows above differ")
-                known[some] = len(known)
-                queue.append(some)
-            rows[-1].append(known[some])
+                numbers[successor] = len(numbers)
+                queue.append(successor)
+            rows[-1].append(numbers[successor])
     return np.array(rows), queue
 
 
 def _for_ever(after: np.ndarray, done: np.ndarray) -> np.ndarray:
     """Which states reach one that is ``done`` if the same letter goes on: ``after (d,)``."""
-    while (more := done | done[after]).sum() > done.sum():
-        done = more
+    while (larger := done | done[after]).sum() > done.sum():
+        done = larger
     return done
 
 
 def _explore(start: np.ndarray, step: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
     """All configurations that are reached from ``start``, numbers below ``size``."""
-    seen = np.zeros(size, bool)
-    seen[start] = True
+    reached = np.zeros(size, bool)
+    reached[start] = True
     while len(start):
-        found = np.unique(step(start))
-        start = found[~seen[found]]
-        seen[start] = True
-    return np.flatnonzero(seen)
+        successors = np.unique(step(start))
+        start = successors[~reached[successors]]
+        reached[start] = True
+    return np.flatnonzero(reached)
 
 
-def _check_closure(rule: Rule, one: Transducer, accepted: Accepted, opener: int | None) -> None:
+def _check_closure(rule: Rule, machine: Transducer, accepted: Accepted, opener: int | None) -> None:
     """Every row that it writes before another, read by as many columns later as that does, is in L.
 
     With an ``opener`` every row that closes with it.
     """
-    letters, radix = one.columns, one.base + 1
+    letters, radix = machine.columns, machine.base + 1
     kept = np.zeros(letters.shape[1], np.int64)
-    for axis in _kept(rule, one):
+    for axis in _kept(rule, machine):
         kept = kept * radix + letters[axis]
-    each = radix ** len(_kept(rule, one))
-    late = rule.shift + one.lag
+    each = radix ** len(_kept(rule, machine))
+    late = rule.shift + machine.lag
     buffered = (each + 1) ** late  # the kept letters of the last columns; ``each``: none yet
-    table, out = one.next.reshape(one.states, -1), one.written.reshape(one.states, -1)
+    table, out = (
+        machine.next.reshape(machine.states, -1),
+        machine.written.reshape(machine.states, -1),
+    )
     d = len(accepted.next)
-    ends = np.isin(out, one.closing)
-    goes_on = ~ends | (out == one.base + 2) | ((out == one.base) & rule.counted)
+    ends = np.isin(out, machine.closing)
+    goes_on = ~ends | (out == machine.base + 2) | ((out == machine.base) & rule.counted)
     if opener is not None:
         goes_on = ~ends | (out == opener)
-    over = ends | (out > one.base)
-    _bound(one.states * d * buffered * letters.shape[1])
+    over = ends | (out > machine.base)
+    _bound(machine.states * d * buffered * letters.shape[1])
 
     def step(now: np.ndarray) -> np.ndarray:
         now, buffer = np.divmod(now, buffered)
         state, word = (x[:, None] for x in np.divmod(now, d))
         buffer = buffer[:, None]
         after = table[state[:, 0]]
-        written = np.where(over[state[:, 0]], one.base, out[state[:, 0]])
+        written = np.where(over[state[:, 0]], machine.base, out[state[:, 0]])
         oldest, newer = buffer // (buffered // (each + 1)) if late else kept[None], 0
         if late:
             newer = buffer % (buffered // (each + 1)) * (each + 1) + kept[None]
         read = accepted.next[word, np.where(oldest == each, 0, oldest) * radix + written]
         word = np.where(oldest == each, word, read)
-        there = (after >= 0) & goes_on[state[:, 0]]
-        return ((after * d + word) * buffered + newer)[there]
+        valid = (after >= 0) & goes_on[state[:, 0]]
+        return ((after * d + word) * buffered + newer)[valid]
 
-    begun = np.array(one.start) * d * buffered + (buffered - 1)
-    now, _ = np.divmod(_explore(begun, step, one.states * d * buffered), buffered)
+    begun = np.array(machine.start) * d * buffered + (buffered - 1)
+    now, _ = np.divmod(_explore(begun, step, machine.states * d * buffered), buffered)
     state, word = np.divmod(now, d)
-    ended = is_done(one)[state]
+    ended = is_done(machine)[state]
     # behind the close nothing is written, and every tape is over
     if not accepted.done[word[ended]].all():
         raise NotClosed(NO_NEXT)
@@ -285,9 +292,9 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     letters, radix = later.columns, later.base + 1
     axes = [*_kept(rule, later), later.tapes.index(ABOVE)]
     named = np.ravel_multi_index(tuple(letters[axes]), (radix,) * len(axes))
-    own, numbers = np.zeros_like(named), rule.first if rule.listed else None
+    digits, numbers = np.zeros_like(named), rule.first if rule.listed else None
     if numbers is not None:
-        own = letters[later.tapes.index(numbers.tapes[0])]
+        digits = letters[later.tapes.index(numbers.tapes[0])]
     f = 1 if numbers is None else numbers.states + 1
     numbered = np.zeros((1, radix), int) if numbers is None else _with_dead(numbers.next)
     table = _with_dead(later.next.reshape(later.states, -1))
@@ -298,7 +305,7 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
         now, number = np.divmod(now, f)
         state, word = np.divmod(now, d)
         after = (table[state] * d + accepted.next[word][:, named]) * f
-        return after + numbered[number][:, own]
+        return after + numbered[number][:, digits]
 
     first = [0] if numbers is None else numbers.start
     begun = [(s * d) * f + n for s, n in itertools.product(later.start, first)]

@@ -162,8 +162,8 @@ class MissingDuplicate(WordTask):
         before, count, missing = state
         if word not in ("0", "1", "_") or (missing and word == "_"):
             return None
-        made = f"{before}{word}" + "*" * (count == 1) if before else word
-        return (word, MORE[count], missing or word == "_"), made
+        output = f"{before}{word}" + "*" * (count == 1) if before else word
+        return (word, MORE[count], missing or word == "_"), output
 
     def end(self, state: Any) -> Any:
         _, count, missing = state
@@ -175,9 +175,9 @@ class MissingDuplicate(WordTask):
         second = above.endswith("*")
         if len(above) == 1 or (second and behind is not None) or (missing and above[1] == "_"):
             return None
-        made = f"{before[0]}{above[1]}" + "*" * marked if before else above
+        cell = f"{before[0]}{above[1]}" + "*" * marked if before else above
         after = 0 if second else MORE.get(behind)
-        return (above, before.endswith("*"), after, missing or above[0] == "_"), made
+        return (above, before.endswith("*"), after, missing or above[0] == "_"), cell
 
     def end_below(self, state: Any) -> Any:
         behind = state[2]
@@ -231,7 +231,7 @@ class InvReCopy(Copying):
 
     def gold_attention(self, source: str) -> list[int]:
         """The first place of the repetitions of each digit of the answer."""
-        found: list[int] = []
+        places: list[int] = []
         start = 0
         for word, run in groupby(self.words(source)):
             count, times = len(list(run)), int(REPEATS[int(word)])
@@ -240,9 +240,9 @@ class InvReCopy(Copying):
                     f"{source!r}: {word} stands {count} times in a row, and {self.name} takes it "
                     f"{times} times for each {word} of the answer"
                 )
-            found += range(start, start + count, times)
+            places += range(start, start + count, times)
             start += count
-        return found
+        return places
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         return Pairs(repeated(drawn), drawn)
@@ -291,14 +291,14 @@ class PosRetrieve(Copying):
 
     def solve(self, source: str) -> str:
         words = self.words(source)
-        found = [words[int(w)] if int(w) < len(words) else "n/a" for w in words]
-        return " ".join(f"{w} : {x} ;" for w, x in zip(words, found, strict=True))
+        retrieved = [words[int(w)] if int(w) < len(words) else "n/a" for w in words]
+        return " ".join(f"{w} : {x} ;" for w, x in zip(words, retrieved, strict=True))
 
     def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
         missing, colon, end = (self.symbols.index(s) for s in ("n/a", ":", ";"))
         places = np.minimum(drawn.values, max(drawn.values.shape[1] - 1, 0))
-        found = np.take_along_axis(drawn.values, places.astype(np.int64), 1)
-        found = np.where(drawn.values < drawn.lengths[:, None], found, missing)
+        retrieved = np.take_along_axis(drawn.values, places.astype(np.int64), 1)
+        retrieved = np.where(drawn.values < drawn.lengths[:, None], retrieved, missing)
         marks = np.ones_like(drawn.values)
-        parts = np.stack([drawn.values, marks * colon, found, marks * end], axis=2)
+        parts = np.stack([drawn.values, marks * colon, retrieved, marks * end], axis=2)
         return Pairs(drawn, from_flat(parts[drawn.inside].reshape(-1), 4 * drawn.lengths))

@@ -45,10 +45,10 @@ class BitRows:
     def step_below(self, state: Any, above: str | None, *word: str) -> Any:
         if above is None or word[0] not in self.row_words:
             return None
-        *now, known, before = state
-        if not (known := ways(known, above, int(word[0]), before)):
+        *now, possible, before = state
+        if not (possible := ways(possible, above, int(word[0]), before)):
             return None
-        return self._column((*now, known, int(CARRIED in above)), int(above[0]), word[0])
+        return self._column((*now, possible, int(CARRIED in above)), int(above[0]), word[0])
 
     def _column(self, state: Any, rest: int, word: str) -> Any:
         if word not in self.row_words:
@@ -118,20 +118,20 @@ class DigitRows:
             return None
         b = int(word or 0)
         if row in TEN:
-            made, carry = carry, rest
+            digit, carry = carry, rest
         elif negative:
             times = {"8b": 2, None: 1}.get(row) or TIMES[row]
-            carry, made = divmod(rest + times * b + carry, 10)
+            carry, digit = divmod(rest + times * b + carry, 10)
         else:
-            carry, made = divmod(rest - (TIMES[row] if row else 0) * b - carry, 10)
-        return (row, negative, zero and not b, word is None, abs(carry)), str(made)
+            carry, digit = divmod(rest - (TIMES[row] if row else 0) * b - carry, 10)
+        return (row, negative, zero and not b, word is None, abs(carry)), str(digit)
 
     def end(self, state: Any) -> Any:
         """Of the first row, to which the divisor has no last digit."""
         if (last := self._column(state, 0, None)) is None:
             return None
-        state, made = last
-        return (closed := self.end_below(state)) and (made, *closed)
+        state, digit = last
+        return (closed := self.end_below(state)) and (digit, *closed)
 
     def end_below(self, state: Any) -> Any:
         row, negative, zero, over, carry = state

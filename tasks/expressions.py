@@ -37,11 +37,11 @@ class Expression(WordTask):
             f"{n}{o}": (v, o) for (v, n), o in product(self.names.items(), self.operators)
         }
         self.values = {name: value for value, name in self.names.items()}
-        self.row_words = (*self.read_as, *self.operators, "(", ")", *self.more)
+        self.row_words = (*self.read_as, *self.operators, "(", ")", *self.extra_words)
         self.symbols = tuple(dict.fromkeys((*self.values, *self.waiting, *self.row_words)))
 
     #: symbols besides
-    more: tuple[str, ...] = ()
+    extra_words: tuple[str, ...] = ()
 
     def apply(self, left: Value, operator: str, right: Value) -> Value:
         raise NotImplementedError
@@ -133,7 +133,7 @@ class Equation(Expression):
 
     name = "solve_equation"
     operators = "+-"
-    more = ("=",)
+    extra_words = ("=",)
     names = {(a, b): f"{('', 'x', '-x')[a]}{b}" for a in range(3) for b in range(MODULUS)}
     read_as = {**{str(b): (0, b) for b in range(MODULUS)}, "x": (1, 0)}
     example = "( 3 + x ) = 2"

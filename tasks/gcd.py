@@ -44,13 +44,13 @@ class Gcd(Whole):
         compare so far and which are odd, both of this row."""
         return closer, None, "=", None
 
-    def step(self, state: Any, one: str | None, two: str | None) -> Any:  # type: ignore[override]
-        if one not in ("0", "1") or two not in ("0", "1"):
+    def step(self, state: Any, first: str | None, second: str | None) -> Any:  # type: ignore[override]
+        if first not in ("0", "1") or second not in ("0", "1"):
             return None
-        _, seen, order, odd = state
-        x, y = seen or "00"
-        order, odd, made = self._next(order, odd, one + two)
-        return (None, max(x, one) + max(y, two), order, odd), made
+        _, nonzero, order, odd = state
+        x, y = nonzero or "00"
+        order, odd, cell = self._next(order, odd, first + second)
+        return (None, max(x, first) + max(y, second), order, odd), cell
 
     def _next(self, order: str, odd: str | None, bits: str) -> tuple[str, str | None, str]:
         """How they compare now, which are odd, and what is written for two bits."""
@@ -61,8 +61,8 @@ class Gcd(Whole):
         return order, odd, bits + order + odd
 
     def end(self, state: Any) -> Any:
-        _, seen, order, odd = state
-        if odd is None or seen != "11":  # one of them is 0
+        _, nonzero, order, odd = state
+        if odd is None or nonzero != "11":  # one of them is 0
             return None
         if order == "=":
             return (END,)
@@ -70,32 +70,32 @@ class Gcd(Whole):
 
     def step_below(self, state: Any, above: str, *word: str) -> Any:
         """What the column before it becomes, now that the next one is known."""
-        does, held, order, odd = state
-        before, whose = ("=", None) if held in (None, PREFIX) else (held[2], held[3])
+        does, previous, order, odd = state
+        before, whose = ("=", None) if previous in (None, PREFIX) else (previous[2], previous[3])
         if above != self._next(before, whose, _bits(above))[2]:
             return None
-        if held is None:
+        if previous is None:
             return (does, above, order, odd), PREFIX  # written behind the last column
-        order, odd, made = self._next(order, odd, self._becomes(does, held, _bits(above)))
-        return (does, above, order, odd), made
+        order, odd, cell = self._next(order, odd, self._becomes(does, previous, _bits(above)))
+        return (does, above, order, odd), cell
 
-    def _becomes(self, does: str, held: str, following: str) -> str:
+    def _becomes(self, does: str, column: str, following: str) -> str:
         """The bits of a column in the next row, from it and the one behind it."""
-        x, y = _bits(held)[0], _bits(held)[1]
+        x, y = _bits(column)[0], _bits(column)[1]
         next_x, next_y = following[0], following[1]
-        if held == PREFIX or does == "b":
-            return x + (next_y if does == "b" and held != PREFIX else y)
+        if column == PREFIX or does == "b":
+            return x + (next_y if does == "b" and column != PREFIX else y)
         if does == "a":
             return next_x + y
-        borrows = held[2] == {">": "<", "<": ">"}[does[1]]  # the larger one is smaller so far
+        borrows = column[2] == {">": "<", "<": ">"}[does[1]]  # the larger one is smaller so far
         half = str((int(next_x) + int(next_y) + borrows) % 2)
         return half + y if does == "c>" else x + half
 
     def end_below(self, state: Any) -> Any:
-        does, held, order, odd = state
-        if held == PREFIX or (held[3] + held[2])[: len(does)] != does:
+        does, previous, order, odd = state
+        if previous == PREFIX or (previous[3] + previous[2])[: len(does)] != does:
             return None
-        bits = self._becomes(does, held, "00")
+        bits = self._becomes(does, previous, "00")
         if bits == "00":  # a column less
             return self.end((None, "11", order, odd))
         order, odd, word = self._next(order, odd, bits)

@@ -66,10 +66,10 @@ def _partner(
 
 def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
-    made = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
+    by_name = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.rule()
     if rule is not None:
-        made["chains of each length and place"] = chains(task, rule, rng, n, length)
+        by_name["chains of each length and place"] = chains(task, rule, rng, n, length)
     for name, number in NUMBERS.items():
         drawn = task.sample(rng, n, length, "balanced", exact=True).operands
         wide = [k for k, operand in enumerate(drawn) if operand.lengths.max() == length]
@@ -82,8 +82,8 @@ def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[s
                 for i in range(n)
             ]
             operands[k] = stack(*(without_zeros(row[None].astype(np.uint8)) for row in rows))
-        made[name] = task.problems(*operands)
-    return made
+        by_name[name] = task.problems(*operands)
+    return by_name
 
 
 def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
@@ -143,28 +143,28 @@ def _choices(by: Transducer) -> tuple[np.ndarray, np.ndarray]:
     counts = np.ones((2, 2, by.states), int)
     for state in range(by.states):
         after = following[state]
-        there = digits & (after >= 0)
-        carrying = there & carries[after]
+        allowed = digits & (after >= 0)
+        carrying = allowed & carries[after]
         passing = carrying & ~carries[following[_begin(by, state)]]
         for last in range(2):
-            possible = there & may_end[after] if last else there
-            for inside, wanted in enumerate(([there & ~carrying], [passing, carrying])):
-                fits = next((w & possible for w in wanted if (w & possible).any()), possible)
-                found = np.flatnonzero(fits)
-                choices[last, inside, state, : len(found)] = found
-                counts[last, inside, state] = max(len(found), 1)
+            possible = allowed & may_end[after] if last else allowed
+            for inside, preferred in enumerate(([allowed & ~carrying], [passing, carrying])):
+                fits = next((w & possible for w in preferred if (w & possible).any()), possible)
+                numbers = np.flatnonzero(fits)
+                choices[last, inside, state, : len(numbers)] = numbers
+                counts[last, inside, state] = max(len(numbers), 1)
     return choices, counts
 
 
 def _begin(by: Transducer, state: int) -> int:
     """The start from which a state is reached, whose row's symbol it has."""
     for start in by.start:
-        seen, queue = {start}, [start]
-        for one in queue:
-            new = {*by.next[one].ravel().tolist()} - seen - {-1}
-            seen |= new
+        reached, queue = {start}, [start]
+        for current in queue:
+            new = {*by.next[current].ravel().tolist()} - reached - {-1}
+            reached |= new
             queue += new
-        if state in seen:
+        if state in reached:
             return start
     raise AssertionError("every state is reached from a start")
 

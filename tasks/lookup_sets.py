@@ -98,10 +98,10 @@ class LookupSets:
         count = self.composing**k
         if self.composing <= KNOWN:
             return codes_to_tables(np.arange(count), self.composing, k)
-        wanted = min(count, KNOWN**k * self.composing // KNOWN)
+        size = min(count, KNOWN**k * self.composing // KNOWN)
         rng = np.random.default_rng([SEED, 1, k])
-        codes = np.unique(rng.integers(0, count, 2 * wanted))
-        return codes_to_tables(rng.permutation(codes)[:wanted], self.composing, k)
+        codes = np.unique(rng.integers(0, count, 2 * size))
+        return codes_to_tables(rng.permutation(codes)[:size], self.composing, k)
 
     @cached_property
     def _parts(self) -> dict[str, Chains]:
@@ -111,14 +111,14 @@ class LookupSets:
         random.Random(SEED).shuffle(order)
         tables = tables[order]
         share = max(1, round(len(tables) * HELD_OUT_COMPOSITIONS / KNOWN**LONGEST))
-        known, held_out = tables[:-share], self._with_inputs(tables[-share:])
+        training, held_out = tables[:-share], self._with_inputs(tables[-share:])
         rng = np.random.RandomState(SEED)
         rng.permutation(math.factorial(INPUTS))  # of which the first were the tables themselves
-        drawn = np.array([rng.permutation(INPUTS) for _ in known]).reshape(-1, INPUTS)
-        held = drawn[:, :HELD_OUT_INPUTS] + INPUTS * np.arange(len(known))[:, None]
-        longest = self._with_inputs(known)
-        inputs = longest.take(held.reshape(-1))
-        rest = longest.take(np.setdiff1d(np.arange(len(longest)), held))
+        drawn = np.array([rng.permutation(INPUTS) for _ in training]).reshape(-1, INPUTS)
+        held_inputs = drawn[:, :HELD_OUT_INPUTS] + INPUTS * np.arange(len(training))[:, None]
+        longest = self._with_inputs(training)
+        inputs = longest.take(held_inputs.reshape(-1))
+        rest = longest.take(np.setdiff1d(np.arange(len(longest)), held_inputs))
         shorter = [self._with_inputs(self._compositions(k)) for k in range(2, LONGEST)]
         return {
             "heldout_compositions": held_out.take(shuffled(len(held_out))),
@@ -137,15 +137,15 @@ class LookupSets:
             return self._fresh(kind, LONGEST + beyond)
         words = random.Random(SEED)
         words.shuffle(list(range(self.composing**LONGEST)))  # as for the held-out compositions
-        both = len(self.outputs)
-        tables = codes_to_tables(np.arange(both**LONGEST), both, LONGEST)
+        count = len(self.outputs)
+        tables = codes_to_tables(np.arange(count**LONGEST), count, LONGEST)
         kinds = self._kinds(tables)
         for _ in range(beyond):
-            last = np.repeat(np.arange(both), len(tables))[:, None]
-            kinds = self._kinds(np.concatenate([np.tile(tables, (both, 1)), last], axis=1))
-            for name, found in kinds.items():
-                if len(found) * INPUTS > BOUND:
-                    kinds[name] = found[words.sample(range(len(found)), BOUND // INPUTS)]
+            last = np.repeat(np.arange(count), len(tables))[:, None]
+            kinds = self._kinds(np.concatenate([np.tile(tables, (count, 1)), last], axis=1))
+            for name, members in kinds.items():
+                if len(members) * INPUTS > BOUND:
+                    kinds[name] = members[words.sample(range(len(members)), BOUND // INPUTS)]
             tables = np.concatenate(list(kinds.values()))
         return kinds[kind]
 
@@ -179,12 +179,12 @@ def shuffled(n: int) -> np.ndarray:
 def validated(parts: list[Chains]) -> dict[str, Chains]:
     """Training and validation from compositions of 2, 3 and 4 tables."""
     rng = np.random.default_rng([SEED, 2])
-    known, validation = [], []
+    training, validation = [], []
     for k, chains in enumerate(parts, 2):
         published = {2: 288, 3: 1728, 4: 7476}[k]
         size = round(len(chains) * VALIDATION[k] / published)
         order = rng.permutation(len(chains))
         validation.append(chains.take(order[:size]))
-        known.append(chains.take(np.sort(order[size:])))
-    joined = (first.joined(*others) for first, *others in (known, validation))
+        training.append(chains.take(np.sort(order[size:])))
+    joined = (first.joined(*others) for first, *others in (training, validation))
     return dict(zip(("train", "validation"), joined, strict=True))

@@ -61,20 +61,20 @@ def machine(
     }
     columns = [*product((*symbols, None), repeat=k)]
     begun = [state for state, _, _ in starts] or [start]
-    found: dict[Any, int] = {}
-    for one in begun:
-        found.setdefault(("on", (False,) * k, 0, one), len(found))
-    begins = tuple(found["on", (False,) * k, 0, one] for one in begun)
+    states: dict[Any, int] = {}
+    for first in begun:
+        states.setdefault(("on", (False,) * k, 0, first), len(states))
+    begins = tuple(states["on", (False,) * k, 0, first] for first in begun)
     after: list[np.ndarray] = []
     written: list[np.ndarray] = []
-    for state in (queue := [*found]):
+    for state in (queue := [*states]):
         rows = np.full((2, len(columns)), NO)
         for at, column in enumerate(columns):
             if {*closers} & {*column} or not _in_turn(turns, state[1], column):
                 continue
-            if (made := _made(state, column, step, end, lag)) is None:
+            if (result := _transition(state, column, step, end, lag)) is None:
                 continue
-            following, word = made
+            following, word = result
             if closers and word == ROW:
                 raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
             if word in closers:
@@ -82,13 +82,13 @@ def machine(
             if word not in codes:
                 shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
                 raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
-            if following not in found:
-                found[following] = len(found)
+            if following not in states:
+                states[following] = len(states)
                 queue.append(following)
-            rows[:, at] = found[following], codes[word]
+            rows[:, at] = states[following], codes[word]
         after.append(rows[0])
         written.append(rows[1])
-        if len(found) > (most := min(MOST_STATES, MOST_ENTRIES // len(columns))):
+        if len(states) > (most := min(MOST_STATES, MOST_ENTRIES // len(columns))):
             raise TaskError(
                 f"more than {most:,} states: a rule has a bounded number "
                 "of them; does its state count, or hold all that was read?"
@@ -101,10 +101,10 @@ def machine(
     ]
     ends = tuple(number[word] for word in closers)
     what: Any = {"symbols": named[0], "openers": named[1], "closers": ends}
-    made = reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
-    if not made.states:
+    result = reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
+    if not result.states:
         raise TaskError("no source ends: step or end gives None wherever one could")
-    return made
+    return result
 
 
 def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:
@@ -134,7 +134,7 @@ CLOSED, NOTHING = ("closed",), ("nothing",)
 """In place of a word: the row closes, and nothing stands behind it or in the first columns."""
 
 
-def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag: int) -> Any:
+def _transition(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag: int) -> Any:
     """The state after a column, and the word that is written there; None where there is none."""
     what, over, count, of = state
     if what == "over":
@@ -142,19 +142,19 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
     ended = tuple(letter is None for letter in column)
     if any(before and not now for before, now in zip(over, ended, strict=True)):
         return None  # nothing follows the end of a tape
-    late, more = count < lag, min(count + 1, max(lag, 1))
+    late, next_count = count < lag, min(count + 1, max(lag, 1))
     if what == "on" and not all(ended):
-        made = step(of, *column)
-        if made is None:
+        move = step(of, *column)
+        if move is None:
             return None
-        if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], Hashable):
-            raise TaskError(f"a step gives {made!r}: give (next state, word), or None")
-        following, word = made
+        if not isinstance(move, tuple) or len(move) != 2 or not isinstance(move[0], Hashable):
+            raise TaskError(f"a step gives {move!r}: give (next state, word), or None")
+        following, word = move
         if late:
-            return ("on", ended, more, following), NOTHING
+            return ("on", ended, next_count, following), NOTHING
         if word == END:  # whatever else is read
             return ("over", ended, 0, 0), END
-        return _written(("on", ended, more, following), word, ended)
+        return _written(("on", ended, next_count, following), word, ended)
     if not all(ended):
         return None
     if what == "done":
@@ -162,7 +162,7 @@ def _made(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag:
     if what == "on" and not count and column:
         return None  # nothing was read
     if what == "on" and late:
-        return ("on", ended, more, of), NOTHING
+        return ("on", ended, next_count, of), NOTHING
     left: Any = end(of) if what == "on" else of
     if left is None:
         return None
@@ -181,57 +181,57 @@ def _written(following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
     return following, word
 
 
-def columns_seen(one: Transducer) -> int | None:
+def columns_seen(transducer: Transducer) -> int | None:
     """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
     Together with a row's first tokens and its symbol, which lines see from anywhere. Two
     states are a pair if some column has them write differently, or lead to a pair and write the
     same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
-    differ, leads = _pairs(one)
+    differ, leads = _pairs(transducer)
     pairs = differ.copy()
     before, behind = leads
-    while (more := before[pairs[behind] & ~pairs[before]]).size:
-        pairs[more] = True
+    while (added := before[pairs[behind] & ~pairs[before]]).size:
+        pairs[added] = True
     kept = pairs[before] & pairs[behind]
     before, behind = before[kept], behind[kept]
-    seen = int(pairs.any())
+    columns = int(pairs.any())
     while len(before):  # without pairs from which no pair follows
         goes_on = np.isin(behind, before)
         if goes_on.all():
             return None
-        before, behind, seen = before[goes_on], behind[goes_on], seen + 1
-    return seen
+        before, behind, columns = before[goes_on], behind[goes_on], columns + 1
+    return columns
 
 
-def _pairs(one: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+def _pairs(transducer: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Of two states as a number ``q i + j``: do they write differently in some column, ``(q q,)``?
 
     And which lead to which by columns in which both write the same. Only states of rows that were
     alike for as long as one likes, and then differed, are compared.
     """
-    q = one.states
-    state, _, _, to = one.steps
-    now, late = np.array(one.start), np.zeros(q, bool)
+    q = transducer.states
+    state, _, _, to = transducer.steps
+    now, late = np.array(transducer.start), np.zeros(q, bool)
     for column in range(2 * q):
         now = np.unique(to[np.isin(state, now)])
         late[now] |= column >= q
     rows = np.eye(q, dtype=bool)[late]
     while True:
-        more = rows.copy()
-        np.logical_or.at(more.T, to, rows.T[state])
-        if (more == rows).all():
+        wider = rows.copy()
+        np.logical_or.at(wider.T, to, rows.T[state])
+        if (wider == rows).all():
             break
-        rows = more
+        rows = wider
     together = (rows.T.astype(int) @ rows.astype(int)) > 0
     differ = np.zeros((q, q), bool)
     before, behind = [np.zeros(0, int)], [np.zeros(0, int)]
-    following, written = (x.reshape(q, -1).T for x in (one.next, one.written))
+    following, written = (x.reshape(q, -1).T for x in (transducer.next, transducer.written))
     for after, out in zip(following, written, strict=True):
-        there = (after >= 0)[:, None] & (after >= 0) & together
+        possible = (after >= 0)[:, None] & (after >= 0) & together
         same = out[:, None] == out
-        differ |= there & ~same
-        i, j = np.nonzero(there & same & (after[:, None] != after))
+        differ |= possible & ~same
+        i, j = np.nonzero(possible & same & (after[:, None] != after))
         before.append(i * q + j)
         behind.append(after[i] * q + after[j])
     joined = np.unique(np.stack([np.concatenate(before), np.concatenate(behind)]), axis=1)

@@ -37,10 +37,10 @@ class Texts:
         return Texts(*(tuple(part[i] for i in rows) for part in (self.source, self.target)))
 
     def joined(self, *others: Texts) -> Texts:
-        every = (self, *others)
+        all_texts = (self, *others)
         return Texts(
-            tuple(text for one in every for text in one.source),
-            tuple(text for one in every for text in one.target),
+            tuple(text for texts in all_texts for text in texts.source),
+            tuple(text for texts in all_texts for text in texts.target),
         )
 
 
@@ -59,8 +59,8 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
     except (OSError, ValueError) as error:
         raise TaskError(f"{path} cannot be read ({error}): name a UTF-8 file of pairs") from None
     pairs = []
-    for number, found in _entries(path, text):
-        pair = _pair(found)
+    for number, entry in _entries(path, text):
+        pair = _pair(entry)
         if isinstance(pair, str):
             raise TaskError(f"{number} of {path} {pair}: {EXPECTED}")
         pairs.append(pair)
@@ -72,9 +72,9 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
 def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     """What stands for a pair, an object or a list of texts, and where."""
     if text.lstrip().startswith("[") and isinstance(whole := _parsed(text), list):
-        alone = [isinstance(one, str) and isinstance(_plain(one), str) for one in whole]
-        for number, one in enumerate([whole] if alone == [True, True] else whole, 1):
-            yield f"entry {number}", one if isinstance(one, (dict, list)) else _plain(str(one))
+        alone = [isinstance(item, str) and isinstance(_plain(item), str) for item in whole]
+        for number, item in enumerate([whole] if alone == [True, True] else whole, 1):
+            yield f"entry {number}", item if isinstance(item, (dict, list)) else _plain(str(item))
         return
     lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
     separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
@@ -93,8 +93,8 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 def _plain(line: str) -> list[str] | str:
     """``12+34=46`` in two, the sign with the source."""
     first, sign, then = line.partition("=")
-    found = then and not re.match(r"\s*[=,;|>:]|\t", then) and "=" not in then
-    return [first + sign, then] if found else f"is {line[:60]!r}, and no pair"
+    is_pair = then and not re.match(r"\s*[=,;|>:]|\t", then) and "=" not in then
+    return [first + sign, then] if is_pair else f"is {line[:60]!r}, and no pair"
 
 
 def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
@@ -110,12 +110,12 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
             if number == 1 and _named(row) is not None:
                 names = [name.strip().lower() for name in row]
                 continue
-            found: Any = row
+            entry: Any = row
             if names is not None:
-                found = f"has {len(row)} cells, and the header {len(names)}"
+                entry = f"has {len(row)} cells, and the header {len(names)}"
                 if len(row) == len(names):
-                    found = dict(zip(names, row, strict=True))
-            yield f"row {number}", found
+                    entry = dict(zip(names, row, strict=True))
+            yield f"row {number}", entry
     except csv.Error as error:
         raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
 
@@ -130,33 +130,36 @@ def _parsed(text: str) -> Any:
 
 def _table_of(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; ``ValueError`` for a key that stands there twice."""
-    found = dict(entries)
-    if len(found) < len(entries):
+    table = dict(entries)
+    if len(table) < len(entries):
         raise ValueError("a key stands there twice")
-    return found
+    return table
 
 
 def _named(names: Any) -> tuple[str, str] | None:
     """Which of some names are those of a source and of a target; None if that is not clear."""
-    every = [(str(name).strip().lower(), name) for name in names]
-    found = [[own for name, own in every if name in known] for known in (SOURCES, TARGETS)]
-    if len(every) > 2 and {"x", "y"} <= {name for name, _ in every}:
+    normalised = [(str(name).strip().lower(), name) for name in names]
+    matches = [
+        [original for name, original in normalised if name in choices]
+        for choices in (SOURCES, TARGETS)
+    ]
+    if len(normalised) > 2 and {"x", "y"} <= {name for name, _ in normalised}:
         return None  # which may be operands
-    return (found[0][0], found[1][0]) if all(len(one) == 1 for one in found) else None
+    return (matches[0][0], matches[1][0]) if all(len(match) == 1 for match in matches) else None
 
 
-def _pair(found: Any) -> tuple[str, str] | str:
+def _pair(entry: Any) -> tuple[str, str] | str:
     """Source and target, or what is wrong."""
-    if isinstance(found, str):
-        return found
-    if isinstance(found, dict):
-        named = _named(found)
+    if isinstance(entry, str):
+        return entry
+    if isinstance(entry, dict):
+        named = _named(entry)
         if named is None:
-            keys = ", ".join(map(repr, list(found)[:6])) or "none"
+            keys = ", ".join(map(repr, list(entry)[:6])) or "none"
             return f"has the keys {keys}, and not one of a source and one of a target"
-        found = [found[name] for name in named]
-    if not isinstance(found, list) or len(found) != 2:
-        return f"is {str(found)[:60]}, and no pair"
-    if not all(isinstance(one, str) and one.strip() for one in found):
-        return f"is {str(found)[:60]}, not two texts"
-    return found[0], found[1]
+        entry = [entry[name] for name in named]
+    if not isinstance(entry, list) or len(entry) != 2:
+        return f"is {str(entry)[:60]}, and no pair"
+    if not all(isinstance(text, str) and text.strip() for text in entry):
+        return f"is {str(entry)[:60]}, not two texts"
+    return entry[0], entry[1]

@@ -46,13 +46,13 @@ class FilePairs(Task):
         self.fit, self.check = fit, check
         self.delimiters = tuple(delimiters.split(","))
         self.symbols = ()
-        self.pairs, found = read_pairs(self.path)
-        if sha256 and sha256 != found:
+        self.pairs, digest = read_pairs(self.path)
+        if sha256 and sha256 != digest:
             raise TaskError(f"{self.path} was changed since (its SHA-256 is another): put it back")
         self.follows = rule_named(rule, self.pairs) if rule else None
 
     @cached_property
-    def known(self) -> dict[str, str]:
+    def targets(self) -> dict[str, str]:
         """The target of every source."""
         return dict(zip(self.pairs.source, self.pairs.target, strict=True))
 
@@ -77,9 +77,9 @@ class FilePairs(Task):
     def solve(self, source: str) -> str:
         if self.follows is not None:
             return self.follows.solve(source)
-        if source not in self.known:
+        if source not in self.targets:
             raise TaskError(f"{source!r} is not in {self.path.name}, and its pairs follow no rule")
-        return self.known[source]
+        return self.targets[source]
 
     def parse(self, source: str) -> Texts:
         if not source.strip():
@@ -121,8 +121,8 @@ class FilePairs(Task):
         return self._rule.texts(self._rule.task.sample(rng, n, length, law, exact))
 
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
-        found = self._rule.task.families(rng, n, length)
-        return {name: self._rule.texts(problems) for name, problems in found.items()}
+        families = self._rule.task.families(rng, n, length)
+        return {name: self._rule.texts(problems) for name, problems in families.items()}
 
     def hard(self, rng: np.random.Generator, n: int, length: int) -> Texts:
         return self._rule.texts(self._rule.task.hard(rng, n, length))

@@ -56,18 +56,18 @@ class SquareRoot(Whole):
         if pair is None:
             if not column:
                 return EMPTY, 0
-            rest, taken = int(before[0]), self._root(negative, before, column - 1)
+            rest, operand = int(before[0]), self._root(negative, before, column - 1)
             if not negative:
                 return str(rest), 0
         else:
             rest = int(pair[1 - column] if column < 2 else older[0])
             if column < 2:
-                taken = int(column == 0 or negative)
+                operand = int(column == 0 or negative)
             else:
-                taken = int(not negative) if column == 2 else int(before[1])
-        carry, bit = divmod(rest + taken + carry if negative else rest - taken - carry, 2)
+                operand = int(not negative) if column == 2 else int(before[1])
+        carry, bit = divmod(rest + operand + carry if negative else rest - operand - carry, 2)
         mark = "" if pair is None else ("x" if column == 1 else "~")
-        shown = "" if pair is None else str(taken)
+        shown = "" if pair is None else str(operand)
         return f"{bit}{shown}{CARRIED * abs(carry)}{mark}", abs(carry)
 
     def _root(self, negative: bool, above: str, column: int) -> int:
@@ -75,21 +75,23 @@ class SquareRoot(Whole):
         return [1, int(not negative), int(above[1])][min(column, 2)]
 
     def step_below(self, state: Any, above: str, *word: str) -> Any:
-        negative, pair, _, before, column, _, compared, known = state
+        negative, pair, _, before, column, _, compared, possible = state
         if len(above) < 3 or above[0] not in "01" or above[1] not in "01":
             return None
         if ("x" in above) != (column == 1) or (column == 0 and above[1] == "0"):
             return None
-        known = ways(known, above, int(above[1]), int(before is not None and CARRIED in before))
+        possible = ways(
+            possible, above, int(above[1]), int(before is not None and CARRIED in before)
+        )
         if column == 1:
-            known = tuple(way for way in known if way == (above[1] == "1"))
-        if not known:
+            possible = tuple(way for way in possible if way == (above[1] == "1"))
+        if not possible:
             return None
-        made, carry = self._column(state)
+        cell, carry = self._column(state)
         rest, root = int(above[0]), self._root(negative, above, column)
         compared = (rest + root + compared) // 2 if negative else int(rest - root - compared < 0)
         column = min(column + 1, 3)
-        return (negative, pair, before, above, column, carry, compared, known), made
+        return (negative, pair, before, above, column, carry, compared, possible), cell
 
     def end(self, state: Any) -> Any:
         negative, pair, _, before, column, _, compared, _ = state
@@ -99,12 +101,12 @@ class SquareRoot(Whole):
             return low, high, MINUS if carry else PLUS
         if column < 2 or not compared:
             return None
-        made, carry = self._column(state)
+        cell, carry = self._column(state)
         if pair is None:
-            return (made,)
+            return (cell,)
         top = int(before[0])
         plus = top + carry == 2 or not (negative or carry > top)
-        return made, PLUS if plus else MINUS
+        return cell, PLUS if plus else MINUS
 
     # What a person writes
 

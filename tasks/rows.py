@@ -135,7 +135,7 @@ class RowTask(Arithmetic):
 
     def families(self, rng: np.random.Generator, n: int, length: Size) -> dict[str, Problems]:
         """Hard operands: all nines, powers, one digit, repeated digits, very different widths."""
-        made = {"zeros and nines": self.sample(rng, n, length, "carry", exact=True)}
+        by_family = {"zeros and nines": self.sample(rng, n, length, "carry", exact=True)}
         for name, number in _NUMBERS.items():
             drawn = self.sample(rng, n, length, "balanced", exact=True).operands
             operands = []
@@ -143,9 +143,9 @@ class RowTask(Arithmetic):
                 chosen = operand.inside & ((np.arange(n) % 3 != 1 + place % 2)[:, None])
                 values = np.where(chosen, number(rng, operand, self.base), operand.values)
                 operands.append(self._trimmed(rng, values, operand.lengths))
-            made[name] = self.problems(*operands)
-        made["very different widths"] = self.lopsided(rng, n, extent(length))
-        return made
+            by_family[name] = self.problems(*operands)
+        by_family["very different widths"] = self.lopsided(rng, n, extent(length))
+        return by_family
 
     @abstractmethod
     def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
@@ -208,8 +208,8 @@ class LongMultiplication(RowTask):
 
     def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
         turned = np.arange(n) % 2 == 0
-        one = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
-        counts = np.where(turned, size[0], one[0]), np.where(turned, one[1], size[1])
+        few = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
+        counts = np.where(turned, size[0], few[0]), np.where(turned, few[1], size[1])
         return self.problems(*(self._random(rng, count) for count in counts))
 
 
@@ -248,8 +248,10 @@ class Sum(RowTask):
 
     @property
     def usage(self) -> str:
-        one = DIGITS[1 : min(self.base, 4)]
-        return f"numbers of digits 0-{DIGITS[self.base - 1]} with + between, as in '{one}+{one}'"
+        digits = DIGITS[1 : min(self.base, 4)]
+        return (
+            f"numbers of digits 0-{DIGITS[self.base - 1]} with + between, as in '{digits}+{digits}'"
+        )
 
     def counts(
         self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool

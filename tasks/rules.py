@@ -84,9 +84,9 @@ class Transducer:
     def steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Every column there is: state ``(m,)``, letters ``(k, m)``, written and next ``(m,)``."""
         index = np.indices(self.next.shape).reshape(self.next.ndim, -1)
-        there = self.next.ravel() >= 0
-        index, after = index[:, there], self.next.ravel()[there]
-        return index[0], index[1:], self.written.ravel()[there], after
+        valid = self.next.ravel() >= 0
+        index, after = index[:, valid], self.next.ravel()[valid]
+        return index[0], index[1:], self.written.ravel()[valid], after
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -149,15 +149,15 @@ class Transducer:
             or np.isin(out[inside], (*self.closers, self.base, self.base + 2)).any()
         ):
             return None
-        found, state = set[int](), np.unique(after[inside])
+        extras, state = set[int](), np.unique(after[inside])
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
-        for more in range(-self.lag, self.states + 1):
+        for extra in range(-self.lag, self.states + 1):
             state = state[ending[state] >= 0]
             closed = np.isin(out[state], self.closing)
             if closed.any():
-                found.add(more)
+                extras.add(extra)
             if not len(state) or ((out[state] >= self.base) | closed).all():
-                return found.pop() if len(found) == 1 else None
+                return extras.pop() if len(extras) == 1 else None
             state = np.unique(ending[state])
         return None
 
@@ -194,18 +194,18 @@ class Transducer:
         place = np.arange(wide)[:, None]
         for values, lengths in tapes:
             columns *= radix
-            there = min(wide, values.shape[1])
-            digits = np.ascontiguousarray(values[:, :there].T)
-            columns[:there] += np.where(place[:there] < lengths, digits, self.base)
-            columns[there:] += self.base
+            present = min(wide, values.shape[1])
+            digits = np.ascontiguousarray(values[:, :present].T)
+            columns[:present] += np.where(place[:present] < lengths, digits, self.base)
+            columns[present:] += self.base
         out, state = self._through(columns[:wide], state)
-        found = [out]
+        outputs = [out]
         for column in itertools.count(wide):
             out, state = self._through(columns[wide:], state)
-            found.append(out)
+            outputs.append(out)
             if column >= wide + self.lag and (out >= self.base).all():
                 break
-        out = np.concatenate(found)[self.lag :]
+        out = np.concatenate(outputs)[self.lag :]
         width = np.isin(out, self.closing).argmax(0)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:-1].T
         return values, width, np.where(state == self.states, NO, out[width, np.arange(n)])
@@ -224,14 +224,14 @@ class Transducer:
             whole = columns[: blocks * length].reshape(blocks, length, n)
             parts = np.ascontiguousarray(whole.swapaxes(0, 1)).reshape(length, -1)
             ends, first = np.empty((count, blocks, n), np.int64), [state]
-            for one in range(count):
-                ends[one] = self._last(parts, np.full(blocks * n, one)).reshape(blocks, n)
+            for origin in range(count):
+                ends[origin] = self._last(parts, np.full(blocks * n, origin)).reshape(blocks, n)
             for block in range(blocks):
                 first.append(ends[first[-1], block, np.arange(n)])
             several, _ = self._through(parts, np.concatenate(first[:-1]))
-            made = several.reshape(length, blocks, n).swapaxes(0, 1).reshape(-1, n)
+            outputs = several.reshape(length, blocks, n).swapaxes(0, 1).reshape(-1, n)
             rest, state = self._through(columns[blocks * length :], first[-1])
-            return np.concatenate([made, rest]), state
+            return np.concatenate([outputs, rest]), state
         out = np.empty((w, n), written.dtype)
         for column, letters in enumerate(columns):
             at = state * radix + letters
@@ -260,8 +260,8 @@ class Transducer:
         done = np.zeros(self.states, bool)
         done[state[(out == self.base + 1) & (state == after)]] = True
         over = (letters == self.base).all(0)
-        while (more := state[over & done[after]]).size and not done[more].all():
-            done[more] = True
+        while (added := state[over & done[after]]).size and not done[added].all():
+            done[added] = True
         return [done]
 
     def walks(
@@ -286,8 +286,8 @@ class Transducer:
             liked_too = goes & liked
             chosen = np.where(liked_too.any(1)[:, None], liked_too, goes)
             letters[:, column] = np.where(chosen, rng.random(chosen.shape), -1).argmax(1)
-            there = column < lengths
-            state = np.where(there, after[state, letters[:, column]], state)
+            inside = column < lengths
+            state = np.where(inside, after[state, letters[:, column]], state)
         return letters
 
     @property
@@ -302,9 +302,9 @@ class Transducer:
         after, out = (x.reshape(dead, -1) for x in (self.next, self.written))
         out = np.where(after < 0, self.base, out)
         after = np.where(after < 0, dead, after)
-        more = np.full((1, after.shape[1]), dead)
-        closing = np.full_like(more, self.base)
-        return np.concatenate([after, more]).ravel(), np.concatenate([out, closing]).ravel(), dead
+        sink = np.full((1, after.shape[1]), dead)
+        closing = np.full_like(sink, self.base)
+        return np.concatenate([after, sink]).ravel(), np.concatenate([out, closing]).ravel(), dead
 
 
 @dataclass(frozen=True)
@@ -357,10 +357,10 @@ class Rule:
     @property
     def extra(self) -> int | None:
         """How many symbols every row has more than there are columns; None if that varies."""
-        every = {self.first.extra} | ({self.later.extra} if self.later is not None else set())
-        if len(every) > 1:
+        extras = {self.first.extra} | ({self.later.extra} if self.later is not None else set())
+        if len(extras) > 1:
             return None
-        extra = every.pop()
+        extra = extras.pop()
         alone = self.later is not None and {*self.later.tapes} == {ABOVE}
         return None if alone and (extra != 0 or self.shift) else extra
 
@@ -389,16 +389,16 @@ class Rule:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data: what a certificate is about."""
         later = None if self.later is None else self.later.as_dict()
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "first": self.first.as_dict(),
             "later": later,
             "shift": self.shift,
             "of_row": self.of_row,
             "listed": self.listed,
         }
-        more = {"forward": list(self.forward), "past": self.past, "turned": self.turned}
-        more |= {"stride": self.stride} if self.stride > 1 else {}
-        return found | {name: value for name, value in more.items() if value}
+        optional = {"forward": list(self.forward), "past": self.past, "turned": self.turned}
+        optional |= {"stride": self.stride} if self.stride > 1 else {}
+        return fields | {name: value for name, value in optional.items() if value}
 
     def rows(self, operands: Sequence[Tape]) -> list[Tape]:
         """Each row of the outputs; the width is -1 where a problem has no such row.
@@ -411,42 +411,42 @@ class Rule:
             count = np.sum([lengths > 0 for _, lengths in operands], axis=0)
         elif self.of_row is not None:
             count = np.array(operands[self.of_row][1]) + self.past
-        made: list[Tape] = []
+        rows: list[Tape] = []
         for row in itertools.count():
-            there = np.flatnonzero(row < count)
-            if row and not len(there):
+            live = np.flatnonzero(row < count)
+            if row and not len(live):
                 break
             if row == MOST_ROWS:
-                raise Endless(there)
+                raise Endless(live)
             by = self.of(row)
             tapes = []
             for tape in by.tapes:
                 skip = self.shift if tape == ABOVE else 0
-                source = made[-1] if tape == ABOVE else operands[row if self.listed else tape]
-                lengths, values = np.maximum(source[1][there] - skip, 0), source[0][there, skip:]
+                source = rows[-1] if tape == ABOVE else operands[row if self.listed else tape]
+                lengths, values = np.maximum(source[1][live] - skip, 0), source[0][live, skip:]
                 if self.turned and tape == ABOVE:
                     place = lengths[:, None] - 1 - np.arange(values.shape[1])
                     values = np.take_along_axis(values, np.maximum(place, 0), 1)
                 tapes.append((values, lengths))
             symbol = opener = None
             if self.of_row is not None:
-                symbol = np.full(len(there), self.base)
+                symbol = np.full(len(live), self.base)
                 numbers, digits = operands[self.of_row]
-                has = digits[there] > row
-                symbol[has] = numbers[there[has], min(row, numbers.shape[1] - 1)]
+                has = digits[live] > row
+                symbol[has] = numbers[live[has], min(row, numbers.shape[1] - 1)]
             if self.closers and row:
-                opener = made[-1][0][there, made[-1][1][there]]
+                opener = rows[-1][0][live, rows[-1][1][live]]
             values, widths, code = by.run(tapes, symbol, opener)
             if (code == NO).any():
-                raise NoSource(there[code == NO])
+                raise NoSource(live[code == NO])
             if not self.counted:
-                count[there[(code == self.base + 2) | np.isin(code, self.closers)]] += 1
-            count[there[code == self.base + 3]] = row + 1
-            every = np.zeros((len(count), values.shape[1]), np.uint8)
-            every[there] = values
-            made.append((every, np.full(len(count), -1)))
-            made[-1][1][there] = widths
-        return made
+                count[live[(code == self.base + 2) | np.isin(code, self.closers)]] += 1
+            count[live[code == self.base + 3]] = row + 1
+            padded = np.zeros((len(count), values.shape[1]), np.uint8)
+            padded[live] = values
+            rows.append((padded, np.full(len(count), -1)))
+            rows[-1][1][live] = widths
+        return rows
 
 
 # Making transducers
@@ -477,7 +477,7 @@ def columns(
     over = (base,) * k
     ends = last != NEVER
 
-    def made(zeros: bool) -> Transducer:
+    def build(zeros: bool) -> Transducer:
         """``zeros``: may numbers begin with them?"""
         after = np.full((3 * q + 2, *(base + 1,) * k), NO)
         out = np.full_like(after, base + 1)
@@ -489,59 +489,61 @@ def columns(
         out[(ok[ends], *over)] = np.where(last[ends] == NOTHING, base, last[ends])
         after[(carry, *over)], out[(carry, *over)] = done, base
         after[(done, *over)] = done
-        some = tuple(map(int, start))
-        return reduced(Transducer(base, tuple(tapes), some, after, out, tuple(symbols)))
+        starts = tuple(map(int, start))
+        return reduced(Transducer(base, tuple(tapes), starts, after, out, tuple(symbols)))
 
-    return replace(made(False), lenient=made(True))
+    return replace(build(False), lenient=build(True))
 
 
-def reduced(one: Transducer) -> Transducer:
+def reduced(machine: Transducer) -> Transducer:
     """The same without states that cannot be reached or cannot end, and with equal ones united."""
-    state, _, out, after = one.steps
-    reached = np.zeros(one.states, bool)
-    reached[list(one.start)] = True
-    ending = np.zeros(one.states, bool)
-    ending[state[(out == one.base + 1) & (state == after)]] = True  # behind the close, for ever
-    for found, to, of in ((reached, after, state), (ending, state, after)):
-        while (new := to[found[of] & ~found[to]]).size:
-            found[new] = True
+    state, _, out, after = machine.steps
+    reached = np.zeros(machine.states, bool)
+    reached[list(machine.start)] = True
+    ending = np.zeros(machine.states, bool)
+    ending[state[(out == machine.base + 1) & (state == after)]] = True  # behind the close, for ever
+    for marked, to, of in ((reached, after, state), (ending, state, after)):
+        while (new := to[marked[of] & ~marked[to]]).size:
+            marked[new] = True
     kept = reached & ending
-    following = np.where((one.next >= 0) & kept[one.next], one.next, NO)
+    following = np.where((machine.next >= 0) & kept[machine.next], machine.next, NO)
     following[~kept] = NO
-    written = np.where(following >= 0, one.written, NO)
-    number = np.zeros(one.states, np.int64)
+    written = np.where(following >= 0, machine.written, NO)
+    number = np.zeros(machine.states, np.int64)
     while True:  # refine: states are equal if they write the same and lead to equal ones
         named = np.where(following >= 0, number[following], NO)
-        table = np.concatenate([x.reshape(one.states, -1) for x in (named, written)], 1)
-        known: dict[tuple[int, bytes], int] = {}
+        table = np.concatenate([x.reshape(machine.states, -1) for x in (named, written)], 1)
+        numbers: dict[tuple[int, bytes], int] = {}
         again = [
-            known.setdefault((old, row.tobytes()), len(known))
+            numbers.setdefault((old, row.tobytes()), len(numbers))
             for old, row in zip(number.tolist(), table, strict=True)
         ]
-        if len(known) == number.max() + 1:
+        if len(numbers) == number.max() + 1:
             break
         number = np.array(again)
     _, first = np.unique(number, return_index=True)
     rows = [i for i in first.tolist() if kept[i]]
-    place = np.full(one.states, NO)
+    place = np.full(machine.states, NO)
     for new, old in enumerate(rows):
         place[number == number[old]] = new
     after = np.where(following[rows] >= 0, place[following[rows]], NO)
-    some = [k for k, s in enumerate(one.start) if kept[s]]
-    begun = tuple(int(place[one.start[k]]) for k in some)
-    symbols, openers = (tuple(x[k] for k in some if x) for x in (one.symbols, one.openers))
+    kept_starts = [k for k, s in enumerate(machine.start) if kept[s]]
+    begun = tuple(int(place[machine.start[k]]) for k in kept_starts)
+    symbols, openers = (
+        tuple(x[k] for k in kept_starts if x) for x in (machine.symbols, machine.openers)
+    )
     about: dict[str, Any] = {"start": begun, "symbols": symbols, "openers": openers}
-    return replace(one, next=after, written=written[rows], **about)
+    return replace(machine, next=after, written=written[rows], **about)
 
 
-def carrying(totals: np.ndarray, base: int, **more: Any) -> Transducer:
+def carrying(totals: np.ndarray, base: int, **keywords: Any) -> Transducer:
     """Writes ``total mod base`` and carries ``total // base``.
 
     ``totals (q, base, ...)``: the sum of a column, whose state is the carry into it.
     """
     carry = np.arange(len(totals))
     last = np.where(carry == 0, NOTHING, carry)
-    return columns(base, totals // base, totals % base, last, **more)
+    return columns(base, totals // base, totals % base, last, **keywords)
 
 
 @cache
@@ -582,7 +584,7 @@ def multiplication(base: int) -> Rule:
     total = factor * digit + carry
     following = (factor * base + total // base).reshape(base * base, base)
     carries = np.tile(np.arange(base), base)
-    made = columns(
+    transducer = columns(
         base,
         following,
         (total % base).reshape(base * base, base),
@@ -590,7 +592,7 @@ def multiplication(base: int) -> Rule:
         range(0, base * base, base),
         symbols=range(base),
     )
-    return Rule(made, of_row=1)
+    return Rule(transducer, of_row=1)
 
 
 NULL, BELOW, NOT_BELOW = 0, 1, 2
@@ -607,9 +609,9 @@ def long_multiplication(base: int) -> Rule:
     """
     digit, carry, compared, above, factor = np.ogrid[:base, :base, :3, :base, :base]
     total = above + digit * factor + carry
-    both = np.where((above == 0) & (compared == NULL), NULL, NOT_BELOW)
+    equal = np.where((above == 0) & (compared == NULL), NULL, NOT_BELOW)
     order = np.where(above < factor, BELOW, np.where(above > factor, NOT_BELOW, compared))
-    order = np.where((above == factor) & (compared == NULL), both, order)
+    order = np.where((above == factor) & (compared == NULL), equal, order)
     states = 3 * base * base
     shape = (base, base, 3, base, base)
     following = np.broadcast_to((digit * base + total // base) * 3 + order, shape)
@@ -630,13 +632,13 @@ def _with_empty_row(later: Transducer) -> Transducer:
     base, count = later.base, later.states
     letters = np.indices(later.next.shape[1:])
     alike = (letters < base).all(0) | (letters == base).all(0)  # tapes end together
-    more = np.where(alike, [[[count + 1]], [[count + 1]]], NO)
+    empty = np.where(alike, [[[count + 1]], [[count + 1]]], NO)
     written = np.where(alike, [[[base + 3]], [[base + 1]]], base + 1)
     return replace(
         later,
         start=(*later.start, count),
         symbols=(*later.symbols, base),
-        next=np.concatenate([later.next, more]),
+        next=np.concatenate([later.next, empty]),
         written=np.concatenate([later.written, written]),
         lenient=later.lenient and _with_empty_row(later.lenient),
     )
@@ -664,7 +666,7 @@ def _closing(base: int, carries: int, tapes: tuple[int, ...]) -> Transducer:
     written = np.full_like(following, base + 1)
     for state, (carry, *read) in enumerate(np.ndindex(shape)):
         for column in np.ndindex(following.shape[1:]):
-            after = [_read(one, symbol, base) for one, symbol in zip(read, column, strict=True)]
+            after = [_read(phase, symbol, base) for phase, symbol in zip(read, column, strict=True)]
             total = carry + sum(symbol for symbol in column if symbol < base)
             if min(after) == NO or total // base >= carries:
                 continue

@@ -110,14 +110,14 @@ class Scan(TokenTask):
     def sets(self) -> dict[str, Pairs]:
         """Training, validation and test of the length split."""
         if self.data is None:
-            known = _everything().between(0, LONGEST_TRAINING)
+            training = _everything().between(0, LONGEST_TRAINING)
             test = _everything().between(LONGEST_TRAINING + 1, LONGEST)
         else:
-            known = self._read(self.data / "tasks_train_length.txt")
+            training = self._read(self.data / "tasks_train_length.txt")
             test = self._read(self.data / "tasks_test_length.txt")
-        order = np.random.default_rng(SPLIT_SEED).permutation(len(known))
-        held = min(VALIDATION, len(known) // 4)
-        validation, train = known.take(order[:held]), known.take(order[held:])
+        order = np.random.default_rng(SPLIT_SEED).permutation(len(training))
+        size = min(VALIDATION, len(training) // 4)
+        validation, train = training.take(order[:size]), training.take(order[size:])
         return {"train": train, "validation": validation, "test": test}
 
     def _read(self, path: Path) -> Pairs:
@@ -128,14 +128,14 @@ class Scan(TokenTask):
             raise TaskError(f"{path} cannot be read ({error}): give the published files") from None
         pairs: list[tuple[list[str], list[str]]] = []
         for number, line in enumerate(lines, start=1):
-            found = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
-            if found is None:
+            match = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
+            if match is None:
                 raise TaskError(f"{path}, line {number}: expected 'IN: command OUT: actions'")
-            for side, allowed in ((found[1], self.inputs), (found[2], self.symbols)):
+            for side, allowed in ((match[1], self.inputs), (match[2], self.symbols)):
                 strange = [word for word in side.split() if word not in allowed]
                 if strange:
                     raise TaskError(f"{path}, line {number}: {strange[0]!r} is not a word of SCAN")
-            pairs.append((found[1].split(), found[2].split()))
+            pairs.append((match[1].split(), match[2].split()))
         if not pairs:
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")
         commands, actions = zip(*pairs, strict=True)
@@ -148,12 +148,12 @@ class Scan(TokenTask):
 
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         """Draw commands, with repetition, of ``low`` to ``high`` actions."""
-        found = [pairs.between(low, high) for pairs in self.sets.values()]
-        sizes = [len(pairs) for pairs in found]
+        sets = [pairs.between(low, high) for pairs in self.sets.values()]
+        sizes = [len(pairs) for pairs in sets]
         if not sum(sizes):
             raise TaskError(f"no SCAN command has {high} actions: they have 1 to 48")
-        which = rng.choice(len(found), n, p=np.array(sizes) / sum(sizes))
-        parts = [p.take(rng.integers(0, len(p), (which == i).sum())) for i, p in enumerate(found)]
+        which = rng.choice(len(sets), n, p=np.array(sizes) / sum(sizes))
+        parts = [p.take(rng.integers(0, len(p), (which == i).sum())) for i, p in enumerate(sets)]
         return parts[0].joined(*parts[1:]).take(rng.permutation(n))
 
     def training_set(self, length: int) -> Pairs:

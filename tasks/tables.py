@@ -23,19 +23,19 @@ def table_rows(table: str, columns: Sequence[str], read: int = 2) -> list[list[s
     rows = _cells(table)
     if not rows or tuple(rows[0]) != tuple(columns):
         raise TaskError(f"a table begins with the line {','.join(columns)}")
-    known = set[tuple[str, ...]]()
+    keys = set[tuple[str, ...]]()
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(columns) or not all(row) or any(len(cell.split()) > 1 for cell in row):
             raise TaskError(
                 f"line {number} of the table, {','.join(row)!r}: give {len(columns)} words"
             )
-        if (key := tuple(row[:read])) in known:
+        if (key := tuple(row[:read])) in keys:
             raise TaskError(f"the table has two entries for {_named(columns, key)}")
-        known.add(key)
-    if not known:
+        keys.add(key)
+    if not keys:
         raise TaskError("the table has no entries")
-    for key in product(*(dict.fromkeys(words) for words in zip(*known, strict=True))):
-        if key not in known:
+    for key in product(*(dict.fromkeys(words) for words in zip(*keys, strict=True))):
+        if key not in keys:
             raise TaskError(f"the table has no entry for {_named(columns, key)}")
     return rows[1:]
 

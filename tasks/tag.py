@@ -52,7 +52,7 @@ class TagSystem:
         marks = (2 * len(word) for word in productions.values())
         self._ones = dict(zip(letters, accumulate(marks, initial=1), strict=True))
         for letter, word in productions.items():
-            self._known(word)
+            self._check_letters(word)
             if not _fits(letters, letter, word):
                 raise TaskError(
                     f"{letter} -> {word}: a production cannot be empty or begin with a letter "
@@ -68,15 +68,15 @@ class TagSystem:
         if dummy in (*productions, halt):
             raise TaskError(f"the letter {dummy!r} is taken: give another dummy")
         letters = (*productions, dummy, halt)
-        made = {x: w if _fits(letters, x, w) else 2 * dummy + w for x, w in productions.items()}
-        return cls({**made, dummy: 2 * dummy}, halt)
+        padded = {x: w if _fits(letters, x, w) else 2 * dummy + w for x, w in productions.items()}
+        return cls({**padded, dummy: 2 * dummy}, halt)
 
     def run(self, word: str) -> Iterator[str]:
         """The words after each tag step.
 
         Until one begins with ``halt`` or has fewer than two letters.
         """
-        self._known(word)
+        self._check_letters(word)
         while len(word) > 1 and word[0] != self.halt:
             word = word[2:] + self.productions[word[0]]
             yield word
@@ -87,7 +87,7 @@ class TagSystem:
         It halts where ``halt`` begins a word of two letters or more; a word of fewer ends the rows.
         ``TaskError`` for more than 99,999 steps of the machine.
         """
-        self._known(word)
+        self._check_letters(word)
         if len(word) < 2 or most < 1:
             raise TaskError(
                 f"{most} tag steps on {word!r}: give at least 1, and a word of two letters or more"
@@ -105,15 +105,15 @@ class TagSystem:
     def words(self, output: Iterable[str]) -> list[str]:
         """The words after each tag step, from the tokens of an output; ``?`` is no letter."""
         letters = {n: letter for letter, n in self._ones.items()}
-        found = re.findall(f"{COMPLETE}((?: [{ONE}{COMMA}])*)", " ".join(output))
-        runs = (cells.replace(" ", "").split(COMMA) for cells in found)
+        segments = re.findall(f"{COMPLETE}((?: [{ONE}{COMMA}])*)", " ".join(output))
+        runs = (cells.replace(" ", "").split(COMMA) for cells in segments)
         return ["".join(letters.get(len(ones), "?") for ones in word) for word in runs]
 
     def plain(self, words: Iterable[str], dummy: str = "D") -> list[str]:
         """The words of the system that was ``padded``, from those of this one."""
         return [word.replace(dummy, "") for word in words if word[:1] != dummy]
 
-    def _known(self, word: str) -> None:
+    def _check_letters(self, word: str) -> None:
         if odd := {*word} - {*self._ones}:
             raise TaskError(f"{min(odd)!r} in {word!r} is not a letter: {', '.join(self._ones)}")
 

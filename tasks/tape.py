@@ -135,11 +135,11 @@ class Turing:
 
     def _new(self, left: str | None, here: str, right: str | None, behind: bool) -> str:
         """A cell in the next row; ``behind`` a head that has halted there."""
-        own, before, after = self._move(here), self._move(left), self._move(right)
-        symbol = own[0] if own else here
-        if own is None and before and before[1] == "R":
+        move, before, after = self._move(here), self._move(left), self._move(right)
+        symbol = move[0] if move else here
+        if move is None and before and before[1] == "R":
             return self._reached(before[2], symbol)
-        if own is None and after and after[1] == "L":
+        if move is None and after and after[1] == "L":
             return self._reached(after[2], symbol)
         return BEHIND + symbol if behind else symbol
 

@@ -156,8 +156,8 @@ class TokenTask(Task):
 
     def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
         """Which sources are among the held-out pairs, ``(n,)`` bool."""
-        known = self.held_out_set(length).source
-        texts = {tuple(known.row(i)) for i in range(len(known))}
+        held_out = self.held_out_set(length).source
+        texts = {tuple(held_out.row(i)) for i in range(len(held_out))}
         return np.array([tuple(source.row(i)) in texts for i in range(len(source))])
 
     @abstractmethod
@@ -203,13 +203,13 @@ class TokenTask(Task):
         """How a source is written, for messages."""
 
     def text(self, tokens: np.ndarray) -> str:
-        known = (*self.symbols, *self.separators)
-        return " ".join(known[token] for token in tokens)
+        words = (*self.symbols, *self.separators)
+        return " ".join(words[token] for token in tokens)
 
     def tokens(self, rows: Sequence[Sequence[str]]) -> Tokens:
         """Rows of words, all of them symbols."""
-        known = {symbol: i for i, symbol in enumerate(self.symbols)}
-        flat = np.array([known[word] for row in rows for word in row], np.int16)
+        numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
+        flat = np.array([numbers[word] for row in rows for word in row], np.int16)
         return from_flat(flat, np.array([len(row) for row in rows]))
 
     def check(self, length: int, law: str, shortest: int) -> None:

@@ -29,8 +29,8 @@ class Whole(WordTask):
     def __init__(self, base: int | None = None):
         self.base = self.bases[0] if base is None else base
         if self.base not in self.bases:
-            known = " or ".join(map(str, self.bases))
-            raise TaskError(f"{self.name} in base {base} is not possible: choose {known}")
+            bases = " or ".join(map(str, self.bases))
+            raise TaskError(f"{self.name} in base {base} is not possible: choose {bases}")
 
     @property
     def digits(self) -> str:
@@ -44,13 +44,13 @@ class Whole(WordTask):
         number = f"[{self.digits}]+"
         count = len(self.delimiters) + 1
         form = rf"\s*{re.escape(self.operator)}\s*".join([f"({number})"] * count)
-        if not (found := re.fullmatch(rf"\s*{form}\s*", source)):
+        if not (match := re.fullmatch(rf"\s*{form}\s*", source)):
             raise TaskError(f"{source!r} is not {self.usage}")
-        numbers = list(found.groups())
+        numbers = list(match.groups())
         if not self.in_front:  # columns of all operands belong together
             wide = max(map(len, numbers))
-            numbers = [one.zfill(wide) for one in numbers]
-        return [" ".join(one) for one in numbers]
+            numbers = [digits.zfill(wide) for digits in numbers]
+        return [" ".join(digits) for digits in numbers]
 
     def write(self, problems: Any, row: int) -> str:
         return super().write(problems, row).replace(f" {COLON} ", self.operator).replace(" ", "")
@@ -82,16 +82,16 @@ CARRIED = "'"
 BOTH = (True, False)
 
 
-def ways(known: tuple[bool, ...], bit: str, taken: int, before: int) -> tuple[bool, ...]:
+def ways(possible: tuple[bool, ...], bit: str, operand: int, before: int) -> tuple[bool, ...]:
     """Of the ways that a column may have been written, those in which it has its carry.
 
-    Was ``taken`` added to something (True) or subtracted from it (False), with ``before`` carried
-    into the column? ``bit`` says what is written, ``known`` which ways are possible so far.
+    Was ``operand`` added to something (True) or subtracted from it (False), with ``before`` carried
+    into the column? ``bit`` says what is written, ``possible`` which ways are possible so far.
     """
     total = int(bit[0])
-    rest, carried = (total + taken + before) % 2, CARRIED in bit
-    carries = {True: rest + taken + before > 1, False: rest < taken + before}
-    return tuple(way for way in known if carries[way] == carried)
+    rest, carried = (total + operand + before) % 2, CARRIED in bit
+    carries = {True: rest + operand + before > 1, False: rest < operand + before}
+    return tuple(way for way in possible if carries[way] == carried)
 
 
 CLOSES = "="
@@ -120,12 +120,12 @@ class Power(Whole):
 
     def __init__(self, base: int | None = None, machine: str | None = None):
         super().__init__(base)
-        found = re.fullmatch(r"mod:(\d{1,2})", machine or "mod:7")
-        if not found or not 2 <= int(found[1]) <= LARGEST:
+        match = re.fullmatch(r"mod:(\d{1,2})", machine or "mod:7")
+        if not match or not 2 <= int(match[1]) <= LARGEST:
             raise TaskError(
                 f"{machine!r} is no modulus of power: choose mod:K, K from 2 to {LARGEST}"
             )
-        self.modulus = int(found[1])
+        self.modulus = int(match[1])
         residues = DIGITS[: self.modulus]
         self.closers = tuple(CLOSES + digit for digit in residues)
         self.symbols = (*dict.fromkeys(self.digits + residues), *self.closers)

@@ -153,8 +153,8 @@ class Addition3(Arithmetic):
         total = np.zeros((len(carry), width + 2), np.uint8)
         digits = [operand.widened(width) for operand in operands]
         for column in range(width + 1, -1, -1):
-            found = carry + sum(d[:, column - 2].astype(int) for d in digits if column > 1)
-            carry, total[:, column] = np.divmod(found, self.base)
+            column_sum = carry + sum(d[:, column - 2].astype(int) for d in digits if column > 1)
+            carry, total[:, column] = np.divmod(column_sum, self.base)
         length = np.max([operand.lengths for operand in operands], axis=0)
         rows, first = np.arange(len(total)), width + 2 - length
         high, low = total[rows, first - 2] != 0, total[rows, first - 1] != 0

@@ -140,8 +140,8 @@ class WordTask(TokenTask):
     def _rule(self) -> Rule:
         if (self.in_front or self.rereads or self.closers) and not self.in_rows:
             raise TaskError(f"{self.name} has one row: all that is about rows needs a step_below")
-        if own := {TICK, COLON} & {*self.symbols} if self.in_front else set():
-            raise TaskError(f"the symbol {min(own)!r} is what counts rows: take another one")
+        if reserved := {TICK, COLON} & {*self.symbols} if self.in_front else set():
+            raise TaskError(f"the symbol {min(reserved)!r} is what counts rows: take another one")
         if missing := {*self.row_words, *self.closers} - {*self.symbols}:
             raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
         if self.turned and (self.rereads or not self.in_rows):
@@ -182,15 +182,15 @@ class WordTask(TokenTask):
             return Rule(first, later, of_row=0, past=True, **about)
         if not self.counted:
             return Rule(first, later, **about)
-        first, later = (replace(one, symbols=(len(self.symbols),)) for one in (first, later))
+        first, later = (replace(row, symbols=(len(self.symbols),)) for row in (first, later))
         return Rule(first, later, of_row=0, **about)
 
     def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
         """The first states of rows, with the word of each and what closed the row above."""
         if not self.row_words and not self.closers:
             return []
-        every = [(self.begin(word, closer), word, closer) for word in words for closer in closers]
-        return [one for one in every if one[0] is not None]
+        starts = [(self.begin(word, closer), word, closer) for word in words for closer in closers]
+        return [start for start in starts if start[0] is not None]
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -220,12 +220,12 @@ class WordTask(TokenTask):
     def solve(self, source: str) -> str:
         return self.read(self.text(self._read(source).target.row(0)))
 
-    def parse(self, source: str, *more: str) -> Pairs:
+    def parse(self, source: str, *sources: str) -> Pairs:
         """The problems of sources, in their order."""
         if self.rule() is None or not self.redrawn:
-            first, *others = [super(WordTask, self).parse(one) for one in (source, *more)]
+            first, *others = [super(WordTask, self).parse(text) for text in (source, *sources)]
             return first.joined(*others) if others else first
-        return self._read(source, *more)
+        return self._read(source, *sources)
 
     def _read(self, *sources: str) -> Pairs:
         tapes = list[Tape]()
@@ -254,8 +254,8 @@ class WordTask(TokenTask):
     def _row_words(self, text: str) -> list[str]:
         """What a source has in front: a word for each row."""
         if not (words := text.split()) or {*words} - {*self.row_words}:
-            known = ", ".join(self.row_words[:10])
-            raise TaskError(f"{text.strip()!r} has no word for each row: give some of {known}")
+            examples = ", ".join(self.row_words[:10])
+            raise TaskError(f"{text.strip()!r} has no word for each row: give some of {examples}")
         return words
 
     def _count(self, text: str) -> int:
@@ -311,14 +311,14 @@ class WordTask(TokenTask):
         colons = (source.values == self._colon) & source.inside
         ends = np.nonzero(colons)[1].reshape(len(source), len(self.delimiters))
         ends = np.concatenate([ends, source.lengths[:, None]], 1)
-        found, begins = [], np.zeros(len(source), np.int64)
+        tapes, begins = [], np.zeros(len(source), np.int64)
         for end in ends.T:
             lengths = end - begins
             columns = end[:, None] - 1 - np.arange(int(lengths.max(initial=0)))
             values = np.take_along_axis(source.values, np.maximum(columns, 0), 1)
-            found.append((values, lengths))
+            tapes.append((values, lengths))
             begins = end + 1
-        return found
+        return tapes
 
     @property
     def _colon(self) -> int:
@@ -394,8 +394,8 @@ class WordTask(TokenTask):
         if self.rule() is not None:
             return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
-        known = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
-        source = from_flat(known[rng.integers(0, len(known), int(lengths.sum()))], lengths)
+        numbers = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
+        source = from_flat(numbers[rng.integers(0, len(numbers), int(lengths.sum()))], lengths)
         answers = [self.solve(self.text(source.row(i))).split() for i in range(n)]
         return Pairs(source, self.tokens(answers))
 
@@ -406,13 +406,13 @@ class WordTask(TokenTask):
 
         Where none has ``low`` to ``high`` words, the longest below.
         """
-        found = self._walked(rng, n, low, high, liked)
-        for one in range(MOST_TRIES):
-            if len(found) >= n:
+        pairs = self._walked(rng, n, low, high, liked)
+        for attempt in range(MOST_TRIES):
+            if len(pairs) >= n:
                 break
-            liked = liked | (one == MOST_TRIES - 1)
-            found = found.joined(self._walked(rng, n, low, high, liked))
-        return found.take(np.arange(min(n, len(found))))
+            liked = liked | (attempt == MOST_TRIES - 1)
+            pairs = pairs.joined(self._walked(rng, n, low, high, liked))
+        return pairs.take(np.arange(min(n, len(pairs))))
 
     def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Tape:
         """The letters in front of ``n`` sources, drawn at random."""
@@ -434,7 +434,7 @@ class WordTask(TokenTask):
                 for lengths in wide
             ]
             return self.posed(self._by_turns([*front, *drawn]))
-        ending = [bool(np.any(one[[*by.start]])) for one in by.ending(high)]
+        ending = [bool(np.any(states[[*by.start]])) for states in by.ending(high)]
         possible = [k for k in range(low, high + 1) if ending[k]]
         possible = possible or [k for k in range(1, low) if ending[k]][-1:]
         if not possible:
@@ -488,14 +488,14 @@ class WordTask(TokenTask):
     def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Pairs]:
         if self.rule() is None:
             return super().families(rng, n, length)
-        found, names = {}, ("one word, or as few as go", "two words", "three words")
+        families, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
             weight = rng.random((n, self._rule.base))
             if len(self._rule.first.tapes) != 1:  # words are drawn freely, of those that may stand
                 weight += ~self._inputs
             liked = weight.argsort(1).argsort(1) < few
-            found[name] = self.walked(rng, n, length, length, liked)
-        return found
+            families[name] = self.walked(rng, n, length, length, liked)
+        return families
 
     def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
         *ticks, tape = self.texts(parents.take(rng.integers(0, len(parents), 4 * n)))
@@ -503,8 +503,8 @@ class WordTask(TokenTask):
         for _ in range(2):
             at = rng.integers(0, lengths)
             values[np.arange(4 * n), at] = rng.integers(0, len(self.symbols), 4 * n)
-        made = self.posed(self._by_turns([*ticks, (values, lengths)])).joined(parents)
-        return made.take(np.arange(min(n, len(made))))
+        mutants = self.posed(self._by_turns([*ticks, (values, lengths)])).joined(parents)
+        return mutants.take(np.arange(min(n, len(mutants))))
 
     def smallest(self) -> list[str]:
         if self.rule() is None:
@@ -547,9 +547,9 @@ def joined(rows: Sequence[Tape], closer: int | None) -> Tokens:
     """
     parts: list[Tokens] = []
     for number, (values, widths) in enumerate(rows):
-        there, wide = widths >= 0, np.maximum(widths, 0)
+        present, wide = widths >= 0, np.maximum(widths, 0)
         if number and closer is not None:
-            parts.append(Tokens(np.full((len(widths), 1), closer, np.int16), there.astype(int)))
+            parts.append(Tokens(np.full((len(widths), 1), closer, np.int16), present.astype(int)))
         elif number + 1 < len(rows) and closer is None:
             wide = wide + (rows[number + 1][1] >= 0)
         parts.append(Tokens(values.astype(np.int16), wide))

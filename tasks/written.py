@@ -39,11 +39,11 @@ class Style:
         spaced = re.search(r"[0-9a-z](\s+)[0-9a-z]", text)
         between = spaced[1] if spaced else ""
         number = NUMBER.format(between=re.escape(between))
-        found = list(re.finditer(number, text))
-        if not found:
+        numbers = list(re.finditer(number, text))
+        if not numbers:
             return cls("", "", "", text)
-        ends = found[0].start(), found[-1].end()
-        operator = text[found[0].end() : found[1].start()] if len(found) > 1 else ""
+        ends = numbers[0].start(), numbers[-1].end()
+        operator = text[numbers[0].end() : numbers[1].start()] if len(numbers) > 1 else ""
         return cls(text[: ends[0]], between, operator, text[ends[1] :])
 
     def write(self, *numbers: str) -> str:
@@ -135,7 +135,7 @@ class Written:
         return " ".join(filter(None, (self.task.name, *ways)))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The same for people: ``addition, answers backwards``."""
         answers = {
             "backwards": "answers backwards",
@@ -185,10 +185,10 @@ def rule_of(pairs: Texts, names: Sequence[str] = ()) -> Written | None:
                 share = 1 - len(wrong_pairs(rule, tried)) / len(tried)
                 if share > best[0]:
                     best = share, rule
-    share, found = best
-    if found is None or share < MOST_OF_THEM:
+    share, best_rule = best
+    if best_rule is None or share < MOST_OF_THEM:
         return None
-    return replace(found, padded=all(_is_padded(found, source) for source in tried.source))
+    return replace(best_rule, padded=all(_is_padded(best_rule, source) for source in tried.source))
 
 
 def _is_padded(rule: Written, source: str) -> bool:

@@ -593,7 +593,7 @@ def test_parts_of_large_nodes_are_drawn_at_random():
     model, data = small(Addition(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
     proof = prepare(model, data)
     node = max(proof.sizes, key=lambda node: proof.sizes[node])
-    whole, first = proof.held[node], set()
+    whole, first = proof.codes[node], set()
     for seed in range(8):
         made = [*parts(proof.field, node, 12, rng=np.random.default_rng(seed))]
         assert np.array_equal(np.sort(np.concatenate(made)), whole)

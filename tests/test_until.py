@@ -74,13 +74,13 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     looked = []
 
     def counted(proof, **how):
-        looked.append(sum(map(len, proof.held.values())))
+        looked.append(sum(map(len, proof.codes.values())))
         return check(proof, **how)
 
     monkeypatch.setattr(until, "check", counted)
     found = certain(model, run.data, 0)
     assert found.scale == until.LIMIT
-    every, few = found.proof.size, len(found.proof.held)
+    every, few = found.proof.size, len(found.proof.codes)
     assert found.look(model, 100) and looked == [few, every]
     monkeypatch.setattr(until, "FLOOR", least + 0.01)
     later = 100 + until.PAUSE
@@ -99,9 +99,9 @@ def test_few_windows_of_very_many_are_drawn_all_over(run):
     whole = prepare(run.load_model(), run.data)
     parts = prepare(run.load_model(), run.data, part=150)
     assert not parts.whole
-    node = next(node for node, codes in parts.held.items() if codes is None)
-    every = set(whole.held[node].tolist())
-    drawn = [parts.some(40, until.np.random.default_rng(seed)).held[node] for seed in range(30)]
+    node = next(node for node, codes in parts.codes.items() if codes is None)
+    every = set(whole.codes[node].tolist())
+    drawn = [parts.sample(40, until.np.random.default_rng(seed)).codes[node] for seed in range(30)]
     assert all(0 < len(few) <= 40 and set(few.tolist()) <= every for few in drawn)
     assert len(set(np.concatenate(drawn).tolist())) > 100
 

@@ -177,12 +177,12 @@ def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     found = judged(seed)
     assert found is not None
     _, _, proof, checked = found
-    for node, whole in proof.held.items():
+    for node, whole in proof.codes.items():
         with suppress(TooMany):
             made = list(parts(proof.field, node, max(200, len(whole) // 3)))
             assert np.array_equal(np.sort(np.concatenate(made)), whole)
-    monkeypatch.setattr(prove, "PART", max(200, max(map(len, proof.held.values())) // 3))
-    streamed = check(replace(proof, held=dict.fromkeys(proof.held)))
+    monkeypatch.setattr(prove, "PART", max(200, max(map(len, proof.codes.values())) // 3))
+    streamed = check(replace(proof, codes=dict.fromkeys(proof.codes)))
     assert [(c.windows, c.wrong, pytest.approx(c.margin, rel=1e-9)) for c in streamed] == [
         (c.windows, c.wrong, c.margin) for c in checked
     ]
@@ -271,7 +271,7 @@ def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch
         monkeypatch.setattr(prove, name, value)
     monkeypatch.setattr(prove.prepare, "__defaults__", (4000, 1e9))
     streamed = decide(certified, certified.load_model())
-    assert not any(codes is not None for codes in streamed.proof.held.values())
+    assert not any(codes is not None for codes in streamed.proof.codes.values())
     assert not difference(streamed.certificate, Certificate.load(certified))
 
 

@@ -355,8 +355,8 @@ def test_windows_of_a_machine_are_found_in_sources(model_for):
     model.set_lines(LineBias(sites))
     proof = prepare(model, data)
     witnesses, rng, found = Witnesses(task, proof.field), np.random.default_rng(0), 0
-    for node in [*proof.held][:14]:
-        codes = proof.held[node]
+    for node in [*proof.codes][:14]:
+        codes = proof.codes[node]
         assert codes is not None
         for code in codes[:: max(1, len(codes) // 2)].tolist():
             for at, problems in witnesses.sources(node, code, 1, 6, rng):

@@ -30,17 +30,17 @@ DENSE = (
 SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
 
-def _size(given: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
+def _size(value: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
     """A length, or digits and rows."""
-    if isinstance(given, tuple) and len(given) == 2:
-        return whole(given[0]), whole(given[1])
-    return whole(given)
+    if isinstance(value, tuple) and len(value) == 2:
+        return whole(value[0]), whole(value[1])
+    return whole(value)
 
 
-def _by_rows(given: Any) -> Any:
+def _by_rows(value: Any) -> Any:
     """``20x15`` as a pair."""
-    size = SIZE.fullmatch(given) if isinstance(given, str) else None
-    return (int(size[1]), int(size[2])) if size else given
+    size = SIZE.fullmatch(value) if isinstance(value, str) else None
+    return (int(size[1]), int(size[2])) if size else value
 
 
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
@@ -145,10 +145,10 @@ class TrackOptions(Options):
 
     @field_validator("track")
     @classmethod
-    def _installed(cls, given: Known | None) -> Known | None:
-        if given is not None and (why := not_installed(given)):
+    def _installed(cls, value: Known | None) -> Known | None:
+        if value is not None and (why := not_installed(value)):
             raise ValueError(why)
-        return given
+        return value
 
 
 class EvaluateOptions(Options):
@@ -288,11 +288,11 @@ class LookOptions(Options):
 
     @field_validator("width")
     @classmethod
-    def _a_width(cls, given: str) -> str:
-        plain = re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,4})?", given)
-        if given not in WIDTHS and not (plain and 1.5 <= float(given) <= 30):
+    def _a_width(cls, width: str) -> str:
+        plain = re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,4})?", width)
+        if width not in WIDTHS and not (plain and 1.5 <= float(width) <= 30):
             raise ValueError(f"give {', '.join(WIDTHS)}, or inches from 1.5 to 30")
-        return given
+        return width
 
     @property
     def inches(self) -> float:
@@ -359,20 +359,20 @@ class WorkOptions(Options):
 
     @field_validator("scheduler")
     @classmethod
-    def _an_address(cls, given: str | None) -> str | None:
-        if given is not None and not re.fullmatch(r"[^\s\x00-\x1f]+:[0-9]{1,5}", given):
+    def _an_address(cls, address: str | None) -> str | None:
+        if address is not None and not re.fullmatch(r"[^\s\x00-\x1f]+:[0-9]{1,5}", address):
             raise ValueError("give an address, such as tcp://HOST:8786")
-        return given
+        return address
 
     @field_validator("array")
     @classmethod
-    def _a_share(cls, given: str | None) -> str | None:
-        if given is not None and not re.fullmatch("[0-9]{1,7}/[0-9]{1,7}", given):
+    def _a_share(cls, share: str | None) -> str | None:
+        if share is not None and not re.fullmatch("[0-9]{1,7}/[0-9]{1,7}", share):
             raise ValueError("give I/N, such as 2/8")
-        number, of = map(int, (given or "1/1").split("/"))
+        number, of = map(int, (share or "1/1").split("/"))
         if not 1 <= number <= of:
             raise ValueError(f"I goes from 1 to N, which is {of}")
-        return given
+        return share
 
     @property
     def share(self) -> tuple[int, int] | None:

@@ -79,22 +79,22 @@ class AdoptOptions(Options):
 
     @field_validator("fit_lengths", "check_lengths")
     @classmethod
-    def _a_range(cls, given: str | None) -> str | None:
-        if given is None:
+    def _a_range(cls, lengths: str | None) -> str | None:
+        if lengths is None:
             return None
-        found = re.fullmatch(r"([1-9][0-9]{0,3})(-([1-9][0-9]{0,3}))?", given)
-        if not found or int(found[3] or found[1]) < int(found[1]):
+        match = re.fullmatch(r"([1-9][0-9]{0,3})(-([1-9][0-9]{0,3}))?", lengths)
+        if not match or int(match[3] or match[1]) < int(match[1]):
             raise ValueError("give lengths as in 1-4, the smaller first")
-        return given
+        return lengths
 
     def check(self) -> bool:
         """Is a model named? ``UsageError`` for options that do not go together."""
-        given = {name for name, value in self if value is not None}
-        if not given:
+        names = {name for name, value in self if value is not None}
+        if not names:
             return False
-        if missing := [name for name in ("hf", "data", "delimiters") if name not in given]:
+        if missing := [name for name in ("hf", "data", "delimiters") if name not in names]:
             raise UsageError(f"--{missing[0]} is missing: give --hf, --data and --delimiters")
-        if len(given & {"fit_lengths", "check_lengths"}) == 1:
+        if len(names & {"fit_lengths", "check_lengths"}) == 1:
             raise UsageError("--fit-lengths and --check-lengths go together: give both or none")
         fit, check = (text or "1" for text in (self.fit_lengths, self.check_lengths))
         if self.fit_lengths and int(check.split("-")[0]) <= int(fit.split("-")[-1]):

@@ -97,12 +97,12 @@ class TransformerOptions(StackOptions):
 
     @property
     def own_schemes(self) -> dict[str, str]:
-        own = {
+        schemes = {
             "encoder": self.encoder_scheme,
             "self": self.decoder_scheme,
             "cross": self.cross_scheme,
         }
-        return {site: name for site, name in own.items() if name is not None}
+        return {site: name for site, name in schemes.items() if name is not None}
 
 
 class DecoderOptions(StackOptions):

@@ -49,19 +49,19 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _plain_numbers(cls, given: Any, info: ValidationInfo) -> Any:
+    def _plain_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         """No ``1_000``, no digits of other scripts, no ``True`` for a number, no 0 for False."""
         kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation)) - {type(None)}
-        if kinds == {bool} and not (isinstance(given, bool | None) or given in ("true", "false")):
+        if kinds == {bool} and not (isinstance(value, bool | None) or value in ("true", "false")):
             raise PydanticCustomError("plain_bool", "neither true nor false")
         if kinds & {int, float} and not kinds & {str, bool}:
             plain = PLAIN[float if float in kinds else int]
-            values = [*given.values()] if isinstance(given, dict) else given
-            for one in values if isinstance(values, list | tuple) else [values]:
-                text = isinstance(one, str) and not plain.fullmatch(one.strip(" \t\n"))
-                if text or isinstance(one, bool):
+            values = [*value.values()] if isinstance(value, dict) else value
+            for number in values if isinstance(values, list | tuple) else [values]:
+                text = isinstance(number, str) and not plain.fullmatch(number.strip(" \t\n"))
+                if text or isinstance(number, bool):
                     raise PydanticCustomError("plain_number", "no plain number")
-        return given
+        return value
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
@@ -97,13 +97,13 @@ def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> 
     ``each``: what is made of a value first.
     """
 
-    def once_each(given: Any) -> Any:
-        if isinstance(given, str):
-            given = [part.strip() for part in given.split(",")]
-        plain = isinstance(given, list | tuple) and all(
-            isinstance(x, str | int | tuple) for x in given
+    def once_each(value: Any) -> Any:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        plain = isinstance(value, list | tuple) and all(
+            isinstance(x, str | int | tuple) for x in value
         )
-        return tuple(dict.fromkeys(map(each, given))) if plain else given
+        return tuple(dict.fromkeys(map(each, value))) if plain else value
 
     return field_validator(*names, mode="before")(once_each)
 
@@ -114,17 +114,17 @@ def by_site(*names: str, each: Callable[[str], Any] = lambda value: value) -> An
     ``each``: what is made of a value.
     """
 
-    def split(given: Any) -> Any:
-        if isinstance(given, str) and "=" in given:
-            pairs = [part.split("=", 1) for part in given.split(",")]
+    def split(value: Any) -> Any:
+        if isinstance(value, str) and "=" in value:
+            pairs = [part.split("=", 1) for part in value.split(",")]
             sites = [pair[0].strip() for pair in pairs]
             twice = next((site for site in sites if sites.count(site) > 1), None)
             if twice is not None:
                 raise ValueError(f"{twice} is named twice: name each site once")
-            given = {site: each(pair[-1].strip()) for site, pair in zip(sites, pairs, strict=True)}
-        if isinstance(given, dict) and (unknown := [site for site in given if site not in SITES]):
+            value = {site: each(pair[-1].strip()) for site, pair in zip(sites, pairs, strict=True)}
+        if isinstance(value, dict) and (unknown := [site for site in value if site not in SITES]):
             raise ValueError(f"unknown site {unknown[0]!r}: choose among {', '.join(SITES)}")
-        return given
+        return value
 
     return field_validator(*names, mode="before")(split)
 
@@ -184,12 +184,12 @@ def take(kind: type[T], keywords: dict[str, Any], groups: Sequence[Options] = ()
     return build(kind, **{name: value for name, value in values.items() if value is not None})
 
 
-def refuse_unknown(given: Mapping[str, Any], *kinds: type[Options]) -> None:
-    """``UsageError`` if anything is left in ``given``; names the options of ``kinds``."""
-    if given:
-        known = dict.fromkeys(name for kind in kinds for name in kind.model_fields)
-        name = shortened(str(next(iter(given))))
-        raise UsageError(f"unknown option {name!r}: choose among {', '.join(known)}")
+def refuse_unknown(keywords: Mapping[str, Any], *kinds: type[Options]) -> None:
+    """``UsageError`` if anything is left in ``keywords``; names the options of ``kinds``."""
+    if keywords:
+        names = dict.fromkeys(name for kind in kinds for name in kind.model_fields)
+        name = shortened(str(next(iter(keywords))))
+        raise UsageError(f"unknown option {name!r}: choose among {', '.join(names)}")
 
 
 def refusal(kind: type[Options], error: ValidationError) -> UsageError:

@@ -80,10 +80,10 @@ class RunConfig(Options):
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As it was before there were plugins, where there are none."""
-        found = dict(write(self))
-        if not found.get("plugins"):
-            found.pop("plugins", None)
-        return found
+        fields = dict(write(self))
+        if not fields.get("plugins"):
+            fields.pop("plugins", None)
+        return fields
 
     @model_validator(mode="before")
     @classmethod

@@ -103,38 +103,38 @@ class BlackBox:
 
     def margins(self, place: Place, codes: np.ndarray) -> Tensor:
         """How far the right token's logit is above the others in each window, ``(n,)`` float64."""
-        found, model, gaps = [], self.model, place.size.gaps.values
+        chunks, model, gaps = [], self.model, place.size.gaps.values
         row, width = place.size.column.at(gaps), place.size.wide.at(gaps)
         size = max(1, TOKENS // (self.data.layout_at(width).keys + row + 1))
         for first in range(0, len(codes), size):
             values, right = place.split(codes[first : first + size])
             batch = self.batch(place, values, gaps)
             with torch.inference_mode():
-                given = (one.to(model.device) for one in (batch.source, batch.target))
-                logits = model(*given)[:, row].double().cpu()
-            found.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
-        return torch.cat(found).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
+                inputs = (tensor.to(model.device) for tensor in (batch.source, batch.target))
+                logits = model(*inputs)[:, row].double().cpu()
+            chunks.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
+        return torch.cat(chunks).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
     def batch(self, place: Place, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
         """Windows in sources with these gaps, what is not in them at random."""
         row, width, n = place.size.column.at(gaps), place.size.wide.at(gaps), len(values)
         layout, base = self.data.layout_at(width), self.rule.base
         source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
-        known: dict[tuple[int, int], np.ndarray] = {}
+        fixed: dict[tuple[int, int], np.ndarray] = {}
         target = self.rng.integers(0, base, (n, row + 1))
         for atom, value in zip(place.atoms, values.T, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
             if atom.kind == "written":
                 target[:, column] = value
             else:
-                known[atom.of, column] = value
+                fixed[atom.of, column] = value
         for position in range(layout.keys):
             _, operand, column = layout.coordinate(position)
             if operand is not None:
-                digits = known.pop((operand, column), None)
+                digits = fixed.pop((operand, column), None)
                 drawn = self.rng.integers(0, base, n) if digits is None else digits
                 source[:, position] = self.read[torch.from_numpy(drawn.astype(np.int64))]
-        if known:
+        if fixed:
             raise Unbounded("a window does not fit its source")
         return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
 
@@ -158,7 +158,7 @@ class BlackBox:
     def _tokens(self) -> tuple[Tensor, Tensor]:
         """Of each digit, as sources and outputs have it; ``Unbounded`` if it has several tokens."""
         rng, task = np.random.default_rng(13), self.data.task.rule_task
-        found: tuple[Any, Any] = ({}, {})
+        sides: tuple[Any, Any] = ({}, {})
         for width in (2, 3, 5):
             problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
             batch = self.data.lay_out(self.data.task.render(problems))
@@ -172,17 +172,17 @@ class BlackBox:
                 if operand is not None:
                     digits = wide[operand].values[:, -1 - column]
                     for digit, token in zip(digits, batch.source[:, position], strict=True):
-                        found[0].setdefault(int(digit), set()).add(int(token))
+                        sides[0].setdefault(int(digit), set()).add(int(token))
             for row in range(len(problems)):
                 plain = task.digits_of(problems.answer, row)[::-1]
                 tokens = batch.target[row][batch.target[row] != self.data.vocabulary.pad].tolist()
                 if len(tokens) != len(plain) + 1 or tokens[-1] != self.model.eos:
                     raise Unbounded("its answers leave out zeros that the rule's columns give")
                 for symbol, token in zip(plain, tokens, strict=False):
-                    found[1].setdefault(task.symbols.index(symbol), set()).add(token)
-        told = []
-        for each in found:
+                    sides[1].setdefault(task.symbols.index(symbol), set()).add(token)
+        tables = []
+        for each in sides:
             if sorted(each) != [*range(self.rule.base)] or any(len(t) > 1 for t in each.values()):
                 raise Unbounded("its tokenizer does not write each digit as one and the same token")
-            told.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
-        return told[0], told[1]
+            tables.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
+        return tables[0], tables[1]

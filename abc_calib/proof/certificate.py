@@ -88,12 +88,12 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         wrong = "".join(
-            f"<li><code>{escape(str(one['problem']))}</code> gives "
-            f"<code>{escape(str(one['answer'] or 'no end'))}</code></li>"
-            for one in self.counterexamples[:3]
+            f"<li><code>{escape(str(case['problem']))}</code> gives "
+            f"<code>{escape(str(case['answer'] or 'no end'))}</code></li>"
+            for case in self.counterexamples[:3]
         )
-        said = f"<p><b>{self.outcome}</b>: {escape(self.reason)}</p>"
-        return said + (f"<ul>{wrong}</ul>" if wrong else "")
+        verdict = f"<p><b>{self.outcome}</b>: {escape(self.reason)}</p>"
+        return verdict + (f"<ul>{wrong}</ul>" if wrong else "")
 
     def as_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))
@@ -134,8 +134,8 @@ class Certificate:
         """
         path = run.path / FILE
         try:
-            found = cls(**read_json(path))
-            sealed = found.seal() == found.sha256
+            certificate = cls(**read_json(path))
+            sealed = certificate.seal() == certificate.sha256
         except FileNotFoundError:
             raise AbcError(f"{run} has no certificate: abc certify {run}") from None
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -144,30 +144,30 @@ class Certificate:
             raise AbcError(f"{path} was changed after it was written: certify again")
         now = fingerprint(run)
         for name in now:
-            if found.fingerprint.get(name) != now[name]:
+            if certificate.fingerprint.get(name) != now[name]:
                 raise AbcError(
                     f"{path} was made with another {NAMES.get(name, name)} than now: abc certify "
                     f"{run}"
                 )
-        return found
+        return certificate
 
 
-def difference(one: Certificate, other: Certificate) -> str:
+def difference(certificate: Certificate, other: Certificate) -> str:
     """The first field in which two certificates of one model differ; empty if in none."""
     for name in (f.name for f in fields(Certificate) if f.name not in NOT_COMPARED):
-        if not alike(one.as_dict()[name], other.as_dict()[name]):
+        if not alike(certificate.as_dict()[name], other.as_dict()[name]):
             return name
     return ""
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(value: Any, other: Any) -> bool:
     """The same plain data, up to the last digits of numbers."""
-    if type(one) is not type(other):
+    if type(value) is not type(other):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=2e-3)  # four digits
-    return one == other
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(alike(value[k], other[k]) for k in value)
+    if isinstance(value, list):
+        return len(value) == len(other) and all(map(alike, value, other))
+    if isinstance(value, float):
+        return math.isclose(value, other, rel_tol=2e-3)  # four digits
+    return value == other

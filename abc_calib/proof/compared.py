@@ -53,7 +53,7 @@ HARMLESS = {
 
 def by_rule(task: Any) -> Any:
     """The same task with the methods of the class of ours that it is derived from."""
-    of = next(one for one in type(task).__mro__ if _ours(one))
+    of = next(kind for kind in type(task).__mro__ if _ours(kind))
     plain = copy(task)
     plain.__dict__ = {name: value for name, value in vars(task).items() if name not in ANSWERS}
     methods = {name: getattr(of, name) for name in ANSWERS if hasattr(of, name)}
@@ -61,9 +61,9 @@ def by_rule(task: Any) -> Any:
     return plain
 
 
-def _ours(one: type) -> bool:
+def _ours(kind: type) -> bool:
     """Do the methods of this class follow the rule?"""
-    return is_ours(one, ["tasks"])
+    return is_ours(kind, ["tasks"])
 
 
 def compared(sources: Sources) -> dict[str, Any] | None:
@@ -75,24 +75,24 @@ def compared(sources: Sources) -> dict[str, Any] | None:
     task = sources.task
     if sources.rule.as_dict() != task._rule.as_dict():
         raise Unbounded("its rule is not the same each time")
-    own = overridden(task)
-    if refused := sorted(own - MAY_OVERRIDE):
+    names = overridden(task)
+    if refused := sorted(names - MAY_OVERRIDE):
         raise Unbounded(
             f"its task overrides {', '.join(refused)}: a certificate takes the reading of sources "
             "and the writing of outputs as this program has them; override step, end, begin, solve "
             "and what draws problems alone"
         )
-    if not ANSWERS & own:  # it follows its rule alone
+    if not ANSWERS & names:  # it follows its rule alone
         return None
     count, rng = 0, np.random.default_rng(14)
     differing = _of_words if isinstance(task, WordTask) else _of_numbers
     for problems in _problems(sources, rng):
-        if (found := differing(task, sources.rule, problems, rng)) is not None:
-            row, by, said = found
+        if (difference := differing(task, sources.rule, problems, rng)) is not None:
+            row, by, solution = difference
             raise Unbounded(
                 "its rule and its own answers differ: for "
                 f"{shortened(task.plain(problems, row))} the rule writes {shortened(by)} and the "
-                f"task {shortened(said)}"
+                f"task {shortened(solution)}"
             )
         count += len(problems)
     return {"sources": count, "longest": max(sources.lengths)}
@@ -100,9 +100,9 @@ def compared(sources: Sources) -> dict[str, Any] | None:
 
 def overridden(task: Any) -> set[str]:
     """The names of our own classes that a task, or the classes it is made of, has otherwise."""
-    of = next(one for one in type(task).__mro__ if _ours(one))
-    theirs = [one for one in type(task).__mro__ if not _ours(one) and one not in (ABC, object)]
-    named = {name for one in theirs for name in vars(one)}
+    of = next(kind for kind in type(task).__mro__ if _ours(kind))
+    theirs = [kind for kind in type(task).__mro__ if not _ours(kind) and kind not in (ABC, object)]
+    named = {name for kind in theirs for name in vars(kind)}
     named |= {name for name in vars(task) if callable(getattr(type(task), name, None))}
     named |= {name for name in vars(task) if _set(task, name)}
     return {x for x in named if hasattr(of, x) or x.startswith("__")} - HARMLESS
@@ -136,28 +136,28 @@ def _of_words(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) ->
     right = plain.posed(plain.letters(problems)).target
     for row in range(len(problems)):
         by = task.read(plain.text(right.row(row)))
-        said = task.solve(task.write(problems, row))
-        if not isinstance(said, str):
-            raise Unbounded(f"its solve gives {said!r}: give the words of an answer as a text")
-        if by != said:
-            return row, by, said
+        solution = task.solve(task.write(problems, row))
+        if not isinstance(solution, str):
+            raise Unbounded(f"its solve gives {solution!r}: give the words of an answer as a text")
+        if by != solution:
+            return row, by, solution
     return None
 
 
 def _of_numbers(task: Any, rule: Rule, problems: Any, rng: np.random.Generator) -> Difference:
     plain, answer = by_rule(task), (RowTask if rule.in_rows else Arithmetic).answer
-    right, given = answer(plain, *problems.operands), problems.answer
-    width = max(right.width, given.width)
-    differ = (right.widened(width) != given.widened(width)).any(1)
-    differ |= right.lengths != given.lengths
+    right, answers = answer(plain, *problems.operands), problems.answer
+    width = max(right.width, answers.width)
+    differ = (right.widened(width) != answers.widened(width)).any(1)
+    differ |= right.lengths != answers.lengths
     for row in rng.permutation(len(problems))[:READ].tolist():
-        said = task.solve(task.plain(problems, row))
-        differ[row] |= said != task.read(plain.digits_of(right, row))
+        solution = task.solve(task.plain(problems, row))
+        differ[row] |= solution != task.read(plain.digits_of(right, row))
     if not differ.any():
         return None
     row = int(differ.argmax())
-    by, said = (plain.digits_of(one, row) for one in (right, given))
-    return row, by, said
+    by, solution = (plain.digits_of(digits, row) for digits in (right, answers))
+    return row, by, solution
 
 
 def _problems(sources: Sources, rng: np.random.Generator) -> Iterator[Any]:

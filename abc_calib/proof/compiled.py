@@ -135,9 +135,9 @@ class Reader:
                 self.open[at] = place.size.gaps.open
         most = max(gap for _, *gaps in self.places for gap in gaps)
         self.clip, self.past = 2 * most + 2, most + 2
-        refs = {ref for _, found in self.places.values() for ref in found}
+        refs = {ref for _, place_refs in self.places.values() for ref in place_refs}
         near = [r for r in refs if not r.fixed and r.tape != WRITTEN]
-        self.ahead = max([self._told() - 1, 0, *(r.column for r in near)])
+        self.ahead = max([self._horizon() - 1, 0, *(r.column for r in near)])
         self.back = self.ahead + max([0, *(-r.column for r in near)])
         self.own = max([0, *(-r.column for r in refs if not r.fixed and r.tape == WRITTEN)])
         self.fixed = max([0, *(1 + r.column for r in refs if r.fixed and r.tape != SYMBOL)])
@@ -145,16 +145,16 @@ class Reader:
     def _tables(self) -> Iterator[tuple[int, Table]]:
         """What the model predicts, of each node."""
         field = self.proof.field
-        blocks, found = Noted(self.proof.model, 1), dict[int, list[tuple[np.ndarray, np.ndarray]]]()
-        for node, codes, tokens in predicted(blocks, field, self.proof.every()):
+        blocks, pairs = Noted(self.proof.model, 1), dict[int, list[tuple[np.ndarray, np.ndarray]]]()
+        for node, codes, tokens in predicted(blocks, field, self.proof.all_parts()):
             values, right = field.places[node][0].split(codes)
             if wrong := int((tokens != right).sum()):
                 raise AbcError(
                     f"it is wrong in at least {wrong:,} windows, so that it is not a machine of "
                     "its task: abc certify names sources, and abc repair trains it on them"
                 )
-            found.setdefault(node, []).append((values, tokens))
-        for node, parts in found.items():
+            pairs.setdefault(node, []).append((values, tokens))
+        for node, parts in pairs.items():
             values, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
             place = field.places[node][0]
             far = [
@@ -165,20 +165,20 @@ class Reader:
 
     def _refs(self, place: Place, table: Table) -> tuple[Ref, ...]:
         """Where the atoms stand that a table is asked by."""
-        found, gaps = [], [k for k, one in enumerate(place.size.gaps.open) if one]
+        refs, gaps = [], [k for k, is_open in enumerate(place.size.gaps.open) if is_open]
         for atom in (place.atoms[k] for k in table.kept):
             if atom.kind == "symbol":
-                found.append(Ref(SYMBOL, 0, True))
+                refs.append(Ref(SYMBOL, 0, True))
                 continue
             tape = WRITTEN if atom.kind == "written" else self.rule.tapes.index(atom.of)
             apart = atom.column - place.size.column
             if not any(apart.slopes[k] for k in gaps):
-                found.append(Ref(tape, apart.value, False))
+                refs.append(Ref(tape, apart.value, False))
             elif not any(atom.column.slopes[k] for k in gaps):
-                found.append(Ref(tape, atom.column.value, True))
+                refs.append(Ref(tape, atom.column.value, True))
             else:
                 raise AbcError("it reads the far end of a source, which no transducer does")
-        return tuple(found)
+        return tuple(refs)
 
     def _at(self, column: int, rest: int) -> tuple[Table, tuple[Ref, ...]] | None:
         """What answers in a column with ``rest`` letters from it on; below 0: behind the end."""
@@ -187,16 +187,16 @@ class Reader:
         for less in itertools.product(*(range(gap, -1, -1) for gap in gaps)):
             at = past, *less
             fits = zip(gaps, less, self.open.get(at, ()), strict=False)
-            if at in self.places and all(a == b or one for a, b, one in fits):
+            if at in self.places and all(a == b or is_open for a, b, is_open in fits):
                 return self.places[at]
         return None
 
-    def _told(self) -> int:
+    def _horizon(self) -> int:
         """From how many letters on it does not matter how many there are."""
-        every = range(self.clip)
-        for told in reversed(range(1, self.clip)):
-            if any(self._at(c, told) != self._at(c, told + 1) for c in every):
-                return told + 1
+        columns = range(self.clip)
+        for rest in reversed(range(1, self.clip)):
+            if any(self._at(c, rest) != self._at(c, rest + 1) for c in columns):
+                return rest + 1
         return 1
 
     # The machine
@@ -204,17 +204,17 @@ class Reader:
     def machine(self) -> Compiled:
         """The transducer, in which states that nothing tells apart are one."""
         starts = [Known(k) for k in range(max(1, len(self.rule.symbols)))]
-        numbers = {one: k for k, one in enumerate(starts)}
+        numbers = {start: k for k, start in enumerate(starts)}
         letters = [*np.ndindex(self.end), self.end] if self.end else [()]
         steps: list[tuple[int, Letters, int, int]] = []
-        for known in (queue := [*starts]):
+        for memory in (queue := [*starts]):
             for read in letters:
-                if (step := self._after(known, read)) is None:
+                if (step := self._after(memory, read)) is None:
                     continue
                 if step[0] not in numbers:
                     numbers[step[0]] = len(numbers)
                     queue.append(step[0])
-                steps.append((numbers[known], read, step[1], numbers[step[0]]))
+                steps.append((numbers[memory], read, step[1], numbers[step[0]]))
             if len(numbers) * len(letters) > MOST_COLUMNS:
                 raise AbcError(
                     f"more than {len(numbers):,} states of {len(letters):,} columns each: these "
@@ -231,47 +231,47 @@ class Reader:
             written=written,
             lag=self.ahead,
         )
-        one = reduced(by)
-        if not same(self.rule, one):
+        machine = reduced(by)
+        if not same(self.rule, machine):
             raise AbcError("a machine was built that is not the task's: please report this")
-        return Compiled(self.proof.data, one, _shown(by, one, steps))
+        return Compiled(self.proof.data, machine, _shown(by, machine, steps))
 
-    def _after(self, known: Known, read: Letters) -> tuple[Known, int] | None:
+    def _after(self, memory: Known, read: Letters) -> tuple[Known, int] | None:
         """The state after a column of letters, and what is written there; None for no source."""
         ended = read == self.end
-        if known == DONE:
-            return (known, self.base + 1) if ended else None
-        if known.over and not ended:
+        if memory == DONE:
+            return (memory, self.base + 1) if ended else None
+        if memory.over and not ended:
             return None
-        over = min(known.over + ended, self.ahead + self.past)
-        first = (*known.first, read)[: self.fixed]
-        last = (*known.last, read)[-1 - self.back :]
-        column, count = known.read - self.ahead, min(known.read + 1, self.clip + self.ahead)
+        over = min(memory.over + ended, self.ahead + self.past)
+        first = (*memory.first, read)[: self.fixed]
+        last = (*memory.last, read)[-1 - self.back :]
+        column, count = memory.read - self.ahead, min(memory.read + 1, self.clip + self.ahead)
         kept = last[len(last) - self.back :] if self.back else ()
-        after = Known(known.start, count, over, first, kept, known.began, known.wrote)
+        after = Known(memory.start, count, over, first, kept, memory.began, memory.wrote)
         if column < 0:
             return after, self.base + 1
         token = self._token(after, last, column)
         if token is None or token >= self.base:
             return None if token is None else (DONE, self.base)
-        began = (*known.began, token)[: self.fixed]
-        wrote = (*known.wrote, token)[-self.own :] if self.own else ()
+        began = (*memory.began, token)[: self.fixed]
+        wrote = (*memory.wrote, token)[-self.own :] if self.own else ()
         return after._replace(began=began, wrote=wrote), token
 
-    def _token(self, known: Known, last: tuple[Letters, ...], column: int) -> int | None:
+    def _token(self, memory: Known, last: tuple[Letters, ...], column: int) -> int | None:
         """What the model writes in a column, all of whose window is known."""
-        rest = self.ahead + 1 - known.over
-        if (found := self._at(column, rest)) is None:
+        rest = self.ahead + 1 - memory.over
+        if (entry := self._at(column, rest)) is None:
             return None
         values = []
-        for tape, at, fixed in found[1]:
+        for tape, at, fixed in entry[1]:
             if tape == SYMBOL:
-                values.append(self.rule.symbols[known.start])
+                values.append(self.rule.symbols[memory.start])
             elif tape == WRITTEN:
-                values.append(known.began[at] if fixed else known.wrote[at])
+                values.append(memory.began[at] if fixed else memory.wrote[at])
             else:
-                values.append((known.first[at] if fixed else last[at - self.ahead - 1])[tape])
-        return found[0].tokens.get(tuple(values))
+                values.append((memory.first[at] if fixed else last[at - self.ahead - 1])[tape])
+        return entry[0].tokens.get(tuple(values))
 
 
 def _table(values: np.ndarray, tokens: np.ndarray, order: list[int]) -> Table:
@@ -291,22 +291,22 @@ def same(rule: Transducer, other: Transducer) -> bool:
     Both read all sources at once; of pairs of states each is looked at once, with what one of
     them has written before the other.
     """
-    every = [*np.ndindex(rule.next.shape[1:])]
+    columns = [*np.ndindex(rule.next.shape[1:])]
     by_symbol = dict(zip(other.symbols, other.start, strict=False))
     of = rule.symbols or (0,)
     starts = [
         (s, by_symbol.get(k, other.start[0]), ()) for k, s in zip(of, rule.start, strict=True)
     ]
-    seen: dict[tuple[int, int, Letters], None] = dict.fromkeys(starts)
-    for mine, its, ahead in (queue := [*seen]):
-        for read in every:
-            after = int(rule.next[mine, *read]), int(other.next[its, *read])
+    visited: dict[tuple[int, int, Letters], None] = dict.fromkeys(starts)
+    for state, other_state, ahead in (queue := [*visited]):
+        for read in columns:
+            after = int(rule.next[state, *read]), int(other.next[other_state, *read])
             if after[0] == NO:
                 continue
             if after[1] == NO:
                 return False
-            out = _signed(rule, rule.written[mine, *read], 1)
-            out += _signed(other, other.written[its, *read], -1)
+            out = _signed(rule, rule.written[state, *read], 1)
+            out += _signed(other, other.written[other_state, *read], -1)
             left = [*ahead]
             for token in out:  # what one wrote cancels what the other wrote
                 if left and left[0] * token < 0:
@@ -317,8 +317,8 @@ def same(rule: Transducer, other: Transducer) -> bool:
             if len(left) > 2 * (rule.lag + other.lag):
                 return False
             pair = (*after, tuple(left))
-            if pair not in seen:
-                seen[pair] = None
+            if pair not in visited:
+                visited[pair] = None
                 queue.append(pair)
     return True
 
@@ -331,15 +331,17 @@ def _signed(by: Transducer, token: int, sign: int) -> list[int]:
 
 
 def _shown(
-    by: Transducer, one: Transducer, steps: list[tuple[int, Letters, int, int]]
+    by: Transducer, machine: Transducer, steps: list[tuple[int, Letters, int, int]]
 ) -> list[tuple[int, list[tuple[Letters, int]]]]:
-    """The columns that lead to each state of ``one``, which is ``by`` with equal states united."""
+    """The columns that lead to each state of ``machine``: ``by`` with equal states united."""
     symbols = [*by.symbols] or [0]
-    place = dict(zip((symbols.index(s) for s in one.symbols or [0]), one.start, strict=True))
-    found: list[dict[tuple[Letters, int], None]] = [{} for _ in range(one.states)]
+    place = dict(
+        zip((symbols.index(s) for s in machine.symbols or [0]), machine.start, strict=True)
+    )
+    columns_of: list[dict[tuple[Letters, int], None]] = [{} for _ in range(machine.states)]
     for state, read, token, after in steps:
-        if state in place and (reached := int(one.next[place[state], *read])) != NO:
+        if state in place and (reached := int(machine.next[place[state], *read])) != NO:
             place[after] = reached
             if token <= by.base:
-                found[reached][read, token] = None
-    return [(len(columns), [*columns][:3]) for columns in found]
+                columns_of[reached][read, token] = None
+    return [(len(group), [*group][:3]) for group in columns_of]

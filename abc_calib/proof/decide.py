@@ -131,7 +131,7 @@ def _test(
         proof = prepare(model, run.data, part=PART)
         if proof.size > MOST_TESTED:
             of = f" of about {proof.size} windows, drawn at random,"
-            proof = proof.some(MOST_TESTED, np.random.default_rng(17))
+            proof = proof.sample(MOST_TESTED, np.random.default_rng(17))
         decision.proof = proof
         _run_windows(decision, on_windows)
         failing = outright(certificate, proof)
@@ -272,29 +272,29 @@ def _refute(decision: Decision, failing: list[str]) -> None:
     """Name sources that the model gets wrong: those that were run, and those with such windows."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
-    found: dict[str, dict[str, Any]] = {}
+    counterexamples: dict[str, dict[str, Any]] = {}
     for source in failing[: COUNTEREXAMPLES // 2]:
         if (wrong := failure(proof.model, proof.data, source)) is not None:
-            found[source] = wrong.as_dict()
-    seen: set[tuple[int, int]] = set()
+            counterexamples[source] = wrong.as_dict()
+    refuted: set[tuple[int, int]] = set()
     by_node = {checked.node: checked for checked in decision.checked}
     drawn = failing_sources(proof, decision.checked, 2, WIDEST, np.random.default_rng(0))
     for node, number, source in itertools.islice(drawn, TRIED):
-        if len(found) >= COUNTEREXAMPLES:
+        if len(counterexamples) >= COUNTEREXAMPLES:
             break
-        wrong = None if (node, number) in seen else failure(proof.model, proof.data, source)
+        wrong = None if (node, number) in refuted else failure(proof.model, proof.data, source)
         if wrong is not None:
-            seen.add((node, number))
+            refuted.add((node, number))
             place = proof.field.places[node][0]
             values, _ = place.split(by_node[node].failing[number : number + 1])
             shown = [_value(proof, value) for value in values[0].tolist()]
             places = [atom_name(place, atom) for atom in place.atoms]
-            found[source] = wrong.as_dict() | {
+            counterexamples[source] = wrong.as_dict() | {
                 "where": where(place),
                 "failing_window": dict(zip(places, shown, strict=True)),
             }
-    certificate.counterexamples = list(found.values())
-    if found:
+    certificate.counterexamples = list(counterexamples.values())
+    if counterexamples:
         certificate.outcome = "refuted"
         short = sum(int(row["wrong"]) for row in certificate.outright)
         certificate.reason = (
@@ -335,8 +335,10 @@ def failing_sources(
     for number, checked in itertools.product(range(most), checks):
         if number < len(checked.failing):
             code = int(checked.failing[number])
-            for _, one in witnesses.sources(checked.node, code, each, widest, rng, near, patient):
-                yield checked.node, number, task.plain(task.render(one), 0)
+            for _, problem in witnesses.sources(
+                checked.node, code, each, widest, rng, near, patient
+            ):
+                yield checked.node, number, task.plain(task.render(problem), 0)
 
 
 def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
@@ -344,9 +346,9 @@ def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
     short = run.config.train.length
     certificate.reason = why
     for length in (short, short + 1, 2 * short, 4 * short, 8 * short):
-        found = smallest(stress(model, run.data, [length], samples=20, search=256))
-        if found is not None:
+        counterexample = smallest(stress(model, run.data, [length], samples=20, search=256))
+        if counterexample is not None:
             certificate.outcome = "refuted"
-            certificate.counterexamples = [found.as_dict()]
-            certificate.reason = f"{why}; a search found a source of {found.digits} digits"
+            certificate.counterexamples = [counterexample.as_dict()]
+            certificate.reason = f"{why}; a search found a source of {counterexample.digits} digits"
             return

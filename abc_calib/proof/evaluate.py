@@ -41,39 +41,39 @@ class Noted(Blocks):
 class Evaluation:
     """A model on some windows of some nodes."""
 
-    def __init__(self, blocks: Blocks, graph: Graph, base: int, wanted: Mapping[int, np.ndarray]):
+    def __init__(self, blocks: Blocks, graph: Graph, base: int, windows: Mapping[int, np.ndarray]):
         self.blocks, self.graph, self.base = blocks, graph, base
         #: of each node the windows that are needed, as numbers in order
-        self.codes = self._needed(wanted)
+        self.codes = self._needed(windows)
         self.states: dict[int, States] = {}
 
-    def _needed(self, wanted: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    def _needed(self, windows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         """The windows of all nodes, from those at the top down."""
-        every: dict[int, list[np.ndarray]] = {}
-        for node, codes in wanted.items():
-            every.setdefault(node, []).append(codes)
-        found: dict[int, np.ndarray] = {}
+        pending: dict[int, list[np.ndarray]] = {}
+        for node, codes in windows.items():
+            pending.setdefault(node, []).append(codes)
+        needed: dict[int, np.ndarray] = {}
         for node in sorted(range(len(self.graph.nodes)), reverse=True):
-            if node not in every:
+            if node not in pending:
                 continue
-            parts = every.pop(node)
-            codes = found[node] = distinct(np.concatenate(parts)) if len(parts) > 1 else parts[0]
+            parts = pending.pop(node)
+            codes = needed[node] = distinct(np.concatenate(parts)) if len(parts) > 1 else parts[0]
             values = self._values(node, codes)
             for below, names in self.graph.nodes[node].below:
-                every.setdefault(below, []).append(distinct(self._code(values, names)))
-        return found
+                pending.setdefault(below, []).append(distinct(self._code(values, names)))
+        return needed
 
-    def _there(self, numbers: np.ndarray) -> Tensor:
+    def _on_device(self, numbers: np.ndarray) -> Tensor:
         """Numbers where the model is."""
         return torch.from_numpy(numbers).to(self.blocks.model.device)
 
     def _values(self, node: int, codes: np.ndarray) -> list[np.ndarray]:
         """The value of each atom of a node, ``(n,)`` each."""
-        found = []
+        values = []
         for _ in range(self.graph.nodes[node].atoms):
             codes, value = np.divmod(codes, self.base)
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def _code(self, values: list[np.ndarray], names: tuple[int, ...]) -> np.ndarray:
         """The windows of a node below, as numbers, from the atoms that it has here."""
@@ -96,7 +96,7 @@ class Evaluation:
         label = self.graph.nodes[node].label
         if label[0] == "token":
             _, site, symbol, phase = label
-            ids = self._there(codes if symbol is None else np.array([symbol]))
+            ids = self._on_device(codes if symbol is None else np.array([symbol]))
             return self.blocks.tokens[site][ids * self.blocks.period + phase]
         return self._row(node, codes)
 
@@ -105,7 +105,7 @@ class Evaluation:
         below = self.graph.nodes[node].below
         values = self._values(node, codes)
         where = [
-            self._there(np.searchsorted(self.codes[k], self._code(values, names)))
+            self._on_device(np.searchsorted(self.codes[k], self._code(values, names)))
             for k, names in below
         ]
         slots = [self.states[k] for k, _ in below]
@@ -114,11 +114,11 @@ class Evaluation:
     @torch.inference_mode()
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
-        found = []
-        wanted = self._there(right.astype(np.int64)).split(CHUNK)
-        for logits, token in zip(self._logits(node, codes), wanted, strict=True):
-            found.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
-        return torch.cat(found)
+        margins = []
+        tokens = self._on_device(right.astype(np.int64)).split(CHUNK)
+        for logits, token in zip(self._logits(node, codes), tokens, strict=True):
+            margins.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
+        return torch.cat(margins)
 
     @torch.inference_mode()
     def tokens(self, node: int, codes: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ class Evaluation:
         return torch.cat([x.argmax(1).cpu() for x in self._logits(node, codes)]).numpy()
 
     def _logits(self, node: int, codes: np.ndarray) -> Iterator[Tensor]:
-        where = self._there(np.searchsorted(self.codes[node], codes))
+        where = self._on_device(np.searchsorted(self.codes[node], codes))
         for at in where.split(CHUNK):
             yield self.blocks.logits(self.states[node].states.index_select(0, at))
 
@@ -162,7 +162,7 @@ def _runs(
         each: dict[int, list[np.ndarray]] = {}
         for node, codes in together:  # a node may be there in several parts
             each.setdefault(node, []).append(codes % field.radix(node))
-        values = {node: distinct(np.concatenate(found)) for node, found in each.items()}
+        values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
         run = Evaluation(blocks, field.graph, field.shape.rule.base, values)
         run.run()
         yield from ((run, node, codes) for node, codes in together)

@@ -31,15 +31,15 @@ def export(run: Run | Path | str | None, folder: Path | str) -> Path:
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
 
-    def write(made: Path) -> None:
-        made.mkdir()
+    def write(target: Path) -> None:
+        target.mkdir()
         for name, path in FILES.items():
             suffix = "model.safetensors" if name == "weights" else f"{name}.json"
-            shutil.copyfile(opened.path / path, made / suffix)
-        shutil.copyfile(opened.path / FILE, made / FILE)
-        shutil.copyfile(check.__file__, made / "check.py")
+            shutil.copyfile(opened.path / path, target / suffix)
+        shutil.copyfile(opened.path / FILE, target / FILE)
+        shutil.copyfile(check.__file__, target / "check.py")
         for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
-            (made / f"{name}.json").write_text(json.dumps(content) + "\n")
+            (target / f"{name}.json").write_text(json.dumps(content) + "\n")
 
     write_atomically(folder, write, replace=False)
     return folder

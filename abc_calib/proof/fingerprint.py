@@ -34,18 +34,18 @@ def fingerprint(run: Run) -> dict[str, str | None]:
     A run on pairs has a ``tokenizer``, too, whose file is not the run's own, one next to its
     weights, and the folder that is tested.
     """
-    found: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
+    hashes: dict[str, str | None] = {name: _of_file(run, path) for name, path in FILES.items()}
     lines = run.fresh_model().lines
     rule = run.task.rule()
     if (folder := getattr(run.task, "tokenizer", None)) is not None:
-        found["tokenizer"] = _of_file(run, f"{folder}/tokenizer.json")
-        found["own_tokenizer"] = _of_file(run, "model/tokenizer.json")
+        hashes["tokenizer"] = _of_file(run, f"{folder}/tokenizer.json")
+        hashes["own_tokenizer"] = _of_file(run, "model/tokenizer.json")
         folder = folder_of(run)
         read = sorted(file for kind in READ for file in folder.glob(kind))
-        found["folder"] = digest({file.name: _of_file(run, str(file)) for file in read})
-    found["lines"] = digest(lines.to_dict()) if lines is not None else None
-    found["rule"] = digest(rule.as_dict()) if rule is not None else None
-    return found | {"abc_calib": __version__, "torch": torch.__version__}
+        hashes["folder"] = digest({file.name: _of_file(run, str(file)) for file in read})
+    hashes["lines"] = digest(lines.to_dict()) if lines is not None else None
+    hashes["rule"] = digest(rule.as_dict()) if rule is not None else None
+    return hashes | {"abc_calib": __version__, "torch": torch.__version__}
 
 
 def folder_of(run: Run) -> Path:

@@ -150,24 +150,24 @@ def sizes(
     ``count``: of gaps. ``period``: positions are known modulo this, so that an open gap is larger
     by as much. ``Unbounded`` where more than ``most`` sizes would have to be looked at.
     """
-    seen: dict[tuple[int, ...], Gaps] = {}
+    visited: dict[tuple[int, ...], Gaps] = {}
 
-    def looked(values: tuple[int, ...]) -> Gaps:
-        if len(seen) > most:
+    def visit(values: tuple[int, ...]) -> Gaps:
+        if len(visited) > most:
             raise Unbounded("its lines reach so far, or drift so, that too many sizes differ")
-        if values not in seen:
-            seen[values] = Gaps(values)
-            look(seen[values])
-        return seen[values]
+        if values not in visited:
+            visited[values] = Gaps(values)
+            look(visited[values])
+        return visited[values]
 
     order = {(0,) * count: None}
     for values in (queue := [*order]):
-        gaps = looked(values)
-        for more in itertools.product(*(range(period if one else 1) for one in gaps.open)):
-            looked(tuple(a + b for a, b in zip(values, more, strict=True)))
-        for gap in (gap for gap, one in enumerate(gaps.open) if not one):
+        gaps = visit(values)
+        for shift in itertools.product(*(range(period if is_open else 1) for is_open in gaps.open)):
+            visit(tuple(a + b for a, b in zip(values, shift, strict=True)))
+        for gap in (gap for gap, is_open in enumerate(gaps.open) if not is_open):
             larger = (*values[:gap], values[gap] + 1, *values[gap + 1 :])
             if larger not in order:
                 order[larger] = None
                 queue.append(larger)
-    yield from seen.values()
+    yield from visited.values()

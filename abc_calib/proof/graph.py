@@ -136,13 +136,13 @@ class Shape:
 
         ``mirrored``: the column that is as far from the end as the query from the start counts too.
         """
-        wide, more = {"column": 0, "wide": 1}, {}
+        wide, above = {"column": 0, "wide": 1}, {}
         if self.rule.in_rows:
-            told = self.rule.counted
-            yield from _orders(wide, first=True, told=told)
+            counted = self.rule.counted
+            yield from _orders(wide, first=True, counted=counted)
             if self.rule.extra is None:
-                more = {"above": 1}
-            yield from _orders({**wide, **more}, first=False, told=told)
+                above = {"above": 1}
+            yield from _orders({**wide, **above}, first=False, counted=counted)
         elif mirrored:
             yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
             yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
@@ -156,15 +156,15 @@ Frame = dict[str, tuple[int, ...]]
 
 
 def _orders(
-    columns: dict[str, int], first: bool | None = None, told: bool = False
+    columns: dict[str, int], first: bool | None = None, counted: bool = False
 ) -> Iterator[Frame]:
     """Every order of the places on a row; the gaps between them, then those between rows.
 
-    ``first``: of the first row or of later ones; None where there is one alone. ``told``: rows
+    ``first``: of the first row or of later ones; None where there is one alone. ``counted``: rows
     below the query's are a gap, too; else its row may be the last one, or not.
     """
-    between = [] if first is None else [0] * told if first else [1] + [0] * told
-    count = len(columns) + (0 if first is None else (not first) + told)
+    between = [] if first is None else [0] * counted if first else [1] + [0] * counted
+    count = len(columns) + (0 if first is None else (not first) + counted)
     for order in permutations(columns):
         frame: Frame = {}
         below, constant = [0] * count, 0
@@ -237,12 +237,12 @@ class Size:
         """The key of a self-attention line for a query in a column of the row ``up`` above."""
         opens: list[Any] = [0]
         for above in range(1, line.segment + 1):
-            there = self.shape.rule.in_rows and self.row - up - above >= 0
-            opens.append(opens[-1] - (self.width(up + above) + 1) if there else opens[-1])
-        found, _ = formula(line, "self").key((0, column, *opens), column)
+            exists = self.shape.rule.in_rows and self.row - up - above >= 0
+            opens.append(opens[-1] - (self.width(up + above) + 1) if exists else opens[-1])
+        position, _ = formula(line, "self").key((0, column, *opens), column)
         for above, opened in enumerate(opens):
-            if not found < opened:
-                return Key(up + above, found - opened + self._nothing)
+            if not position < opened:
+                return Key(up + above, position - opened + self._nothing)
         raise AssertionError("a line is kept within its rows")
 
     @property
@@ -276,10 +276,10 @@ class Size:
                     opening = self.shape.row
                 return self._token("self", opening, phase)
             return self._token("self", Atom("written", up, column - 1), phase)
-        own = self._heads("self", layer - 1)
+        heads = self._heads("self", layer - 1)
         crossed = self._heads("cross", layer - 1)
         keys = [
-            [[(self.own_key(self.shape.of(x), up, column), x) for x in head] for head in own],
+            [[(self.own_key(self.shape.of(x), up, column), x) for x in head] for head in heads],
             [
                 [
                     (
@@ -294,7 +294,7 @@ class Size:
             ],
         ]
         if self.shape.stream:
-            keys = [[mine + other for mine, other in zip(*keys, strict=True)]]
+            keys = [[keys_here + other for keys_here, other in zip(*keys, strict=True)]]
         return self._state("self", layer, self.written(layer - 1, up, column), keys)
 
     def read(self, layer: int, token: Token) -> State:
@@ -314,7 +314,10 @@ class Size:
             else:
                 keys = [
                     [
-                        [(self.of_source(self.source.own(self.shape.of(x), token)), x) for x in h]
+                        [
+                            (self.of_source(self.source.encoder_token(self.shape.of(x), token)), x)
+                            for x in h
+                        ]
                         for h in self._heads("encoder", layer - 1)
                     ]
                 ]
@@ -374,24 +377,24 @@ class Size:
 
 def _met(head: list[tuple[Key, Line]]) -> list[tuple[Key, float]]:
     """Lines that meet on one key count once, with the highest bias."""
-    found: list[tuple[Key, float]] = []
+    merged: list[tuple[Key, float]] = []
     for key, line in head:
         bias = float(np.float32(line.value))
-        for number, (other, known) in enumerate(found):
+        for number, (other, highest) in enumerate(merged):
             if _same(key, other):
-                found[number] = other, max(known, bias)
+                merged[number] = other, max(highest, bias)
                 break
         else:
-            found.append((key, bias))
-    return found
+            merged.append((key, bias))
+    return merged
 
 
-def _same(one: Key, other: Key) -> bool:
-    if one.up != other.up:
+def _same(key: Key, other: Key) -> bool:
+    if key.up != other.up:
         return False
-    if one.up is not None:
-        return bool(one.place == other.place)
-    return bool(one.place.part == other.place.part and one.place.behind == other.place.behind)
+    if key.up is not None:
+        return bool(key.place == other.place)
+    return bool(key.place.part == other.place.part and key.place.behind == other.place.behind)
 
 
 class Parts:
@@ -424,11 +427,11 @@ class Parts:
         position, _ = formula(line, "cross").key(self.anchors, column, row)
         return self._named(position)
 
-    def own(self, line: Line, token: Token) -> Token:
+    def encoder_token(self, line: Line, token: Token) -> Token:
         """The token that a line of the encoder names for a token."""
         position = self.layout.closes[token.part] - 1 - token.behind
-        found, _ = formula(line, "encoder").key(self.anchors, position)
-        return self._named(found)
+        key_position, _ = formula(line, "encoder").key(self.anchors, position)
+        return self._named(key_position)
 
     def token(self, token: Token) -> tuple[int | Atom, int]:
         """What stands there, and the phase of its position."""
@@ -469,13 +472,13 @@ class Listed:
 
     def crossed(self, line: Line, column: Any, row: Any) -> Token:
         """The token that a cross-attention line names in a column of a row."""
-        size, found = self.size, formula(line, "cross")
-        step, last = found.step * row, DELIMITERS + size.rows
-        low, high = (stepped(x, step, last) - DELIMITERS for x in (found.low, found.high))
+        size, form = self.size, formula(line, "cross")
+        step, last = form.step * row, DELIMITERS + size.rows
+        low, high = (stepped(x, step, last) - DELIMITERS for x in (form.low, form.high))
         if not low < high:
             return Token(high, -1)
-        move = found.slope * column + found.shift + found.down * row
-        ahead = found.origin == found.low
+        move = form.slope * column + form.shift + form.down * row
+        ahead = form.origin == form.low
         if move <= 0 if ahead else move >= 0:
             return Token(low if ahead else high, -1)
         if high != size.row + 1:
@@ -485,17 +488,17 @@ class Listed:
             return Token(high, -1)
         return Token(low, -1) if behind >= size.wide else Token(high, behind)
 
-    def own(self, line: Line, token: Token) -> Token:
+    def encoder_token(self, line: Line, token: Token) -> Token:
         """The token that a line of the encoder names for a token."""
         if line.direction == "vert":
             return Token(min(line.segment, self.size.rows), -1)
         if line.direction == "anti":
             raise self._drifts(line, "encoder")
         behind = token.behind - line.offset
-        own = token.part == self.size.row + 1
-        if not line.offset or (own and -1 <= behind < self.size.wide):
+        in_own_row = token.part == self.size.row + 1
+        if not line.offset or (in_own_row and -1 <= behind < self.size.wide):
             return Token(token.part, behind)
-        if own and behind == self.size.wide:
+        if in_own_row and behind == self.size.wide:
             return Token(token.part - 1, -1)
         raise self._drifts(line, "encoder")
 

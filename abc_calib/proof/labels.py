@@ -30,9 +30,9 @@ def atom_name(place: Place, atom: Atom) -> str:
         name, column = digit_name(first, ""), column * times + (atom.of - first)
     if not any(column.slopes):
         return f"{name}[{column.value}]"
-    now, every = size.column * times, f"{times}t" if times > 1 else "t"
+    now, unit = size.column * times, f"{times}t" if times > 1 else "t"
     end = size.above if atom.kind == "written" and size.above is not None else size.wide * times
-    for mark, form in ((every, now), ("end", end), (f"end-{every}", end - now)):
+    for mark, form in ((unit, now), ("end", end), (f"end-{unit}", end - now)):
         if form.slopes == column.slopes:
             beside = column.value - form.value
             return f"{name}[{mark}{beside:+d}]" if beside else f"{name}[{mark}]"
@@ -51,4 +51,4 @@ def where(place: Place) -> str:
 
 def _number(form: Any) -> str:
     open_ = zip(form.slopes, form.gaps.open, strict=True)
-    return f"{form.value}{' or more' * any(slope and one for slope, one in open_)}"
+    return f"{form.value}{' or more' * any(slope and is_open for slope, is_open in open_)}"

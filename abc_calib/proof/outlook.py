@@ -54,19 +54,19 @@ class Outlook:
     def text(self) -> list[str]:
         """The same in sentences."""
         before = f"the {self.columns} columns" if self.columns > 1 else "the column"
-        seen = f"that column and {before} before it" if self.columns else "that column alone"
-        found = [
+        columns = f"that column and {before} before it" if self.columns else "that column alone"
+        sentences = [
             f"{self.task} has a rule of {self.states} states; what it writes in a column follows "
-            f"from {seen}"
+            f"from {columns}"
         ]
         if self.windows is not None:
-            found.append(
+            sentences.append(
                 f"with the fewest lines a certificate has {self.windows:,} windows to check, each "
                 f"of at most {len(self.tokens)} tokens: {', '.join(self.tokens)}"
             )
         if self.compared is not None:
-            found.append(f"its own answers and its rule agree on {self.compared:,} sources")
-        return found
+            sentences.append(f"its own answers and its rule agree on {self.compared:,} sources")
+        return sentences
 
 
 def look_ahead(task: Task) -> Outlook:
@@ -100,14 +100,14 @@ def look_ahead(task: Task) -> Outlook:
 
 def _columns(rule: Rule) -> int:
     """How many columns tell the rule's state; ``Unbounded`` if no number does."""
-    found = [columns_seen(one) for one in (rule.first, rule.later) if one is not None]
-    if None in found:
+    counts = [columns_seen(machine) for machine in (rule.first, rule.later) if machine is not None]
+    if None in counts:
         raise Unbounded(
             "what it writes does not follow from what is read and written in any number of columns "
             "before, or in the first ones, so that no model on lines can be right: let it write "
             "its state, or more of it"
         )
-    return max(columns for columns in found if columns is not None)
+    return max(columns for columns in counts if columns is not None)
 
 
 def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[str, ...]]:
@@ -141,8 +141,8 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
         elif stride:
             offsets = range(-back * stride, (1 + ahead) * stride)
             read += [Line("anti", part, x, stride=stride) for x in offsets]
-    own = [Line("diag", 0, -k) for k in range(max(back, 1))]
-    heads = tuple((line,) for line in read), tuple((line,) for line in own)
+    output = [Line("diag", 0, -k) for k in range(max(back, 1))]
+    heads = tuple((line,) for line in read), tuple((line,) for line in output)
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
 
 

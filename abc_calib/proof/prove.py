@@ -77,8 +77,8 @@ def shape_of(model: Any, data: Data) -> Shape:
         return shape_of_foreign(model, data, rule_of)
     if model.no_lines:
         raise Unbounded(model.no_lines)
-    if found := unknown_part(model):
-        raise Unbounded(f"{found}, which a certificate cannot follow")
+    if unknown := unknown_part(model):
+        raise Unbounded(f"{unknown}, which a certificate cannot follow")
     lines: LineBias | None = model.lines
     if lines is None:
         raise Unbounded("its attention is not restricted to lines: abc calibrate it")
@@ -128,14 +128,14 @@ class Checked:
 
     def add(self, codes: np.ndarray, margins: Tensor) -> None:
         """Count windows in, and keep those that fail most."""
-        found = margins.numpy()
+        values = margins.numpy()
         self.windows += len(codes)
-        self.margin = min(self.margin, float(found.min(initial=np.inf)))
-        self.wrong += int((found <= 0).sum())
-        bad = found <= self.floor
-        every = np.concatenate([self.margins, found[bad]])
-        order = np.argsort(every, kind="stable")[:KEPT]
-        self.margins = every[order]
+        self.margin = min(self.margin, float(values.min(initial=np.inf)))
+        self.wrong += int((values <= 0).sum())
+        bad = values <= self.floor
+        merged = np.concatenate([self.margins, values[bad]])
+        order = np.argsort(merged, kind="stable")[:KEPT]
+        self.margins = merged[order]
         self.failing = np.concatenate([self.failing, codes[bad]])[order]
 
 
@@ -174,14 +174,14 @@ class Layers:
 class Proof:
     """A model, what its rows see, and all windows of that.
 
-    ``held``: the windows of each node that is a prediction; None where they are too many to be
+    ``codes``: the windows of each node that is a prediction; None where they are too many to be
     held, and are made part by part. ``sizes``: how many each node has, an estimate where None.
     """
 
     model: Any
     data: Data
     field: Field
-    held: dict[int, np.ndarray | None]
+    codes: dict[int, np.ndarray | None]
     sizes: dict[int, int]
 
     @property
@@ -196,7 +196,7 @@ class Proof:
     @property
     def whole(self) -> bool:
         """Are all windows held?"""
-        return all(codes is not None for codes in self.held.values())
+        return all(codes is not None for codes in self.codes.values())
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -206,29 +206,29 @@ class Proof:
 
     def parts(self, node: int) -> Iterator[np.ndarray]:
         """The windows of a node, each once."""
-        held = self.held[node]
-        yield from [held] if held is not None else parts(self.field, node, PART)
+        codes = self.codes[node]
+        yield from [codes] if codes is not None else parts(self.field, node, PART)
 
-    def every(self) -> Iterator[tuple[int, np.ndarray]]:
-        for node in self.held:
+    def all_parts(self) -> Iterator[tuple[int, np.ndarray]]:
+        for node in self.codes:
             for codes in self.parts(node):
                 yield node, codes
 
     def any_part(self, node: int, rng: np.random.Generator) -> np.ndarray:
         """The windows of a node; of too many to be held a part, drawn at random."""
-        held = self.held[node]
-        made = [held] if held is not None else parts(self.field, node, PART, rng=rng)
-        return next(part for part in made if len(part))
+        codes = self.codes[node]
+        chunks = [codes] if codes is not None else parts(self.field, node, PART, rng=rng)
+        return next(part for part in chunks if len(part))
 
-    def some(self, most: int, rng: np.random.Generator) -> Proof:
+    def sample(self, most: int, rng: np.random.Generator) -> Proof:
         """The same with windows drawn at random, about ``most`` in all."""
         drawn: dict[int, Any] = {}
-        for node, codes in self.held.items():
-            share = max(1, most // len(self.held))
+        for node, codes in self.codes.items():
+            share = max(1, most // len(self.codes))
             if codes is None:
                 codes = self.any_part(node, rng)
             drawn[node] = np.sort(rng.permutation(codes)[:share])
-        return replace(self, held=drawn, sizes={node: len(drawn[node]) for node in drawn})
+        return replace(self, codes=drawn, sizes={node: len(drawn[node]) for node in drawn})
 
 
 def parts(
@@ -255,9 +255,9 @@ def parts(
 
 def _order(field: Field, node: int) -> list[int]:
     """The atoms of a node, those first that most of the states below the last layer depend on."""
-    made = field.graph.nodes[node]
-    uses = Counter(name for _, names in made.below for name in names)
-    return sorted(range(made.atoms), key=lambda atom: -uses[atom])
+    graph_node = field.graph.nodes[node]
+    uses = Counter(name for _, names in graph_node.below for name in names)
+    return sorted(range(graph_node.atoms), key=lambda atom: -uses[atom])
 
 
 def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS) -> Proof:
@@ -267,20 +267,20 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
     """
     try:
         shape = shape_of(model, data)
-        found = Field(shape, 1 + max(shape.ids.values()))
+        listing = Field(shape, 1 + max(shape.ids.values()))
     except Unbounded as error:
         raise Undecided(str(error)) from None
-    proof, count = Proof(model, data, found, {}, {}), 0
-    for node in found.places:
+    proof, count = Proof(model, data, listing, {}, {}), 0
+    for node in listing.places:
         try:
-            codes = found.windows(node, {}, part)
+            codes = listing.windows(node, {}, part)
             size = len(codes)
         except TooMany:
-            codes, size = None, _estimate(found, node, most)
+            codes, size = None, _estimate(listing, node, most)
         if not size:
             continue
         count += size if codes is not None else 0
-        proof.held[node] = codes if count < HELD else None
+        proof.codes[node] = codes if count < HELD else None
         proof.sizes[node] = size
         if proof.size > most:
             raise Undecided(
@@ -308,19 +308,21 @@ def check(
     proof: Proof, on_windows: Callable[[int], None] = lambda done: None, floor: float = 0.0
 ) -> list[Checked]:
     """Run the model on every window; ``floor``: the least margin of windows that do not fail."""
-    results = {node: Checked(node, floor) for node in proof.held}
+    results = {node: Checked(node, floor) for node in proof.codes}
     listed = Counter[int]()
 
-    def every() -> Iterator[tuple[int, np.ndarray]]:
-        for node, codes in proof.every():
+    def counted() -> Iterator[tuple[int, np.ndarray]]:
+        for node, codes in proof.all_parts():
             listed[node] += len(codes)
             yield node, codes
 
-    for node, codes, margins in proof.evaluator.run(every(), on_windows):
+    for node, codes, margins in proof.evaluator.run(counted(), on_windows):
         results[node].add(codes, margins)
-    for node, one in results.items():
-        if one.windows != listed[node]:
-            raise AbcError(f"{one.windows} of {listed[node]} windows were run: nothing is decided")
+    for node, result in results.items():
+        if result.windows != listed[node]:
+            raise AbcError(
+                f"{result.windows} of {listed[node]} windows were run: nothing is decided"
+            )
     return list(results.values())
 
 
@@ -344,7 +346,7 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
     model.set_lines(lines)
     try:
         shape = shape_of(model, data)
-        found = Field(shape, 1 + max(shape.ids.values()))
+        listing = Field(shape, 1 + max(shape.ids.values()))
     except (Unbounded, Undecided):
         return float("inf")
-    return max(found.estimate(node, COUNTED) for node in found.places)
+    return max(listing.estimate(node, COUNTED) for node in listing.places)

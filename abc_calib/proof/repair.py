@@ -74,7 +74,7 @@ def repair(
     if certificate.outcome == "certified":
         certificate.save(opened)
         return opened
-    made = _copy(opened, out)
+    repaired = _copy(opened, out)
     ended = opened.result or {}
     history: list[dict[str, float]] = []
     slower = 1.0
@@ -82,41 +82,41 @@ def repair(
         examples = training_examples(decision, np.random.default_rng([number, 7]))
         longest = max(int(n.max()) for _, n in data.task.letters(examples))
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
-        told = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
+        entry = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
         few = wrong <= FEW * decision.certificate.windows
         start = slower * (START if few else MANY_START)
         rates = train_on(model, data, examples, number, opened.config.train, start)
-        history.append({**told, "steps": STEPS * len(rates), "rate": rates[-1]})
-        _save(made, model, ended)
-        found = decide(made, model, minutes)
-        on_round(found.certificate)
-        worse = found.certificate.outcome != "certified" and found.certificate.wrong >= wrong
+        history.append({**entry, "steps": STEPS * len(rates), "rate": rates[-1]})
+        _save(repaired, model, ended)
+        retried = decide(repaired, model, minutes)
+        on_round(retried.certificate)
+        worse = retried.certificate.outcome != "certified" and retried.certificate.wrong >= wrong
         if worse:
             model.load_state_dict(before)
             slower *= SLOWER
-            _save(made, model, ended)
+            _save(repaired, model, ended)
         else:
-            decision = found
-        now = fingerprint(made)
-        replace(decision.certificate, fingerprint=now, repair=history).save(made)
+            decision = retried
+        now = fingerprint(repaired)
+        replace(decision.certificate, fingerprint=now, repair=history).save(repaired)
         if decision.certificate.outcome == "certified" or decision.proof is None:
             break
-    return made
+    return repaired
 
 
-def _save(made: Run, model: Model, ended: dict[str, Any]) -> None:
-    made.save_model(model)
+def _save(run: Run, model: Model, ended: dict[str, Any]) -> None:
+    run.save_model(model)
     if ended:
-        made.save_result(ended)
+        run.save_result(ended)
 
 
 def _copy(run: Run, out: Path | str | None) -> Run:
     """A new run of the same configuration and lines, without a model yet."""
-    made = Run.create(run.config.model_copy(update={"parent": str(run)}), out)
+    new_run = Run.create(run.config.model_copy(update={"parent": str(run)}), out)
     for name in ("bias.safetensors", "lines.csv", "history.jsonl"):
         if (run.path / name).exists():
-            write_atomically(made.path / name, partial(shutil.copyfile, run.path / name))
-    return made
+            write_atomically(new_run.path / name, partial(shutil.copyfile, run.path / name))
+    return new_run
 
 
 def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
@@ -127,8 +127,8 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
     """
     proof = decision.proof
     assert proof is not None
-    known = [row["problem"] for row in decision.certificate.counterexamples]
-    allowed = _allowed(proof, decision.checked, known, rng)
+    counterexamples = [row["problem"] for row in decision.certificate.counterexamples]
+    allowed = _allowed(proof, decision.checked, counterexamples, rng)
     if not allowed:
         allowed = _allowed(proof, check(proof, floor=FLOOR), [], rng)
     if not allowed:
@@ -140,13 +140,13 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
 
 
 def _allowed(
-    proof: Proof, checked: list[Checked], known: list[str], rng: np.random.Generator
+    proof: Proof, checked: list[Checked], counterexamples: list[str], rng: np.random.Generator
 ) -> list[Any]:
     """Training problems, of the training length at most, with windows that fail."""
     data: Any = proof.data
-    found = failing_sources(proof, checked, EACH, data.length, rng, near=True, patient=True)
-    texts = dict.fromkeys([*(text for _, _, text in islice(found, MOST)), *known])
-    return [one for one in map(data.task.parse, texts) if data.may_train(one)]
+    failing = failing_sources(proof, checked, EACH, data.length, rng, near=True, patient=True)
+    texts = dict.fromkeys([*(text for _, _, text in islice(failing, MOST)), *counterexamples])
+    return [problem for problem in map(data.task.parse, texts) if data.may_train(problem)]
 
 
 def train_on(

@@ -101,20 +101,20 @@ class Rounding:
             raise OverflowError
         relative = variance / (2 * (least**2 - variance))
         centred = gamma(width + 16) * norm / least + relative * math.sqrt(width)
-        own = 1.01 * (highest * centred + gamma(4) * shift)
-        return highest * error / least + own, highest * math.sqrt(width) + shift
+        local_error = 1.01 * (highest * centred + gamma(4) * shift)
+        return highest * error / least + local_error, highest * math.sqrt(width) + shift
 
-    def _linear(self, module: Any, given: tuple[float, float], heads: int = 1) -> Any:
+    def _linear(self, module: Any, bounds: tuple[float, float], heads: int = 1) -> Any:
         """The largest error and size of any of ``heads`` groups of what a linear map gives."""
-        error, size = given
-        seen = self.parts.get(id(module), math.inf)
-        found = []
+        error, size = bounds
+        measured = self.parts.get(id(module), math.inf)
+        groups = []
         for weight, bias in zip(module.weight.chunk(heads), module.bias.chunk(heads), strict=True):
             of_sizes = largest(weight.abs()) * (size + error) + float(bias.norm())
-            own = gamma(module.in_features + 2) * of_sizes
-            found.append((largest(weight) * error + own, of_sizes))
-        error = max(error for error, _ in found)
-        return error, min(max(size for _, size in found), seen + error)
+            local_error = gamma(module.in_features + 2) * of_sizes
+            groups.append((largest(weight) * error + local_error, of_sizes))
+        error = max(error for error, _ in groups)
+        return error, min(max(size for _, size in groups), measured + error)
 
     def _block(self, block: Any, error: float, memory: float, keys: int, bias: float) -> float:
         """The error of a state after a layer; ``memory``: of what cross-attention reads."""
@@ -124,8 +124,8 @@ class Rounding:
             read = (memory, self.memory) if number else normed
             heads = attention.heads
             options, key, value = (
-                self._linear(module, given, heads)
-                for module, given in (
+                self._linear(module, bounds, heads)
+                for module, bounds in (
                     (attention.query, normed),
                     (attention.key, read),
                     (attention.value, read),
@@ -136,11 +136,11 @@ class Rounding:
                 width = attention.query.in_features // heads
                 mixed = _mixed(options, key, value, width, keys, bias)
             all_heads = math.sqrt(heads)
-            more, _ = self._linear(attention.output, (all_heads * mixed, all_heads * value[1]))
-            error = error + more + UNIT * (self.state + error + more)
+            added, _ = self._linear(attention.output, (all_heads * mixed, all_heads * value[1]))
+            error = error + added + UNIT * (self.state + error + added)
         hidden = self._linear(block.feedforward[0], self._normed(block.norms[-1], error))
-        more, _ = self._linear(block.feedforward[-1], hidden)
-        return error + more + UNIT * (self.state + error + more)
+        added, _ = self._linear(block.feedforward[-1], hidden)
+        return error + added + UNIT * (self.state + error + added)
 
     def _head(self, model: Any, error: float) -> float:
         """Of the difference of two logits."""

@@ -25,17 +25,17 @@ def judge(certificate: Certificate, model: Model, data: Data, why: str) -> None:
     """Refuted with the shortest counterexample that is found, or unknown with the reason."""
     certificate.reason = why
     try:
-        found, tried = shortest(model, data)
+        failure, tried = shortest(model, data)
     except TaskError as error:
         raise UsageError(f"nothing can be judged: {error}") from None
     certificate.outright = tried
-    if found is None:
-        told = f"all sources of up to {len(tried)} {data.task.unit}" if tried else "hard sources"
-        certificate.reason = f"{why}; {told} are right, and a search found none that is wrong"
+    if failure is None:
+        scope = f"all sources of up to {len(tried)} {data.task.unit}" if tried else "hard sources"
+        certificate.reason = f"{why}; {scope} are right, and a search found none that is wrong"
         return
     certificate.outcome = "refuted"
-    certificate.counterexamples = [found.as_dict()]
-    certificate.reason = f"a source of {found.digits} {data.task.unit} is wrong"
+    certificate.counterexamples = [failure.as_dict()]
+    certificate.reason = f"a source of {failure.digits} {data.task.unit} is wrong"
 
 
 def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, Any]]]:
@@ -45,8 +45,8 @@ def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, A
     while (problems := data.task.every(width, MOST_SOURCES)) is not None:
         wrong = (~matches(model, data, data.lay_out(problems))).nonzero()[:, 0].numpy()
         tried.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
-        if len(wrong) and (found := look_closely(model, data, problems.take(wrong[:1]))):
-            return found[0], tried
+        if len(wrong) and (failures := look_closely(model, data, problems.take(wrong[:1]))):
+            return failures[0], tried
         width += 1
     lengths = [*range(width, data.length + 2), 2 * data.length, 4 * data.length, 8 * data.length]
     for length in dict.fromkeys(lengths):

@@ -71,9 +71,9 @@ def verify(
     if again.outcome == "unknown":
         raise AbcError(f"the certificate of {opened} cannot be made again: {again.reason}")
     if name := difference(certificate, again):
-        said, now = (str(c.as_dict()[name])[:100] for c in (certificate, again))
+        stated, now = (str(c.as_dict()[name])[:100] for c in (certificate, again))
         raise AbcError(
-            f"the certificate of {opened} does not hold: it says {name} = {said}, and made again "
+            f"the certificate of {opened} does not hold: it says {name} = {stated}, and made again "
             f"it is {now}"
         )
     decision = replace(decision, certificate=certificate)
@@ -136,17 +136,17 @@ def by_checker(run: Run, certificate: Certificate) -> dict[str, Any]:
         exported = export(run, Path(folder) / "export")
         command = [sys.executable, str(exported / "check.py")]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (ended.stdout or ended.stderr).strip().splitlines() or ["nothing"]
-    found = VERDICT.match(said[-1])
-    if ended.returncode or not found:
-        raise AbcError(f"the certificate of {run} is not confirmed by check.py: {said[-1]}")
-    windows = int(found[1])
+    lines = (ended.stdout or ended.stderr).strip().splitlines() or ["nothing"]
+    match = VERDICT.match(lines[-1])
+    if ended.returncode or not match:
+        raise AbcError(f"the certificate of {run} is not confirmed by check.py: {lines[-1]}")
+    windows = int(match[1])
     if windows != certificate.windows:
         raise AbcError(
             f"the certificate of {run} has {certificate.windows} windows, and check.py lists "
             f"{windows}"
         )
-    return {"windows": windows, "smallest_margin": float(found[2])}
+    return {"windows": windows, "smallest_margin": float(match[2])}
 
 
 def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Problems]]:
@@ -156,7 +156,7 @@ def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Probl
     assert proof is not None
     witnesses = Witnesses(proof.data.task, proof.field)
     sizes = np.array([checked.windows for checked in decision.checked])
-    found: list[tuple[int, Problems]] = []
+    pairs: list[tuple[int, Problems]] = []
     for checked, count in zip(
         decision.checked, rng.multinomial(samples, sizes / sizes.sum()), strict=True
     ):
@@ -164,8 +164,8 @@ def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Probl
             continue
         codes = proof.any_part(checked.node, rng)
         for code in rng.permutation(codes)[:count]:
-            found += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
-    return found
+            pairs += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
+    return pairs
 
 
 def _margin_in_rows(model: Any, data: Data, drawn: Sequence[tuple[int, Problems]]) -> float:
@@ -173,8 +173,8 @@ def _margin_in_rows(model: Any, data: Data, drawn: Sequence[tuple[int, Problems]
     rows, (first, *others) = zip(*drawn, strict=True)
     batch = data.lay_out(first.joined(*others))
     steps = (batch.target != model.pad).sum(1).tolist()
-    for row, there in zip(rows, steps, strict=True):
-        if row >= there:
+    for row, length in zip(rows, steps, strict=True):
+        if row >= length:
             raise AbcError(f"a window of row {row} is in no answer: the certificate is not sound")
-    found = margins(model, batch)[range(len(rows)), rows]
-    return float(found.min())
+    values = margins(model, batch)[range(len(rows)), rows]
+    return float(values.min())

@@ -66,16 +66,16 @@ def sources(task: Any, length: int) -> Iterator[list[str]]:
     repeated = by.problems(
         *(Digits(np.tile(digits[:, None], w), np.full(len(digits), w)) for w in by.widths(length))
     )
-    hard, repeated = (task.render(some) for some in (by.hard(rng, EACH, length), repeated))
+    hard, repeated = (task.render(problems) for problems in (by.hard(rng, EACH, length), repeated))
     yield [*task.render(drawn).source, *hard.source]
-    yield from ([one] for one in repeated.source)
+    yield from ([source] for source in repeated.source)
 
 
 def _failure(source: str, answer: str | None, right: str, digits: int) -> dict[str, Any]:
     """A counterexample in the form of ``evaluation.failures.Failure``."""
     wrote = answer or ""
     pairs = zip(f"{wrote}\0", f"{right}\0", strict=False)
-    step = next((k for k, (one, other) in enumerate(pairs) if one != other), len(right))
+    step = next((k for k, (letter, other) in enumerate(pairs) if letter != other), len(right))
     token = {
         name: text[step : step + 1] or "the end"
         for name, text in (("wrote", wrote), ("wanted", right))

@@ -87,9 +87,9 @@ class MarginStopping:
                 if step < self.pause:
                     return False
                 self.pause = step + PAUSE
-            looked = proof if most is None else proof.some(most, rng)
-            checked = check(looked, floor=FLOOR)
-            if failing := sum(len(one.failing) for one in checked):
+            sample = proof if most is None else proof.sample(most, rng)
+            checked = check(sample, floor=FLOOR)
+            if failing := sum(len(result.failing) for result in checked):
                 self._keep(self._problems(checked, rng))
                 failed = True
             if failing >= FEW or (failed and (self.scale == 1 or most == SAMPLES[-1])):
@@ -113,9 +113,9 @@ class MarginStopping:
     def load(self, state: dict[str, Any]) -> None:
         self.hard, self.pause = state.get("hard", []), state.get("pause", 0)
 
-    def _keep(self, found: list[str]) -> None:
+    def _keep(self, problems: list[str]) -> None:
         """The latest hard problems, and those before as far as there is room."""
-        self.hard = list(dict.fromkeys([*found, *self.hard]))[: self.most]
+        self.hard = list(dict.fromkeys([*problems, *self.hard]))[: self.most]
 
     def _fails_often(self, model: Model, step: int) -> bool:
         """Are several of the problems that training draws below the floor? They are the hard ones.

@@ -40,8 +40,8 @@ class TooMany(AbcError):
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """Each of them once, in order; by sorting, which is faster here than ``np.unique``."""
-    found = np.sort(numbers)
-    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
+    ordered = np.sort(numbers)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 class Steps:
@@ -58,26 +58,26 @@ class Steps:
         over = self.letters == self.by.base
         return (over == np.array(ended)[:, None]).all(0)
 
-    def relation(self, ended: tuple[bool, ...], count: int, more: bool) -> np.ndarray:
-        """Which states lead to which by ``count`` columns, and ``more`` if it may: ``(q, q)``.
+    def relation(self, ended: tuple[bool, ...], count: int, open_ended: bool) -> np.ndarray:
+        """Which states lead to which by ``count`` columns, or more if ``open_ended``: ``(q, q)``.
 
         Equal ones are the same array.
         """
-        name = ended, count, more
+        name = ended, count, open_ended
         if name not in self._relations:
             q = self.by.states
-            one = np.zeros((q, q), np.float32)
-            some = self.allowed(ended)
-            one[self.state[some], self.after[some]] = 1
-            found = np.eye(q, dtype=np.float32)
+            step = np.zeros((q, q), np.float32)
+            allowed = self.allowed(ended)
+            step[self.state[allowed], self.after[allowed]] = 1
+            relation = np.eye(q, dtype=np.float32)
             for _ in range(count):
-                found = np.minimum(found @ one, 1)
-            while more:
-                wider = np.minimum(found + found @ one, 1)
-                if (wider == found).all():
+                relation = np.minimum(relation @ step, 1)
+            while open_ended:
+                wider = np.minimum(relation + relation @ step, 1)
+                if (wider == relation).all():
                     break
-                found = wider
-            leads = found > 0
+                relation = wider
+            leads = relation > 0
             self._relations[name] = self._each.setdefault(np.packbits(leads).tobytes(), leads)
         return self._relations[name]
 
@@ -120,12 +120,12 @@ class Place:
     @cached_property
     def tapes(self) -> tuple[Any, ...]:
         """How many letters each tape has."""
-        found = []
+        lengths = []
         for tape in self.steps.by.tapes:
             size = self.size
             above = size.above if tape == ABOVE else None
-            found.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
-        return tuple(found)
+            lengths.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
+        return tuple(lengths)
 
     @cached_property
     def walk(self) -> tuple[tuple[Any, list[tuple[int, int]]], ...]:
@@ -138,14 +138,14 @@ class Place:
         for number, atom in enumerate(self.atoms):
             if (axis := self.axis(atom)) is not None:
                 used.append((self.on_tape(atom), [(axis, number)]))
-        used.sort(key=lambda one: one[0].value)
-        found = used[:1]
+        used.sort(key=lambda entry: entry[0].value)
+        merged = used[:1]
         for form, atoms in used[1:]:
-            if form.compared(found[-1][0]):
-                found.append((form, atoms))
+            if form.compared(merged[-1][0]):
+                merged.append((form, atoms))
             else:
-                found[-1] = form, found[-1][1] + atoms
-        return tuple(found)
+                merged[-1] = form, merged[-1][1] + atoms
+        return tuple(merged)
 
     def settle(self) -> None:
         """Make all comparisons that this place rests on, so that gaps are closed by them."""
@@ -165,8 +165,8 @@ class Place:
 
     def free(self, atom: Atom) -> bool:
         """May it be any, whatever the others are?"""
-        told = atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0)
-        return not told and self.axis(atom) is None
+        fixed = atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0)
+        return not fixed and self.axis(atom) is None
 
     def on_tape(self, atom: Atom) -> Any:
         """The column of the row's tapes at which an atom is read, or written."""
@@ -180,9 +180,9 @@ class Place:
     @cached_property
     def plan(self) -> list[tuple[str, Any]]:
         """The columns in order: gaps, as relations, and those of which something is kept."""
-        found: list[tuple[str, Any]] = []
+        plan: list[tuple[str, Any]] = []
         at, below, tapes = 0, None, self.tapes
-        open_ = [k for k, one in enumerate(self.size.gaps.open) if one]
+        open_ = [k for k, is_open in enumerate(self.size.gaps.open) if is_open]
         for form, atoms in self.walk:
             count = form.value - at
             slopes = (
@@ -190,18 +190,18 @@ class Place:
                 if below is None
                 else [a - b for a, b in zip(form.slopes, below.slopes, strict=True)]
             )
-            more = any(slopes[k] for k in open_)
-            if count or more:
+            open_ended = any(slopes[k] for k in open_)
+            if count or open_ended:
                 ended = tuple(t.value < form.value for t in tapes)
-                found.append(("gap", self.steps.relation(ended, count, more)))
+                plan.append(("gap", self.steps.relation(ended, count, open_ended)))
             at, below = form.value, form
             query = form.value == self.query.value
             if atoms or query:
                 ended = tuple(t.value <= at for t in tapes)
-                found.append(("column", (ended, tuple(atoms), query)))
+                plan.append(("column", (ended, tuple(atoms), query)))
                 at, below = at + 1, form + 1
-        found.append(("gap", self.steps.relation((True,) * len(tapes), 0, True)))
-        return found
+        plan.append(("gap", self.steps.relation((True,) * len(tapes), 0, True)))
+        return plan
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -251,8 +251,8 @@ class _Walk:
                 kept = np.zeros(len(before), np.int64)
             else:
                 before, kept, after = self._kept(*what)
-            there = ends[after]
-            code, state = self._joined(code, state, before[there], kept[there], after[there])
+            ending = ends[after]
+            code, state = self._joined(code, state, before[ending], kept[ending], after[ending])
         code = distinct(code)
         for number, atom in enumerate(place.atoms):
             if place.free(atom):
@@ -268,17 +268,17 @@ class _Walk:
         by = self.steps.by
         after, out = (x.reshape(self.q, -1)[:, -1] for x in (by.next, by.written))
         good = (after == np.arange(self.q)) & (out == self.base + 1)
-        found = []
+        goods = []
         for kind, what in reversed(plan):
-            found.append(good)
+            goods.append(good)
             if kind == "gap":
                 good = (what & good).any(1)
             else:
                 before, _, after = self._kept(*what)
-                some = np.zeros(self.q, bool)
-                some[before[good[after]]] = True
-                good = some
-        return found[::-1]
+                earlier = np.zeros(self.q, bool)
+                earlier[before[good[after]]] = True
+                good = earlier
+        return goods[::-1]
 
     def _kept(
         self, ended: tuple[bool, ...], atoms: tuple[tuple[int, int], ...], query: bool
@@ -324,8 +324,8 @@ class _Walk:
         source = np.repeat(np.arange(len(code)), each)
         within = np.arange(total) - np.repeat(np.cumsum(each) - each, each)
         effect = first[state[source]] + within
-        found = distinct((code[source] + kept[effect]) * self.q + after[effect])
-        return np.divmod(found, self.q)
+        pairs = distinct((code[source] + kept[effect]) * self.q + after[effect])
+        return np.divmod(pairs, self.q)
 
 
 class Field:
@@ -335,7 +335,7 @@ class Field:
         self.shape, self.vocabulary, self.graph = shape, vocabulary, Graph()
         self.places: dict[int, list[Place]] = {}
         self.sizes = 0
-        by = {id(one): Steps(one) for one in (shape.rule.first, shape.rule.later) if one}
+        by = {id(row): Steps(row) for row in (shape.rule.first, shape.rule.later) if row}
         try:
             self._list(by, mirrored=False)
         except AbcError:
@@ -348,22 +348,22 @@ class Field:
     def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
         rule = self.shape.rule
         for frame, short in itertools.product(self.shape.frames(mirrored), range(rule.stride)):
-            found: list[tuple[int, Place]] = []
+            pairs: list[tuple[int, Place]] = []
 
-            def look(gaps: Any, frame: Any = frame, short: int = short, found: Any = found) -> None:
+            def look(gaps: Any, frame: Any = frame, short: int = short, pairs: Any = pairs) -> None:
                 size = Size(self.shape, self.graph, frame, gaps, short)
                 if not size.there:
                     return
                 state = size.query()
-                one = rule.first if size.first else rule.later
-                place = Place(size, state.atoms, by[id(one)])
+                machine = rule.first if size.first else rule.later
+                place = Place(size, state.atoms, by[id(machine)])
                 place.settle()
-                found.append((state.node, place))
+                pairs.append((state.node, place))
 
             count = len(next(iter(frame.values()))) - 1
             most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
             self.sizes += sum(1 for _ in sizes(count, look, self.shape.period, most))
-            for node, place in found:
+            for node, place in pairs:
                 self.places.setdefault(node, []).append(place)
 
     def radix(self, node: int) -> int:
@@ -373,8 +373,8 @@ class Field:
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """The windows of a node, of all its places, as numbers: see ``Place.windows``."""
         different = {place.key: place for place in self.places[node]}.values()
-        found = [place.windows(self.vocabulary, pins, limit) for place in different]
-        return distinct(np.concatenate(found)) if len(found) > 1 else found[0]
+        windows = [place.windows(self.vocabulary, pins, limit) for place in different]
+        return distinct(np.concatenate(windows)) if len(windows) > 1 else windows[0]
 
     def estimate(self, node: int, limit: int) -> float:
         """About how many windows a node has."""

@@ -53,13 +53,13 @@ class Sources:
 
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
         """Every problem of each size from the smallest on; ``most`` of a size, and about in all."""
-        given = 0
+        yielded = 0
         for total in range(1, SHORT + 1):
-            some = False
+            has_size = False
             for name, widths in self._sizes(total):
                 if math.prod(self._count(k, width) for k, (width, _) in enumerate(widths)) > most:
                     continue
-                some = True
+                has_size = True
                 numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
                 index = np.indices([len(lengths) for _, lengths in numbers])
                 index = index.reshape(len(numbers), -1)
@@ -70,9 +70,9 @@ class Sources:
                     drawn = [(values[kept], lengths[kept]) for values, lengths in drawn]
                 if len(problems := self.task.posed(drawn)):
                     yield name, problems
-                if (given := given + len(problems)) >= most:
+                if (yielded := yielded + len(problems)) >= most:
                     return
-            if not some:
+            if not has_size:
                 return
 
     def _sizes(self, total: int) -> Iterator[tuple[int | str, list[tuple[int, bool]]]]:
@@ -94,9 +94,9 @@ class Sources:
             elif not self.rule.first.tapes:
                 yield str(rows), [(rows, True)]
             elif not self.rule.listed:
-                own, other = [(rows, True)], self._turns(digits)
-                every = [*own, *other] if self.rule.of_row == 0 else [*other, *own]
-                yield f"{digits}x{rows}", every
+                front, other = [(rows, True)], self._turns(digits)
+                sizes = [*front, *other] if self.rule.of_row == 0 else [*other, *front]
+                yield f"{digits}x{rows}", sizes
 
     def _turns(self, letters: int) -> list[tuple[int, bool]]:
         """The widths of the operands that read so many letters by turns."""
@@ -105,9 +105,9 @@ class Sources:
 
     def _count(self, operand: int, width: int) -> int:
         """How many rows of letters of at most a width there are."""
-        return len(self._known(operand)) ** width
+        return len(self._letters(operand)) ** width
 
-    def _known(self, operand: int) -> np.ndarray:
+    def _letters(self, operand: int) -> np.ndarray:
         """The letters that may stand in an operand."""
         if self.rule.first.words and operand == self.rule.of_row:
             return np.array(self.rule.first.symbols)
@@ -115,8 +115,8 @@ class Sources:
 
     def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
         """All numbers of a width, or of at most that; of words, every row of them."""
-        known, words = self._known(operand), self.rule.first.words
-        base = len(known)
+        allowed, words = self._letters(operand), self.rule.first.words
+        base = len(allowed)
         least = base ** (width - 1) if exact and width > 1 and not words else 0
         rest, columns = np.arange(least, base**width), []
         for _ in range(width):
@@ -124,7 +124,7 @@ class Sources:
             columns.append(letters)
         values = np.reshape(columns, (width, len(rest))).T.astype(np.int64)
         if words:
-            return known[values], np.full(len(values), width)
+            return allowed[values], np.full(len(values), width)
         zero = ~values.any(1)
         return values, np.where(zero, 1, width - (values[:, ::-1] != 0).argmax(1))
 
@@ -143,10 +143,10 @@ class Witnesses(Sources):
         size = spot.width, spot.rows
         if size not in self._pools:
             problems = self.task.posed(spot.walked(rng, {}, DRAWN[0]))
-            self._pools[size] = problems, self._said(problems) if len(problems) else None
+            self._pools[size] = problems, self._solve(problems) if len(problems) else None
         return self._pools[size]
 
-    def _said(self, problems: Any) -> tuple[list[Tape], Any]:
+    def _solve(self, problems: Any) -> tuple[list[Tape], Any]:
         """The letters of problems, and the rows of their outputs."""
         tapes = self.task.letters(problems)
         return tapes, self.rule.rows(tapes)
@@ -167,18 +167,18 @@ class Witnesses(Sources):
         also stand where it is another node, nearer to an end than where it fails. Where rows are of
         words, many are drawn only if one is ``patient``: they take seconds.
         """
-        found: list[tuple[int, Any]] = []
+        sources: list[tuple[int, Any]] = []
         counts: tuple[int, ...] = DRAWN if self.rule.in_rows and patient else DRAWN[:1]
         if self.rule.in_rows and not self.rule.first.words:
             counts = AT_FIRST, *DRAWN
         for count in counts:  # few problems of every size first
-            for at, problems in self._found(node, code, widest, rng, near, count):
-                found += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
-                if len(found) >= n:
-                    return found[:n]
-        return found
+            for at, problems in self._matches(node, code, widest, rng, near, count):
+                sources += [(at[i], problems.take(np.array([i]))) for i in range(len(at))]
+                if len(sources) >= n:
+                    return sources[:n]
+        return sources
 
-    def _found(
+    def _matches(
         self, node: int, code: int, widest: int, rng: np.random.Generator, near: bool, count: int
     ) -> Iterator[tuple[list[int], Any]]:
         """Of each size the problems that show the window, and where, among ``count`` drawn."""
@@ -195,45 +195,47 @@ class Witnesses(Sources):
                 tried += directed
                 pool = [self._pool(spot, rng)] if few else []
                 drawn = itertools.chain(pool, drawn if directed else ())
-            for problems, said in drawn:
+            for problems, solved in drawn:
                 if len(problems):  # of words, maybe none of them is a source
-                    at, shown = spot.shown(*(said or self._said(problems)))
-                    some = np.flatnonzero(shown)[:SHOWN]
-                    yield at[some].tolist(), problems.take(some)
+                    at, shown = spot.shown(*(solved or self._solve(problems)))
+                    kept = np.flatnonzero(shown)[:SHOWN]
+                    yield at[kept].tolist(), problems.take(kept)
 
     def _spots(
         self, node: int, widest: int, rng: np.random.Generator, near: bool, most: int
     ) -> Iterator[tuple[Place, tuple[int, ...]]]:
         """Where a node may stand in problems that are not too wide: ``most`` sizes a place."""
         if (node, widest, near) not in self._narrow:
-            every = [(one, self._gaps(one, widest, near)) for one in self.field.places[node]]
-            self._narrow[node, widest, near] = every
+            places = [
+                (option, self._gaps(option, widest, near)) for option in self.field.places[node]
+            ]
+            self._narrow[node, widest, near] = places
         for place, narrow in self._narrow[node, widest, near]:
-            some = narrow[:most]
-            order = range(len(some)) if not self.rule.in_rows else rng.permutation(len(some))
-            yield from ((place, some[k]) for k in order)
+            sizes = narrow[:most]
+            order = range(len(sizes)) if not self.rule.in_rows else rng.permutation(len(sizes))
+            yield from ((place, sizes[k]) for k in order)
 
     def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
         """The gaps of the smallest problems that have the place, no two of which read the same."""
         size, period, ranges = place.size, self.field.shape.period, []
         rows = self._rows(widest)
         for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
-            more = range(gap, max(gap, rows) + 1 if open_ else gap + 1, period)
+            larger = range(gap, max(gap, rows) + 1 if open_ else gap + 1, period)
             less = range(gap % period, gap, period) if near else ()
-            ranges.append([*less, *more][: rows + 1])
-        found: dict[tuple[int, ...], tuple[int, ...]] = {}
+            ranges.append([*less, *larger][: rows + 1])
+        different: dict[tuple[int, ...], tuple[int, ...]] = {}
         for gaps in itertools.islice(smallest_first(ranges), 4096):
             row = size.row.at(gaps) if self.rule.in_rows else 0
             tall = size.rows.at(gaps) - self.rule.past if self.rule.in_rows else 1
             read = (form.at(gaps) for form in place.tapes)
             at = size.wide.at(gaps), row, size.column.at(gaps), *read
-            if at in found or not 1 <= at[0] <= widest or min(at) < 0 or tall > rows:
+            if at in different or not 1 <= at[0] <= widest or min(at) < 0 or tall > rows:
                 continue
             if not Spot(self.rule, place, gaps, [0] * len(place.atoms), 0).clashes:
-                found[at] = gaps
-            if len(found) == SPOTS[-1]:
+                different[at] = gaps
+            if len(different) == SPOTS[-1]:
                 break
-        return [*found.values()]
+        return [*different.values()]
 
     def _rows(self, widest: int) -> int:
         """How many rows problems have: as many as digits, or several a digit."""
@@ -252,10 +254,10 @@ def smallest_first(ranges: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]
         for first in range(min(limits[0], total) + 1):
             yield from ((first, *rest) for rest in stand(limits[1:], total - first))
 
-    limits = [len(one) - 1 for one in ranges]
+    limits = [len(values) - 1 for values in ranges]
     for total in range(sum(limits) + 1):
         for index in stand(limits, total):
-            yield tuple(one[i] for one, i in zip(ranges, index, strict=True))
+            yield tuple(values[i] for values, i in zip(ranges, index, strict=True))
 
 
 class Spot:
@@ -294,8 +296,8 @@ class Spot:
                 self._know(self.digits, (operand, at), value)
         self._check()
 
-    def _know(self, known: dict[tuple[int, int], int], at: tuple[int, int], value: int) -> None:
-        self.clashes |= known.setdefault(at, value) != value
+    def _know(self, table: dict[tuple[int, int], int], at: tuple[int, int], value: int) -> None:
+        self.clashes |= table.setdefault(at, value) != value
 
     def _check(self) -> None:
         """Is every symbol that is known where there is one?"""
@@ -345,18 +347,18 @@ class Spot:
         allowed = []
         for column in range(end):
             fits = (letters == by.base) == (np.array(lengths) <= column)[:, None]
-            some = fits.all(0)
+            possible = fits.all(0)
             for axis, tape in enumerate(by.tapes):
-                known: Any = None
+                letter: Any = None
                 if tape == ABOVE:
-                    known = self.written.get((1, column + self.rule.shift))
+                    letter = self.written.get((1, column + self.rule.shift))
                 else:
-                    known = self.digits.get((self.row if self.rule.listed else tape, column))
-                if known is not None:
-                    some &= letters[axis] == known
+                    letter = self.digits.get((self.row if self.rule.listed else tape, column))
+                if letter is not None:
+                    possible &= letters[axis] == letter
             if (written := self.written.get((0, column - lag))) is not None:
-                some &= np.isin(out, self.closing) if written == by.base else out == written
-            allowed.append(some)
+                possible &= np.isin(out, self.closing) if written == by.base else out == written
+            allowed.append(possible)
         good = np.zeros(by.states, bool)
         good[state[(out == by.base + 1) & (state == after)]] = True
         for column in reversed(range(end)):
@@ -365,19 +367,19 @@ class Spot:
             good[state[allowed[column]]] = True
         starts = [k for k, s in enumerate(by.start) if good[s]]
         if self.rule.of_row is not None and (self.rule.of_row, self.row) in self.digits:
-            known = self.digits[self.rule.of_row, self.row]
-            starts = [k for k in starts if by.symbols[k] == known]
+            letter = self.digits[self.rule.of_row, self.row]
+            starts = [k for k in starts if by.symbols[k] == letter]
         if by.openers and 0 in self.opened:
             starts = [k for k in starts if by.openers[k] == self.opened[0]]
         if not starts:
             return None
         start = int(rng.choice(starts))
-        now, found = by.start[start], []
+        now, columns = by.start[start], []
         for column in range(end):
             step = int(rng.choice(np.flatnonzero(allowed[column] & (state == now))))
-            found.append(letters[:, step])
+            columns.append(letters[:, step])
             now = after[step]
-        drawn = np.array(found)
+        drawn = np.array(columns)
         symbol = by.symbols[start] if by.symbols else 0
         return [drawn[:length, axis] for axis, length in enumerate(lengths)], symbol
 
@@ -387,15 +389,15 @@ class Spot:
         """The operands of one problem, from the letters of the row's tapes."""
         base = self.rule.base
         if self.rule.listed:
-            zeros, more = [np.zeros(1, int)] * (self.row - 1), self.rows - 1 - self.row
-            others = [rng.integers(1, base, self.width) for _ in range(more)]
+            zeros, rows_below = [np.zeros(1, int)] * (self.row - 1), self.rows - 1 - self.row
+            others = [rng.integers(1, base, self.width) for _ in range(rows_below)]
             above = [tapes[ABOVE], *zeros] if self.row else []
             return [_tape(x) for x in (*above, tapes[0], *others)]
         operands = dict(tapes)
         if self.rule.of_row is not None:
             words = self.rule.first.words
-            known = np.array(self.rule.first.symbols if words else range(base))
-            digits = rng.choice(known, self._front)
+            choices = np.array(self.rule.first.symbols if words else range(base))
+            digits = rng.choice(choices, self._front)
             if self.rows > 1 and not words:
                 digits[-1] = max(digits[-1], 1)
             digits[0] = symbol
@@ -406,9 +408,9 @@ class Spot:
         return [_tape(operands[k]) for k in sorted(operands)]
 
     def walked(
-        self, rng: np.random.Generator, known: dict[tuple[int, int], int], count: int
+        self, rng: np.random.Generator, pinned: dict[tuple[int, int], int], count: int
     ) -> list[Tape]:
-        """Sources of a rule on words, at random but for the words that are ``known``."""
+        """Sources of a rule on words, at random but for the words that are ``pinned``."""
         first, lengths = self.rule.first, np.full(count, self.width)
         fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
         symbols = rng.choice(fronts, (count, max(self._front, 1)))
@@ -419,18 +421,18 @@ class Spot:
             letters = [rng.integers(0, first.base, (count, self.width)) for _ in first.tapes]
         short = self.place.size.short
         tapes = {
-            tape: (one, lengths - self.rule.lacks(tape, short))
-            for tape, one in zip(first.tapes, letters, strict=True)
+            tape: (values, lengths - self.rule.lacks(tape, short))
+            for tape, values in zip(first.tapes, letters, strict=True)
         }
         if self.rule.of_row is not None:
             tapes[self.rule.of_row] = symbols, np.full(count, self._front)
-        for (of, column), value in known.items():
+        for (of, column), value in pinned.items():
             tapes[of][0][:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
 
     def _random(self, rng: np.random.Generator, count: int) -> list[Tape]:
         """Of many problems, random but for the digits that are known, those with the window."""
-        base, found = self.rule.base, []
+        base, tapes = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
             wide = self._front if operand == self.rule.of_row else self.width
             drawn = rng.integers(0, base, (count, wide))
@@ -442,9 +444,9 @@ class Spot:
             for (of, column), value in self.digits.items():
                 if of == operand:
                     drawn[:, column] = value
-            found.append((drawn, np.full(count, wide)))
-        _, there = self.shown(found, self.rule.rows(found))
-        return [(values[there], lengths[there]) for values, lengths in found]
+            tapes.append((drawn, np.full(count, wide)))
+        _, fitting = self.shown(tapes, self.rule.rows(tapes))
+        return [(values[fitting], lengths[fitting]) for values, lengths in tapes]
 
     # Read back
 

@@ -94,10 +94,10 @@ def dense(
     elsewhere: Heads | None = None,
 ) -> np.ndarray:
     """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    every: dict[Site, Heads] = {view.site: heads}
+    heads_by_site: dict[Site, Heads] = {view.site: heads}
     if elsewhere is not None:
-        every["self" if view.site == "cross" else "cross"] = elsewhere
-    matrix = Lines(every, off).dense([view]).masked_fill(~view.mask, MASKED)
+        heads_by_site["self" if view.site == "cross" else "cross"] = elsewhere
+    matrix = Lines(heads_by_site, off).dense([view]).masked_fill(~view.mask, MASKED)
     values = matrix[0].double().numpy()
     return np.where(values <= MASKED / 2, -np.inf, values)
 
@@ -159,21 +159,21 @@ def problems(
             f"{run.data.length} {run.task.unit} has {near.keys}: calibrate again"
         )
     far = shape(extend_to)
-    more = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
-    return Problem(near, steps), Problem(far, max(1, steps + more))
+    extra = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
+    return Problem(near, steps), Problem(far, max(1, steps + extra))
 
 
 def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = None) -> Problem:
     """A problem of a size whose output has several rows, of ``steps`` rows if given."""
     batch = data.test(size, 1 if steps is None else 200)
     lengths = batch.target.ne(data.vocabulary.pad).sum(1)
-    found = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]
-    if not found:
+    matching = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]
+    if not matching:
         raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
-    one = batch.take(torch.tensor(found[:1]))
-    target = one.target[0, : int(lengths[found[0]])]
+    sample = batch.take(torch.tensor(matching[:1]))
+    target = sample.target[0, : int(lengths[matching[0]])]
     closes = [i for i, token in enumerate(target.tolist()) if token in data.vocabulary.tokens.rows]
-    return Problem(data.layout(one.problems), len(target), tuple(closes))
+    return Problem(data.layout(sample.problems), len(target), tuple(closes))
 
 
 def kept_lines(run: Run) -> KeptLines:
@@ -188,14 +188,14 @@ def kept_lines(run: Run) -> KeptLines:
             (site, k, h): [LineRow(site, k, h, x.label(site), 1.0, x.value) for x in lines]
             for site, k, h, lines in run.bias().each()
         }
-    path, found = run.path / TABLE, KeptLines()
+    path, table = run.path / TABLE, KeptLines()
     try:
         for row in csv.DictReader(io.StringIO(read_text(path))):
             at = row["site"], int(row["layer"]), int(row["head"])
             numbers = float(row["weight"]), float(row["value"])
-            found.setdefault(at, []).append(LineRow(*at, row["line"], *numbers, row["note"]))
+            table.setdefault(at, []).append(LineRow(*at, row["line"], *numbers, row["note"]))
     except FileNotFoundError:
         raise AbcError(f"there is no table of lines at {path}: run abc calibrate first") from None
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise AbcError(f"{path} cannot be read ({error!r}): calibrate again") from None
-    return found
+    return table

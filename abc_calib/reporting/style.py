@@ -97,8 +97,8 @@ def styled(function: F) -> F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         name = _font.get()
-        more: Any = {"font.family": FONTS[name], "axes.formatter.use_mathtext": name == "latex"}
-        with matplotlib.rc_context({**STYLE, **more}):
+        fonts: Any = {"font.family": FONTS[name], "axes.formatter.use_mathtext": name == "latex"}
+        with matplotlib.rc_context({**STYLE, **fonts}):
             return function(*args, **kwargs)
 
     return wrapped  # type: ignore[return-value]

@@ -46,8 +46,8 @@ def plain_accuracy_table(
     names = ["length", *(name for pair in each for name in pair)]
     counts = {row.n for rows in rows_by_name.values() for row in rows}
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
-    more = f". {samples} samples a number" + ("; in brackets: 95 % intervals" * intervals)
-    return Table(names, lines, right=names, caption=caption and caption + more, label=label)
+    note = f". {samples} samples a number" + ("; in brackets: 95 % intervals" * intervals)
+    return Table(names, lines, right=names, caption=caption and caption + note, label=label)
 
 
 def _by_length(

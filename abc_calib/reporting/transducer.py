@@ -145,8 +145,8 @@ def _name(machine: Compiled, state: int, end: int) -> str:
     if state in by.start:
         return f"start {symbols[by.symbols[by.start.index(state)]]}" if by.symbols else "start"
     count, columns = machine.shown[state]
-    more = f"\nor {count - 1} more" if count > 1 else ""
-    return f"after {_column(machine, *columns[0])}{more}"
+    others = f"\nor {count - 1} more" if count > 1 else ""
+    return f"after {_column(machine, *columns[0])}{others}"
 
 
 def _column(machine: Compiled, letters: Letters, token: int) -> str:

@@ -33,25 +33,25 @@ def run(*operands: list[str]) -> list[str]:
     following, written = tables()
     state = STARTS["" if OF_ROW is None else operands[OF_ROW][0]]
     letters = [[SYMBOLS.index(symbol) for symbol in operands[k]] for k in TAPES]
-    letters = [one if k in FORWARD else one[::-1] for k, one in zip(TAPES, letters, strict=True)]
-    most, made = max(map(len, letters)), list[str]()
+    letters = [tape if k in FORWARD else tape[::-1] for k, tape in zip(TAPES, letters, strict=True)]
+    most, output = max(map(len, letters)), list[str]()
     if NUMBERS:
-        letters = [one + [0] * (most - len(one)) for one in letters]
+        letters = [tape + [0] * (most - len(tape)) for tape in letters]
     for column in range(most + LAG + 9):
-        read = (state, *(one[column] if column < most else END for one in letters))
+        read = (state, *(tape[column] if column < most else END for tape in letters))
         state, token = following[read], written[read]
         if state < 0:
             raise ValueError(f"not a source of this task: {operands}")
         if token == END:
-            return made
+            return output
         if token >= 0:
-            made.append(SYMBOLS[token])
+            output.append(SYMBOLS[token])
     raise ValueError(f"it does not end: {operands}")
 
 
 if __name__ == "__main__":
     split = list if max(map(len, SYMBOLS)) == 1 else str.split
-    made = run(
-        *(split(one if split is str.split else one.replace(" ", "")) for one in sys.argv[1:])
+    output = run(
+        *(split(text if split is str.split else text.replace(" ", "")) for text in sys.argv[1:])
     )
-    print("".join(made[::-1]) if NUMBERS else " ".join(made))
+    print("".join(output[::-1]) if NUMBERS else " ".join(output))

@@ -63,8 +63,8 @@ class SiteFigures:
     @property
     def heads(self) -> list[int]:
         """The heads to draw."""
-        every = [*range(self.attention.shape[1])]
-        return every if self.options.head is None else [self.options.head]
+        heads = [*range(self.attention.shape[1])]
+        return heads if self.options.head is None else [self.options.head]
 
     @property
     def stem(self) -> str:

@@ -53,17 +53,17 @@ def heatmap(
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
-    asked = options or build(FigureOptions, **keywords)
+    look = options or build(FigureOptions, **keywords)
     paths = list[Path]()
-    with font(asked.font), bar("drawing", progress, "figures") as update:
-        views = views_of(with_heads(run), asked)
+    with font(look.font), bar("drawing", progress, "figures") as update:
+        views = views_of(with_heads(run), look)
         folder = Path(out)
         make_folder(folder)
         total = sum(len(view.layers) for view in views)
         for view in views:
             for name, figure in view.figures():
-                update(len(paths) // max(len(asked.format), 1), total, name)
-                paths += save_figures(figure, folder / name, asked.format)
+                update(len(paths) // max(len(look.format), 1), total, name)
+                paths += save_figures(figure, folder / name, look.format)
             paths.append(folder / f"{view.stem}{view.site}.npz")
             write_atomically(paths[-1], partial(np.savez_compressed, **view.arrays))
     return paths
@@ -71,9 +71,9 @@ def heatmap(
 
 def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict[str, Figure]:
     """Draw the heatmaps of a run as matplotlib figures, by name; ``options``: ``FigureOptions``."""
-    asked = build(FigureOptions, **options)
-    with font(asked.font):
-        views = views_of(with_heads(run), asked)
+    look = build(FigureOptions, **options)
+    with font(look.font):
+        views = views_of(with_heads(run), look)
         figures = dict(pair for view in views for pair in view.figures())
         for figure in figures.values():
             figure.draw_without_rendering()  # names on axes are made now, in this font
@@ -98,14 +98,14 @@ def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
         return answer, answer.attention(model)
 
 
-def views_of(run: Run, asked: FigureOptions) -> list[SiteFigures]:
+def views_of(run: Run, options: FigureOptions) -> list[SiteFigures]:
     """What is drawn of a run: a view for each site, checked."""
-    if asked.panel in ("fit", "bias") and (asked.input is not None or not _is_calibrated(run)):
-        what = "one source has" if asked.input is not None else f"{run} has"
-        raise UsageError(f"--panel {asked.panel}: {what} attention alone; leave it out")
-    source = asked.input
-    views = averaged(run, asked) if source is None else _of_source(run, asked, source)
-    sites = [site for site in SITES if site in asked.sites]
+    if options.panel in ("fit", "bias") and (options.input is not None or not _is_calibrated(run)):
+        what = "one source has" if options.input is not None else f"{run} has"
+        raise UsageError(f"--panel {options.panel}: {what} attention alone; leave it out")
+    source = options.input
+    views = averaged(run, options) if source is None else _of_source(run, options, source)
+    sites = [site for site in SITES if site in options.sites]
     if missing := [site for site in sites if site not in views]:
         raise UsageError(f"{run} has no {missing[0]}-attention: choose {', '.join(views)}")
     for site in sites:
@@ -117,26 +117,26 @@ def _is_calibrated(run: Run) -> bool:
     return (run.path / "bias.safetensors").is_file()
 
 
-def averaged(run: Run, asked: FigureOptions) -> dict[Site, SiteFigures]:
+def averaged(run: Run, options: FigureOptions) -> dict[Site, SiteFigures]:
     """The attention averaged over samples by site, and the lines of a calibrated run."""
     calibrated = _is_calibrated(run)
     attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
-    near, far = problems(run, attention, asked.digits)
+    near, far = problems(run, attention, options.digits)
     lines = RunLines(run.bias(), kept_lines(run), near, far) if calibrated else None
     what = f"averaged attention, {near.digits} digits, teacher forcing"
     return {
-        site: SiteFigures(run.config.task, site, weights, *near.labels(site), what, asked, lines)
+        site: SiteFigures(run.config.task, site, weights, *near.labels(site), what, options, lines)
         for site, weights in attention.items()
     }
 
 
-def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, SiteFigures]:
+def _of_source(run: Run, options: FigureOptions, source: str) -> dict[Site, SiteFigures]:
     """The attention on one source while the model writes its answer."""
-    seen, attention = watched(run, run.load_model(), source)
-    layout = Problem(run.data.layout(seen.problems), len(seen.ids))
-    tokens, output = seen.tokens(run.data), seen.symbols(run.data)
-    right = [i for i in seen.batch.target[0].tolist() if i != run.data.vocabulary.pad]
-    wrong = [at for at, token in enumerate(seen.ids) if right[at : at + 1] != [token]]
+    answer, attention = watched(run, run.load_model(), source)
+    layout = Problem(run.data.layout(answer.problems), len(answer.ids))
+    tokens, output = answer.tokens(run.data), answer.symbols(run.data)
+    right = [i for i in answer.batch.target[0].tolist() if i != run.data.vocabulary.pad]
+    wrong = [at for at, token in enumerate(answer.ids) if right[at : at + 1] != [token]]
     longer, length = max(layout.source.widths) > run.data.length, run.data.length
     views: dict[Site, SiteFigures] = {}
     for site, layers in attention.weights.items():
@@ -150,7 +150,7 @@ def _of_source(run: Run, asked: FigureOptions, source: str) -> dict[Site, SiteFi
             weights = torch.stack(list(layers))[:, 0].double().numpy()
             what = f"attention on {source}, reading its own output (no teacher forcing)"
             views[site] = SiteFigures(
-                run.config.task, site, weights, rows, keys, what, asked, marks=marks
+                run.config.task, site, weights, rows, keys, what, options, marks=marks
             )
     return views
 

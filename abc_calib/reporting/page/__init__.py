@@ -137,10 +137,10 @@ def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "name": task.replace("_", " ").capitalize(),
-            "chart": accuracy_chart(mine, COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH),
-            "runs": mine,
+            "chart": accuracy_chart(group, COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH),
+            "runs": group,
         }
-        for task, mine in tasks.items()
+        for task, group in tasks.items()
     ]
 
 
@@ -158,8 +158,8 @@ def filled(template: str, **values: Any) -> str:
 
     loader = FunctionLoader(text_of)
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made = environment.get_template(template)
-    return made.render(version=__version__, style=text_of("style.css"), **values)
+    page = environment.get_template(template)
+    return page.render(version=__version__, style=text_of("style.css"), **values)
 
 
 def tables_page(

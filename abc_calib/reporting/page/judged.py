@@ -98,14 +98,14 @@ def _example(run: Run, model: Model, batch: Batch) -> dict[str, Any]:
     problem = data.task.write(sample.problems, 0)
     answer = answered(model, data, problem, 2)
     try:
-        seen = answer.looked(model)
+        attended = answer.looked(model)
     except UsageError:  # it has no attention
-        seen = []
+        attended = []
     return {
         "problem": problem,
         "answer": answer.text,
         "solution": data.read(right[:-1]),
-        "seen": [[(k, round(w, 2)) for k, w in row[:SHOWN]] for row in seen],
+        "seen": [[(k, round(w, 2)) for k, w in row[:SHOWN]] for row in attended],
         "source": answer.tokens(data),
         "written": answer.symbols(data),
         "right": right,
