@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from tokenizers import Tokenizer
-from transformers import AutoModelForSeq2SeqLM, pipeline
+from transformers import AutoModelForSeq2SeqLM
 
 import abc_calib as abc
 from abc_calib.config import TrainOptions
@@ -36,12 +36,9 @@ def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
     wanted = re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
     seen: list[Any] = []
     exec(code.replace("FOLDER", str(folder)), {"print": seen.append})
-    assert seen == [wanted, [{"generated_text": wanted}]]
+    assert seen == [wanted]
     source = int(re.findall(r'tokenizer\("(\d+)"', code)[0])
     assert int(wanted[::-1]) == source + 1
-    made: Any = pipeline
-    whole = made("abc-calib", model=str(tiny.calibrated / "model"))
-    assert whole([wanted[::-1]]) == [[{"generated_text": str(source + 2)[::-1]}]]
     assert "is there already" in abc("card", tiny.calibrated, "--out", folder).error(2)
     assert "name it with --out" in abc("card").error(2)
 

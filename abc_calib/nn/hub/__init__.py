@@ -6,10 +6,8 @@ Importing this package registers every kind; no other package imports it, since 
 """
 
 from pathlib import Path
-from typing import Any
 
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, Pipeline
-from transformers.pipelines import PIPELINE_REGISTRY
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from abc_calib.errors import AbcError
 from abc_calib.nn.base import Model
@@ -37,35 +35,6 @@ FACES: dict[type[Model], type[HubModel]] = {
 for _face in FACES.values():
     AutoConfig.register(_face.config_type.model_type, _face.config_type)
     AutoModelForSeq2SeqLM.register(_face.config_type, _face)
-
-
-class Text2Text(Pipeline):
-    """``pipeline("abc-calib", model=FOLDER)``: a text in, what the model writes out, greedily.
-
-    ``transformers`` has none of its own from text to text from release 5 on.
-    """
-
-    _load_tokenizer: Any = True
-    model: Any
-    tokenizer: Any
-
-    def _sanitize_parameters(self, **pipeline_parameters: Any) -> tuple[dict[str, Any], ...]:
-        return {}, pipeline_parameters, {}
-
-    def preprocess(self, input_: str, **_: Any) -> Any:
-        return self.tokenizer(input_, return_tensors="pt")
-
-    def _forward(self, input_tensors: Any, **forward_parameters: Any) -> Any:
-        return self.model.generate(**input_tensors, **forward_parameters)
-
-    def postprocess(self, model_outputs: Any, **_: Any) -> list[dict[str, str]]:
-        texts = (self.tokenizer.decode(ids, skip_special_tokens=True) for ids in model_outputs)
-        return [{"generated_text": text} for text in texts]
-
-
-PIPELINE_REGISTRY.register_pipeline(
-    "abc-calib", pipeline_class=Text2Text, pt_model=AutoModelForSeq2SeqLM
-)
 
 
 def load(folder: Path | str) -> HubModel:
