@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.files import check_regular
@@ -63,7 +63,6 @@ def loaded() -> list[Plugin]:
 
 def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     """Execute the content of a file, which may have been read on another machine."""
-    import_module("abc_calib.nn.positions")  # registers the kind "scheme"
     name = f"abc_plugin_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]}"
     earlier = _PLUGINS.get(name)
     if earlier is not None and earlier.content == content:
@@ -75,8 +74,10 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     module.__file__ = str(path)
     try:
         _execute(path, content, module)
+        _add_kinds(before, module)
         _register_all(path, module, before)
     except BaseException:
+        _add_kinds(before, module)
         for word, classes in before.items():
             KINDS[word].classes.clear()
             KINDS[word].classes.update(classes)
@@ -99,6 +100,13 @@ def _execute(path: Path, content: bytes, module: ModuleType) -> None:
         raise UsageError(
             f"plugin {path} does not import{at} ({in_words(error)}): mend it"
         ) from None
+
+
+def _add_kinds(before: dict[str, dict[str, Any]], module: ModuleType) -> None:
+    """Add the kinds that a file's imports registered, without the file's own classes."""
+    for word in KINDS.keys() - before.keys():
+        classes = KINDS[word].classes.items()
+        before[word] = {name: new for name, new in classes if new.__module__ != module.__name__}
 
 
 def _register_all(path: Path, module: ModuleType, before: dict[str, dict[str, type]]) -> None:

@@ -56,7 +56,7 @@ def truth(what: str, value: Any) -> bool:
 
 
 def check_line(x: Any, site: str, parts: int) -> None:
-    """A line is one that a model follows; sources have at least so many ``parts``."""
+    """Refuse a line that no model follows; ``parts``: the fewest that a source has."""
     require(type(x) is dict and NEEDED <= x.keys() <= NEEDED | MOVES.keys(), f"no line: {x}")
     require(x["direction"] in ("diag", "anti", "vert"), f"direction of {x} is unknown")
     within(f"segment of {x}", x["segment"], 0, 400 if site == "self" else parts + 1)
@@ -68,7 +68,7 @@ def check_line(x: Any, site: str, parts: int) -> None:
     fixed = site == "encoder" and x["direction"] == "vert" and x["offset"]
     require(not fixed, f"offset of {x} is not 0")
     sensible = type(x["value"]) in (int, float) and abs(x["value"]) <= 1e8
-    require(sensible, f"value of {x} is no number within 1e8")
+    require(sensible, f"value of {x} is not a number of at most 1e8")
 
 
 def digest(x: Any) -> str:
