@@ -664,7 +664,7 @@ class Walk:
                 some = by.closers if token[0] == "opener" else range(by.base)
                 (self.fixed if token in told else self.free).append((k, told.get(token, some)))
         events.sort(key=lambda event: event[0].value)
-        for (one, _), (other, _) in pairwise([(size.nothing, None), *events]):
+        for (one, _), (other, _) in pairwise(events):
             size.sign(other, one)
         self.plan, at = list[Any](), size.nothing
         for value in sorted({event[0].value for event in events}):
