@@ -69,28 +69,29 @@ def sweep(
 
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
+    from abc_calib import sweeps
     from abc_calib.files import make_folder, runs_root
     from abc_calib.nn.base import resolve_device
-    from abc_calib.sweeps import Share, jobs_root, read_sweep, results_table, run_jobs, write_table
     from abc_calib.sweeps.results import check_writable
 
     resolve_device(machine.device)
-    path, root = out or runs_root() / f"{file.stem}.csv", jobs or jobs_root()
+    path, root = out or runs_root() / f"{file.stem}.csv", jobs or sweeps.jobs_root()
     check_writable(path)
-    all_jobs = read_sweep(file)
-    share = Share(*work.share) if work.share else None
+    all_jobs = sweeps.read_sweep(file)
     if check:
-        keys = [job.key for job in (share.pick(all_jobs) if share else all_jobs)]
+        picked = sweeps.share_of(all_jobs, *work.share) if work.share else all_jobs
+        keys = [job.key for job in picked]
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
     make_folder(path.parent)
     make_folder(root)
     with jobs_progress() as on_change:
         how = {**work.model_dump(), "device": machine.device}
-        outcomes = run_jobs(all_jobs, root, on_change=on_change, **how)
-    results = results_table(all_jobs, root, outcomes)
-    write_table(results, path)
-    return report(outcomes, results, path, share.left_over(all_jobs, root) if share else [])
+        outcomes = sweeps.run_jobs(all_jobs, root, on_change=on_change, **how)
+    results = sweeps.results_table(all_jobs, root, outcomes)
+    sweeps.write_table(results, path)
+    every = sweeps.with_parents(all_jobs)
+    return report(outcomes, results, path, sum(job.complete(root) for job in every), len(every))
 
 
 SAME_IN_A_ROW = ("key", "seed", "calibrate_seed", "length", "accuracy")
@@ -120,20 +121,21 @@ def medians(table: pd.DataFrame) -> Table:
     return Table([*names, *lengths], shown, right=lengths, caption=caption, label="tab:sweep")
 
 
-def report(outcomes: list[Outcome], table: pd.DataFrame, path: Path, others: list[str]) -> Result:
-    """How the jobs ended, and those of other shares, and the medians of what they measured."""
+def report(
+    outcomes: list[Outcome], table: pd.DataFrame, path: Path, complete: int, total: int
+) -> Result:
+    """How the jobs ended, how many of all shares are complete, and medians of the results."""
     states = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
     }
-    complete = len(outcomes) - sum(map(len, states.values()))
-    counts = [f"{complete} jobs complete"]
+    counts = [f"{complete} of {total} jobs complete"]
     counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
     measured = "accuracy" in table and table["accuracy"].notna().any()
     return Result(
         {"results": str(path), "complete": complete, **states, "rows": len(table)},
         [str(path)],
-        [*others, ", ".join(counts)],
+        [", ".join(counts)],
         medians(table) if measured else None,
         failed=bool(states["failed"]),
     )

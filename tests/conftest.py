@@ -31,8 +31,7 @@ from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, RESULT, write_record
 from abc_calib.stages import calibrating
-from abc_calib.sweeps.jobs import JobPayload
-from abc_calib.sweeps.workers import ensure
+from abc_calib.sweeps.workers import ensure, unpacked
 from cli import console
 from cli.main import app
 from tasks import get_task
@@ -396,7 +395,7 @@ def vouch(run: Path) -> None:
 
 def attempt_here(payload: str, folder: Path, device: str, *_: Any) -> float:
     """Runs a job of a sweep in this process, in place of ``abc_calib.sweeps.workers.attempt``."""
-    ensure(JobPayload.model_validate_json(payload).unpacked(), folder.parent, device)
+    ensure(unpacked(payload), folder.parent, device)
     return 0.0
 
 

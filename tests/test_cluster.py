@@ -22,7 +22,7 @@ from abc_calib.errors import AbcError
 from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
-from abc_calib.sweeps import Job, Share, Test, engine, ensure, run_jobs
+from abc_calib.sweeps import Job, Test, engine, ensure, run_jobs, share_of
 from abc_calib.sweeps.workers import own_gpu, wrong_here
 from abc_calib.version import ROOT, __version__
 
@@ -169,7 +169,7 @@ def test_an_address_without_a_scheduler_is_one_line(abc, tmp_path, address, monk
 @given(st.integers(1, 7), st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12))
 def test_every_job_is_in_one_share_with_its_first_training(of, made):
     jobs = [job(seed=seed, calibrate={} if again else None) for seed, again in made]
-    picked = [Share(number, of).pick(jobs) for number in range(1, of + 1)]
+    picked = [share_of(jobs, number, of) for number in range(1, of + 1)]
     assert Counter(one.key for share in picked for one in share) == Counter(j.key for j in jobs)
     firsts = [{(one.parent or one).key for one in share} for share in picked]
     assert sum(map(len, firsts)) == len(set().union(*firsts))
@@ -184,10 +184,10 @@ def test_shares_of_an_array_are_joined_by_the_same_command(abc, tmp_path, monkey
         "[sweep]\ntasks = ['successor']\nseeds = 2\nlengths = [3]\nsamples = 20\n"
         f"[options]\n{options}"
     )
-    for share, left, rows in (("1/2", True, 1), ("2/2", False, 2)):
+    for share, rows in (("1/2", 1), ("2/2", 2)):
         where = ("--jobs", tmp_path / "jobs", "--out", tmp_path / "r.csv")
         said = abc("sweep", file, "--array", share, *where)
-        assert said.code == 0 and ("share 2/2: never ran" in said.err) is left
+        assert said.code == 0 and f"{rows} of 2 jobs complete" in said.err
         assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + rows
 
 
@@ -196,12 +196,6 @@ def test_what_is_no_share_is_refused(abc, tmp_path):
     for array in ("3/2", "0/2", "2", "1/0", "-1/2", "1/2/3", "a/b", "1/"):
         said = abc("sweep", tmp_path / "s.toml", "--array", array)
         assert said.code == 2 and f"--array {array}: " in said.err
-
-
-def test_an_unfinished_share_says_how_far_it_is(tmp_path):
-    jobs = [job(seed=seed) for seed in range(4)]
-    ensure(jobs[1], tmp_path)
-    assert Share(1, 2).left_over(jobs, tmp_path) == ["share 2/2: 1 of 2 jobs complete"]
 
 
 def test_each_process_sees_a_gpu_of_its_own(monkeypatch):

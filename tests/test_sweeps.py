@@ -76,12 +76,12 @@ def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
     options = {"model": "gru", "width": 8, "embedding": 4, "d_head": 8, "value": 8, "steps": 1}
     tests = [Test(set=kind, length=length, n=6) for length in (7, 11)]
     made = Job(task="lookup", task_options={"tables": 3}, options=options, tests=tuple(tests))
-    made = made.with_tests((Test(length=7, n=5),))
+    made = made.changed(tests=(*tests, Test(length=7, n=5)))
     ensure(made, tmp_path)
     assert made.complete(tmp_path) and not made.missing_tests(tmp_path)
     rows = results_table([made], tmp_path)[["set", "length", "n"]].to_numpy().tolist()
     assert rows == [[kind, 5, 6], ["random", 7, 5]]
-    more = made.with_tests((Test(set=kind, length=7, n=9),))
+    more = made.changed(tests=(Test(set=kind, length=7, n=9),))
     assert [(test.set, test.n) for test in more.missing_tests(tmp_path)] == [(kind, 9)]
 
 
@@ -126,28 +126,29 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
 
 
 BAD = """
-| there is nothing to do: give tasks in [sweep], or [[jobs]]
-[sweeps] | unknown key 'sweeps' in the file: choose among sweep, options, grid, jobs
-[sweep]; task = 'successor' | unknown key 'task' in [sweep]: choose among tasks,
-[sweep]; tasks = [] | tasks is empty, and so is the product
+| give tasks in [sweep], which [grid] multiplies, or [[jobs]]
+[sweeps] | unknown option 'sweeps' of the file: choose among sweep, options, grid, jobs
+[sweep]; task = 'successor' | unknown option 'task' of [sweep]: choose among tasks,
+[sweep]; tasks = [] | task = []: give a list of one value or more
 TASK; [grid]; heads = 2 | heads = 2: give a list
-[grid]; heads = [2] | [grid] multiplies the tasks of [sweep]: give tasks
+[grid]; heads = [2] | give tasks in [sweep], which [grid] multiplies
 TASK; schemes = ['rpe:clip=0'] | clip = '0'
 TASK; sets = ['nerves'] | unknown test set 'nerves': choose
-TASK; [options]; colour = 1 | unknown key 'colour' in [op
-TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given in [options] and in heads: leave
+TASK; [options]; colour = 1 | unknown option 'colour': choose
+TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given twice
 TASK; [options]; calibrate.steps = 9 | calibrate.steps is given, and nothing is calibrated
-TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown key 'depth' in [grid] calibrate:
+TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown option 'depth'
 TASK; [grid]; batch = [4, 'x'] | batch = 'x': give a whole number
 TASK; [[jobs]]; task = 'parity'; width = 0 | width = 0: give
 TASK; task_options = {x = 1} | successor has no option 'x'
-TASK; [grid]; seed = [3] | [grid] seed: seeds of [sweep] say it; leave one out
+TASK; [grid]; seed = [3] | seed is given twice
 TASK; seeds = [1, 1] | two jobs have the key successor-
-TASK; seeds = 1000000 | jobs: give at most 10000
+TASK; seeds = 1000000 | 10,001 jobs or more: a sweep has at most 10,000
 TASK; seeds = 1000000000000000000000000000000 | give whole
 [sweep]; tasks = ['parity', 'copy']; seeds = 10000 | 20,000 jobs
 [[jobs]]; seed = 1 | task = None: name the task of each job
-jobs = 3 | jobs is not a list of tables: write [[jobs]]
+jobs = 3 | jobs = 3: give
+options = 3 | options = 3: give
 tasks = [ | is not TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
@@ -299,8 +300,7 @@ def test_thousands_of_jobs_are_started_without_delay(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "check_jobs", lambda jobs: None)
     monkeypatch.setattr(engine, "with_parents", list)
     monkeypatch.setattr(engine, "attempt", lambda *_: 0.0)
-    payload = SimpleNamespace(of=lambda job: SimpleNamespace(model_dump_json=lambda: ""))
-    monkeypatch.setattr(engine, "JobPayload", payload)
+    monkeypatch.setattr(engine, "packed", lambda job: "")
     begun = time.perf_counter()
     outcomes = run_jobs(both, tmp_path, workers=4)
     assert len(outcomes) == 3000 and {outcome.state for outcome in outcomes} == {"done"}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from abc_calib.config import WorkOptions, build
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.jobs import Job, JobPayload, Share, check_jobs, with_parents
-from abc_calib.sweeps.workers import attempt, last_line, workers
+from abc_calib.sweeps.jobs import Job, check_jobs, share_of, with_parents
+from abc_calib.sweeps.workers import attempt, last_line, packed, workers
 from abc_calib.version import __version__
 
 State = Literal["kept", "done", "failed", "blocked", "missing"]
@@ -66,52 +65,34 @@ class Running:
 
 @dataclass
 class Progress:
-    """Where a sweep stands; ``ready`` is a heap of the numbers of jobs that can be started."""
+    """Where a sweep stands: the jobs that wait, those at work, and how the others ended."""
 
-    jobs: list[Job]
-    on_change: Callable[[Progress, Outcome | None], None]
+    on_change: OnChange
+    total: int
+    waiting: list[Job] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
-    ready: list[int] = field(default_factory=list)
-    waiting: dict[str, list[int]] = field(default_factory=dict)
-    """The numbers of jobs by the key of the training that they wait for."""
-
-    @property
-    def total(self) -> int:
-        """The number of all jobs."""
-        return len(self.jobs)
-
-    def admit(self, root: Path) -> None:
-        """Put every job where it belongs: ended already, ready, or waiting for its training."""
-        states: dict[str, State] = {}
-        for number, job in enumerate(self.jobs):
-            first = None if job.parent is None else states.get(job.parent.key)
-            if outcome := _already(job, root):
-                states[job.key] = outcome.state
-                self.end(outcome)
-            elif job.parent is None or first in COMPLETE:
-                heapq.heappush(self.ready, number)
-            elif first is None:
-                self.waiting.setdefault(job.parent.key, []).append(number)
-            else:
-                self.block(job)
+    states: dict[str, State] = field(default_factory=dict)
 
     def end(self, outcome: Outcome) -> None:
-        """Note how a job ended; those that wait for it are ready, or blocked."""
+        """Note how a job ended."""
         self.outcomes.append(outcome)
+        self.states[outcome.job.key] = outcome.state
         self.on_change(self, outcome)
-        for number in self.waiting.pop(outcome.job.key, ()):
-            if outcome.state in COMPLETE:
-                heapq.heappush(self.ready, number)
-            elif outcome.state == "missing":
-                self.end(Outcome(self.jobs[number], "missing", reason=outcome.reason))
-            else:
-                self.block(self.jobs[number])
 
-    def block(self, job: Job) -> None:
-        """End a job whose first training failed."""
-        key = job.parent.key if job.parent else ""
-        self.end(Outcome(job, "blocked", reason=f"its first training failed: {key}"))
+    def ready(self) -> list[Job]:
+        """Return the jobs that can be started; those whose first training failed are ended."""
+        ready, waiting = [], []
+        for job in self.waiting:
+            state = "done" if job.parent is None else self.states.get(job.parent.key)
+            if job.parent is None or state is None or state in COMPLETE:
+                waiting.append(job)
+                ready += [job] if state else []
+            else:
+                reason = f"its first training failed: {job.parent.key}"
+                self.end(Outcome(job, "blocked", reason=reason))
+        self.waiting = waiting
+        return ready
 
 
 OnChange = Callable[[Progress, Outcome | None], None]
@@ -123,7 +104,7 @@ def run_jobs(
     *,
     device: str = "auto",
     on_change: OnChange = lambda *_: None,
-    **work: Any,
+    **work: object,
 ) -> list[Outcome]:
     """Run ``jobs`` in their order, and before them the trainings that they are made from.
 
@@ -135,25 +116,29 @@ def run_jobs(
     options = build(WorkOptions, **work)
     resolve_device(device)
     check_jobs(jobs)
-    chosen = Share(*options.share).pick(jobs) if options.share else jobs
-    progress = Progress(with_parents(chosen), on_change)
-    deadline = math.inf if options.budget is None else time.perf_counter() + 60 * options.budget
-    progress.admit(root)
-    if not progress.ready:
+    chosen = with_parents(share_of(jobs, *options.share) if options.share else jobs)
+    progress = Progress(on_change, len(chosen))
+    deadline = time.perf_counter() + 60 * (options.budget or math.inf)
+    for job in chosen:
+        if outcome := already(job, root):
+            progress.end(outcome)
+        else:
+            progress.waiting.append(job)
+    if not progress.waiting:
         return progress.outcomes
     try:
-        with like_interrupts(), workers(options, root) as (pool, size, sign):
-            while progress.ready or progress.running:
-                late = time.perf_counter() > deadline
-                while progress.ready and (late or len(progress.running) < size):
-                    job = progress.jobs[heapq.heappop(progress.ready)]
-                    if late:
-                        reason = "no time left to start it"
-                        progress.end(Outcome(job, "missing", reason=reason))
-                        continue
-                    folder, payload = root / job.key, JobPayload.of(job).model_dump_json()
-                    future = pool.submit(attempt, payload, folder, device, sign, __version__)
-                    progress.running.append(Running(job, folder / "log.txt", future))
+        with like_interrupts(), workers(options, root) as (executor, count, sign):
+            while progress.waiting or progress.running:
+                ready = progress.ready()
+                if time.perf_counter() > deadline:
+                    for job in progress.waiting:
+                        progress.end(Outcome(job, "missing", reason="no time left to start it"))
+                    ready = progress.waiting = []
+                for job in ready[: count - len(progress.running)]:
+                    progress.waiting.remove(job)
+                    call = packed(job), root / job.key, device, sign, __version__
+                    future = executor.submit(attempt, *call)
+                    progress.running.append(Running(job, root / job.key / "log.txt", future))
                 on_change(progress, None)
                 wait([job.future for job in progress.running], POLL_SECONDS, FIRST_COMPLETED)
                 for running in [job for job in progress.running if job.future.done()]:
@@ -167,7 +152,7 @@ def run_jobs(
     return progress.outcomes
 
 
-def _already(job: Job, root: Path) -> Outcome | None:
+def already(job: Job, root: Path) -> Outcome | None:
     """How a job has ended before anything runs, if it has."""
     try:
         return Outcome(job, "kept") if job.complete(root) else None

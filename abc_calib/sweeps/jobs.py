@@ -16,12 +16,11 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from pydantic import Field
 
-from abc_calib import plugins
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import Options, RunConfig
 from abc_calib.config.commands import LONGEST, MOST_SAMPLES
@@ -69,7 +68,7 @@ class Job(Options):
         """The first training that a calibration needs, with the same tests."""
         if self.calibrate is None:
             return None
-        return self._with(calibrate=None)
+        return self.changed(calibrate=None)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -98,11 +97,7 @@ class Job(Options):
         seed = self.config.train.seed
         return f"{self.task}-{label}-{self.config.stage}-seed{seed}-{digest[:12]}"
 
-    def with_tests(self, tests: tuple[Test, ...]) -> Job:
-        """The same job with these tests as well."""
-        return self._with(tests=(*self.tests, *tests))
-
-    def _with(self, **changes: Any) -> Job:
+    def changed(self, **changes: Any) -> Job:
         """A changed copy, which forgets what was derived from this one."""
         return Job(**{name: getattr(self, name) for name in Job.model_fields} | changes)
 
@@ -174,58 +169,23 @@ class Job(Options):
         return bool(run and run.result) and not self.missing_tests(root)
 
 
-class JobPayload(Options):
-    """A job as its process gets it, with the content of the plugins that are loaded here."""
-
-    job: Job
-    plugins: dict[str, str] = {}
-
-    @classmethod
-    def of(cls, job: Job) -> JobPayload:
-        files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
-        return cls(job=job, plugins=files)
-
-    def unpacked(self) -> Job:
-        """The job, its classes registered in this process."""
-        for path, content in self.plugins.items():
-            plugins.load_content(Path(path), content.encode("latin-1"))
-        return self.job
-
-
 def with_parents(jobs: Iterable[Job]) -> list[Job]:
     """Each job once, its tests joined, what it is calibrated from before it."""
     by_key: dict[str, Job] = {}
     for job in jobs:
         for member in filter(None, (job.parent, job)):
             same = by_key.get(member.key)
-            by_key[member.key] = same.with_tests(member.tests) if same else member
+            by_key[member.key] = (
+                same.changed(tests=(*same.tests, *member.tests)) if same else member
+            )
     return list(by_key.values())
 
 
-class Share(NamedTuple):
-    """The share ``number`` of ``of``, from 1 on: every job is in exactly one."""
-
-    number: int
-    of: int
-
-    def pick(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs of this share; a calibration goes where its first training goes."""
-        families = dict.fromkeys((job.parent or job).key for job in jobs)
-        share = {key: 1 + n % self.of for n, key in enumerate(families)}
-        return [job for job in jobs if share[(job.parent or job).key] == self.number]
-
-    def left_over(self, jobs: Sequence[Job], root: Path) -> list[str]:
-        """A line for each other share that is not complete."""
-        lines = []
-        for number in range(1, min(self.of, len(jobs)) + 1):
-            share = with_parents(Share(number, self.of).pick(jobs))
-            done = sum(job.complete(root) for job in share)
-            if number == self.number or done == len(share):
-                continue
-            begun = any((root / job.key).exists() for job in share)
-            how = f"{done} of {len(share)} jobs complete" if begun else "never ran"
-            lines.append(f"share {number}/{self.of}: {how}")
-        return lines
+def share_of(jobs: Sequence[Job], number: int, of: int) -> list[Job]:
+    """The share ``number`` of ``of``, from 1 on; calibrations go with their first training."""
+    families = list(dict.fromkeys((job.parent or job).key for job in jobs))
+    share = {key: 1 + n % of for n, key in enumerate(families)}
+    return [job for job in jobs if share[(job.parent or job).key] == number]
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:

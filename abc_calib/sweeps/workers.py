@@ -8,6 +8,7 @@ stop.
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import signal
@@ -25,21 +26,15 @@ from typing import Any
 
 import torch
 
-from abc_calib import stages
+from abc_calib import plugins, stages
 from abc_calib.config import WorkOptions
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.files import locked, make_folder
 from abc_calib.runs import Run
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.jobs import Job, JobPayload
+from abc_calib.sweeps.jobs import Job
 from abc_calib.version import ROOT, __version__
 
-WORKER = """import sys
-sys.path.append(sys.argv.pop(1))
-from abc_calib.sweeps.workers import main
-sys.exit(main())
-"""
-"""The program of a worker. It never looks for modules in the working directory (``-P``)."""
 CONNECT_SECONDS = 10
 PATIENCE_SECONDS = 60.0
 """How long a stopped process may take to save its checkpoint."""
@@ -116,29 +111,39 @@ def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -
     if wrong := wrong_here(sign, version):
         raise AbcError(f"this worker {wrong}")
     begun, log = time.perf_counter(), folder / "log.txt"
-    command = [sys.executable, "-P", "-c", WORKER, *map(str, (ROOT, folder.parent, device, sign))]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [sys.executable, "-P", "-m", __name__, str(folder.parent), device, str(sign)]
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
+    env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    env |= own_gpu(device, next(_numbers))
+    how: dict[str, Any] = {"stderr": subprocess.STDOUT, "env": os.environ | env, "text": True}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
-            code = subprocess.run(
-                command,
-                input=payload,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **threads, **own_gpu(device, next(_numbers))},
-                start_new_session=True,  # Ctrl-C reaches it once, by the sign
-                text=True,
-                check=False,
-            ).returncode
+        with log.open("a") as file:  # in a session of its own, Ctrl-C reaches it once, by the sign
+            process = subprocess.run(
+                command, input=payload, stdout=file, start_new_session=True, check=False, **how
+            )
     except OSError as error:
         raise AbcError(f"cannot start a job in {folder} ({error.strerror})") from None
-    if code:
+    if code := process.returncode:
         ended = last_line(log).removeprefix("error: ") or f"exit code {code}"
         if code < 0:
             ended = f"killed by {signal.Signals(-code).name}"
         raise AbcError(f"{ended} (log: {log})")
     return time.perf_counter() - begun
+
+
+def packed(job: Job) -> str:
+    """A job as its process gets it, with the content of the plugins that are loaded here."""
+    files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
+    return json.dumps({"job": job.model_dump(), "plugins": files})
+
+
+def unpacked(payload: str) -> Job:
+    """The job, its classes registered in this process."""
+    content = json.loads(payload)
+    for path, text in content["plugins"].items():
+        plugins.load_content(Path(path), text.encode("latin-1"))
+    return Job(**content["job"])
 
 
 def last_line(log: Path) -> str:
@@ -218,11 +223,11 @@ def main() -> int:
     os.environ["ABC_RUNS"] = str(root)  # a sweep leaves the user's latest run alone
     torch.set_num_threads(1)
     try:
-        payload = JobPayload.model_validate_json(sys.stdin.read())
+        payload = sys.stdin.read()
         watched = (sign, os.getppid())
         threading.Thread(target=_stop_with_sweep, args=watched, daemon=True).start()
         with like_interrupts():
-            ensure(payload.unpacked(), root, device, progress=True)
+            ensure(unpacked(payload), root, device, progress=True)
     except (Interrupted, KeyboardInterrupt):
         print("stopped", flush=True)
         return 130
@@ -230,3 +235,7 @@ def main() -> int:
         print(f"error: {error}", flush=True)
         return 2 if isinstance(error, UsageError) else 1
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
