@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from abc_calib.text import as_markdown
+from abc_calib.reproduction import TARGETS, Target, load_results
+from abc_calib.reproduction.cells import AGREES, BETTER, DIFFERS, make_cells
+from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent / "published"
+RESULTS = HERE.parent / "reproduction"
+COLUMNS = ["table", "preset", "rows measured", "seeds", "samples", "as there", "better", "differ"]
 
 
 def addition(padded: int) -> str:
@@ -22,8 +26,35 @@ def addition(padded: int) -> str:
     return as_markdown(["retraining", *map(str, wide.columns)], rows, "l" + "r" * len(wide.columns))
 
 
+def span(numbers: pd.Series) -> str:
+    """The least and the largest of them."""
+    least, most = numbers.min(), numbers.max()
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def summary(target: Target) -> list[object]:
+    """A row of the table of all targets: protocol, seeds, samples and verdicts."""
+    presets = sorted({entry.job.preset for entry in target.entries()})
+    if not (RESULTS / f"{target.name}-seeds.csv").exists():
+        measured = f"0 of {len(target.places)}"
+        return [Markup(f"`{target.name}`"), ", ".join(presets), measured, *["–"] * 5]
+    cells = make_cells(target, load_results(target.name))
+    ours, verdicts = cells[cells["seeds"] > 0], cells["verdict"].value_counts()
+    places = {*zip(ours["task"], ours["row"], strict=True)} & target.places.keys()
+    return [
+        Markup(f"[`{target.name}`](reproduction/{target.name}.md)"),
+        ", ".join(presets),
+        f"{len(places)} of {len(target.places)}",
+        span(ours["seeds"]),
+        span(ours["n"]),
+        *(int(verdicts.get(verdict, 0)) for verdict in (AGREES, BETTER, DIFFERS)),
+    ]
+
+
 def main() -> None:
     text = (HERE / "page.txt").read_text()
+    papers = [target for target in TARGETS.values() if target.numbers]
+    text = text.replace("{targets}", as_markdown(COLUMNS, [*map(summary, papers)]).strip())
     for padded in (20, 61):
         text = text.replace(f"{{addition-{padded}}}", addition(padded).strip())
     HERE.with_suffix(".md").write_text(text)

@@ -23,7 +23,7 @@ from tasks.words import WordTask
 STRINGS = tuple(f"{number:03b}" for number in range(8))
 ALONE = 2
 """Tables that are never composed in training; they are the last ones."""
-MOST_NOISE = 9
+MOST_NOISE = 10
 STOP, START = ".", "!"
 
 
