@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers as tf
 from families import FAMILIES, SHAPES, of_family, tiny
 from others import WORDS
@@ -275,6 +276,39 @@ def test_attention_that_is_no_number_is_refused():
     with torch.no_grad():
         model.model.embed_tokens.weight[4] = torch.nan
     with pytest.raises(UsageError, match="in layer 0 holds no numbers"):
+        abc.capture(model, batch, delimiters=[PLUS, EQUALS])
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_padding_on_the_left_changes_no_captured_attention(family):
+    """Positions are counted from the first token on, as generate() does."""
+    model = tiny(family).eval()
+    ids = torch.cat([SOURCES, OUTPUTS], 1)
+    labels = ids.masked_fill(torch.arange(ids.shape[1]) < SOURCES.shape[1], -100)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    (plain,) = abc.capture(model, batch, delimiters=[PLUS, EQUALS])
+    filled = {"input_ids": 0, "attention_mask": 0, "labels": -100}
+    padded = {name: F.pad(x, (3, 0), value=filled[name]) for name, x in batch.items()}
+    (moved,) = abc.capture(model, padded, delimiters=[PLUS, EQUALS])
+    for one, other in zip(plain.weights["cross"], moved.weights["cross"], strict=True):
+        assert torch.allclose(one, other[:, :, 3:, 3:], atol=1e-6)
+    places = torch.arange(ids.shape[1]).expand(ids.shape)
+    (told,) = abc.capture(model, batch | {"position_ids": places + 7}, delimiters=[PLUS, EQUALS])
+    same = torch.allclose(plain.weights["cross"][1], told.weights["cross"][1], atol=1e-6)
+    assert same is (family == "llama")  # whose positions are relative
+
+
+def test_attention_that_lines_cannot_have_is_refused():
+    model = tiny("llama").eval()
+    ids = torch.cat([SOURCES, OUTPUTS], 1)
+    labels = ids.masked_fill(torch.arange(ids.shape[1]) < SOURCES.shape[1], -100)
+    batch = {"input_ids": ids, "labels": labels}
+    both_ways = torch.full((2, 4, 13, 13), 1 / 13)
+    with pytest.raises(UsageError, match="in layer 1 is not causal"):
+        abc.as_attention([both_ways.tril(), both_ways], batch, delimiters=[PLUS, EQUALS])
+    tf.AttentionInterface.register("of_my_own", tf.AttentionInterface()["sdpa"])
+    model.set_attn_implementation("of_my_own")
+    with pytest.raises(UsageError, match="is computed by 'of_my_own', a function of its own"):
         abc.capture(model, batch, delimiters=[PLUS, EQUALS])
 
 

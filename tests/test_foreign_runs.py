@@ -32,6 +32,23 @@ class Somebodys:
     pairs: Path
 
 
+def test_positions_that_run_out_are_told(tmp_path, runs_root):
+    """By every command that runs the model on longer problems."""
+    model, pairs = a_tiny("gpt2", n_positions=24), write_pairs(tmp_path / "p.jsonl", sums())
+    run = abc.adopt(saved(model, tokenizer(), tmp_path / "model"), pairs, "+,=")
+    source = f"{'9' * 20}+{'1' * 20}="
+    for words in (("eval", "--lengths", "20"), ("predict", source), ("stress", "--lengths", "20")):
+        refused = invoke(*words)
+        assert refused.code == 2 and "learned positions, too few for" in refused.err, refused.err
+    assert run.task.follows is not None
+
+
+def test_an_evaluation_of_pairs_without_a_rule_takes_the_lengths_that_there_are(reversing):
+    run = abc.adopt(reversing.folder, reversing.pairs, "=")
+    rows = abc.evaluate(run, samples=20)
+    assert rows["length"].tolist() == [1, 2, 3] and rows["accuracy"].min() > 90
+
+
 @pytest.fixture(scope="session", params=["llama", "t5"])
 def reversing(request, tmp_path_factory) -> Somebodys:
     """A model that reverses up to three digits, trained by a plain loop."""

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 import abc_calib
 from abc_calib import plugins, stages
 from abc_calib.calibration import trial
-from abc_calib.config import Origin
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
@@ -212,14 +211,26 @@ def test_classes_are_taken_as_they_are():
             stages.train(wrong, **TINY)
 
 
-def test_a_class_that_was_typed_can_be_typed_again():
-    """As in a notebook, where a cell is run twice; nothing says what its file was."""
-    for _ in range(2):
+def test_a_class_that_was_typed_can_be_typed_again_and_not_changed():
+    """As in a notebook, where a cell is run twice, or after a change."""
+
+    def typed(text: str) -> Any:
         scope: dict[str, Any] = {"__name__": "typed"}
-        exec(TASK, scope)
-        run = stages.train(scope["Again"], **TINY)
-        assert run.config.plugins["task again"] == Origin()
-        assert TASKS["again"] is scope["Again"]
+        exec(text, scope)
+        return scope["Again"]
+
+    for _ in range(2):
+        new = typed(TASK)
+        run = stages.train(new, **TINY)
+        assert run.config.plugins["task again"].file == "" and TASKS["again"] is new
+    assert Run.open(run.path).task.solve("a b") == typed(TASK)().solve("a b")
+    other = typed(TASK.replace("return", "# a comment\n        return"))
+    stages.train(other, **TINY)
+    assert Run.open(run.path)  # a comment is no change
+    changed = typed(TASK + "    train_length = 5\n")
+    stages.train(changed, **TINY)
+    with pytest.raises(UsageError, match="comes from a class in Python with the SHA-256"):
+        Run.open(run.path)
     del TASKS["again"]
     with pytest.raises(UsageError, match="was a class in Python: write it into a file"):
         Run.open(run.path)

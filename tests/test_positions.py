@@ -48,6 +48,20 @@ def slow_bias(where: View, at) -> Tensor:
 # Absolute positions
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_places_differ_in_half_precision(dtype):
+    """They are computed in float32 and rounded; in the weights' type most neighbours are equal."""
+    at = standing(torch.arange(4000))
+    embedded = build_scheme("sinusoidal", 64, 1).embed(torch.zeros(1, 4000, 64, dtype=dtype), at)[0]
+    assert embedded.dtype == dtype
+    assert (embedded[1:] == embedded[:-1]).all(1).sum() == 0
+    fire = build_scheme("fire", 8, 2).to(dtype)
+    view = view_of("self", [1099], 1100, (1100,))
+    bias = fire.score_bias(torch.zeros(1, 2, 1, 4, dtype=dtype), torch.zeros(1), view)
+    exact = fire.float().score_bias(torch.zeros(1, 2, 1, 4), torch.zeros(1), view)
+    assert bias.dtype == dtype and torch.allclose(bias.float(), exact, rtol=1e-2, atol=1e-3)
+
+
 @pytest.mark.parametrize("width", [2, 7, 16])
 def test_sinusoidal_is_the_formula_of_vaswani(width):
     """PE(p, 2k) = sin(p / 10000^(2k/d)), PE(p, 2k+1) = cos of the same."""

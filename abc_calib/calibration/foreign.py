@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, Literal, cast
 
 import torch
@@ -34,8 +35,12 @@ from abc_calib.nn.foreign.sites import check_model, find_sites
 from abc_calib.nn.lines import Lines
 
 Batch = Mapping[str, Tensor]
-NAMED = ("input_ids", "attention_mask", "labels")
+NAMED = ("input_ids", "attention_mask", "position_ids", "labels")
 """What is read of a batch."""
+STANDARD = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+"""Attention functions that compute what eager attention does."""
+LATER = 1e-4
+"""Attention to later tokens that rounding may leave."""
 
 
 def capture(
@@ -45,13 +50,20 @@ def capture(
 
     ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
     the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
-    each source. Of a decoder-only model, ``cross`` is what its output reads of the source, and
+    each source. Positions are counted from the first token that is no padding, unless a batch has
+    ``position_ids``. Of a decoder-only model, ``cross`` is what its output reads of the source, and
     ``self`` what it reads of itself.
     """
     check_model(model)
     marks, batch_list = marked(delimiters, prefix), listed_batches(batches)
     training = model.training
-    if (before := model.config._attn_implementation) != injected.NAME:
+    if (before := model.config._attn_implementation) not in (*STANDARD, injected.NAME):
+        raise UsageError(
+            f"its attention is computed by {before!r}, a function of its own, and capture reads "
+            "what eager attention computes: set_attn_implementation('eager') first, or give the "
+            "weights that you read to as_attention"
+        )
+    if before != injected.NAME:
         find_sites(model)  # refuses what lines could not be put into
     try:
         model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
@@ -83,8 +95,11 @@ def _is_batch(batch: Any) -> bool:
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
     batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
     mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+    stream = not model.config.is_encoder_decoder
+    if stream and "position_ids" in signature(model.forward).parameters:  # as generate() counts
+        batch.setdefault("position_ids", (mask.long().cumsum(1) - 1).clamp(min=0))
     outputs = model(**{**batch, "attention_mask": mask}, output_attentions=True)
-    if not model.config.is_encoder_decoder:
+    if stream:
         return as_attention(outputs.attentions, batch, delimiters=marks)
     layers: dict[Site, Any] = {
         "encoder": outputs.encoder_attentions,
@@ -136,6 +151,11 @@ def _counted(attention: Attention) -> Attention:
             for layer in layers
         )
         for number, layer in enumerate(weights[site]):
+            if site == "self" and float(layer.triu(1).max()) > LATER:
+                raise UsageError(
+                    f"the attention of {site} in layer {number} is not causal: a token looks at "
+                    "later ones, and lines are found in models that write one token after another"
+                )
             if not bool(layer.isfinite().all()):
                 raise UsageError(
                     f"the attention of {site} in layer {number} holds no numbers (nan): leave out "

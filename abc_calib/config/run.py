@@ -32,8 +32,8 @@ NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "data_hash", "for
 class Origin(Options):
     """Where a class is from that is not this program's own: ``abc_calib.plugins``.
 
-    The name of its ``file`` and what it holds; empty for a class that was typed into Python. The
-    ``package``, with its version, if one is installed that has it.
+    The name of its ``file`` and the hash of that; for a class that was typed into Python no name,
+    and the hash of its code. The ``package``, with its version, if one is installed that has it.
     """
 
     file: str = Field("", max_length=255)

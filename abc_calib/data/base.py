@@ -125,6 +125,11 @@ class Data(ABC):
         """The length that a test of a kind is stored under, and how many problems it has."""
         return length, self.test_size(length)
 
+    @property
+    def only_lengths(self) -> Sequence[int] | None:
+        """The lengths that there are problems of, where not of every one."""
+        return None
+
     def lengths_of(self, kind: str, lengths: Sequence[Any]) -> Sequence[Any]:
         """The lengths that a test set has, where ``lengths`` are asked for."""
         return lengths

@@ -277,6 +277,10 @@ class PairData(Data):
         rng = np.random.default_rng([seed, 3, length])
         return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
 
+    @property
+    def only_lengths(self) -> Sequence[int] | None:
+        return None if self.task.follows else np.unique(self.widths).tolist()
+
     def test_size(self, length: int) -> int:
         return TESTED
 

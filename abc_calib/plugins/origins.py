@@ -75,8 +75,24 @@ def origin(word: str, name: str) -> Origin | None:
         path = Path(inspect.getsourcefile(registered) or "")
         content = path.read_bytes()
     except (OSError, TypeError):
-        return Origin(package=package)
+        return Origin(sha256=typed_hash(registered), package=package)
     return Origin(file=path.name, sha256=hashlib.sha256(content).hexdigest(), package=package)
+
+
+def typed_hash(registered: type) -> str:
+    """SHA-256 of what a class that was typed into Python defines: its functions and constants."""
+    parts = []
+    for name, value in sorted(vars(registered).items()):
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if (code := getattr(function, "__code__", None)) is None:
+            parts.append((name, repr(value) if isinstance(value, str | int | tuple) else ""))
+            continue
+        try:
+            parts.append((name, inspect.getsource(function)))
+        except OSError:  # of code that nothing keeps
+            parts.append((name, repr((code.co_code, code.co_names, code.co_varnames))))
+    kept = [part for part in parts if part[0] not in ("__firstlineno__", "__module__")]
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
 
 
 def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin]:
@@ -115,7 +131,8 @@ def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
         now = origin(word, name) or Origin(file="this program")
         if then.sha256 and then.sha256 != now.sha256:
             raise UsageError(
-                f"{owner}'s {label} comes from {then.file} with the SHA-256 {then.sha256[:12]}…, "
+                f"{owner}'s {label} comes from {then.file or 'a class in Python'} with the SHA-256 "
+                f"{then.sha256[:12]}…, "
                 f"and it is from {now.file or 'a class in Python'} "
                 f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here: pass the file "
                 "as it was, or train again"

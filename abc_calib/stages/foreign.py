@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ import torch
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data import Batch
 from abc_calib.data.pairs import Coder, PairData, lengths_of
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
@@ -97,6 +98,12 @@ def _without_more_tokens(contents: folders.Found) -> folders.Found:
             f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
             f"with model.resize_token_embeddings({size})"
         )
+    warnings.warn(
+        f"the model has {tokens} tokens and its tokenizer {size}: the others are cut off in runs, "
+        "which tests of the folder itself do not do",
+        AbcWarning,
+        stacklevel=4,
+    )
     contents.network.resize_token_embeddings(size)
     return replace(contents, options=folders.described_by(contents.network, path))
 

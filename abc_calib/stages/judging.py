@@ -93,7 +93,8 @@ def evaluate(
     shortest = getattr(loaded.task, "shortest", 1)
     if asked.lengths is None and asked.max_len < shortest:
         raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
-    sizes = asked.sizes(range(shortest, asked.max_len + 1))
+    every = loaded.data.only_lengths or range(shortest, asked.max_len + 1)
+    sizes = asked.sizes([length for length in every if length <= asked.max_len])
     kinds = names(sets) or asked.sets(loaded.data.tests)
     model = loaded.load_model().to(resolve_device(device, doubles=True))
     rows: list[Row] = []

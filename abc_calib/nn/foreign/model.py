@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import inspect
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,14 +143,27 @@ class Foreign(Model):
         if not self.stream:
             read = self._plain(self.shifted(target))
             inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
-            return self.network(**inputs, decoder_input_ids=read, use_cache=False, **how)
+            with self._room(ids.shape[1]):
+                return self.network(**inputs, decoder_input_ids=read, use_cache=False, **how)
         ids = torch.cat([ids, target[:, :-1]], 1)
         mask = torch.cat([mask, torch.ones_like(target[:, :-1], dtype=torch.bool)], 1)
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
         inputs = {"attention_mask": mask.long(), "position_ids": step * places}
-        return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
+        with self._room(ids.shape[1]):
+            return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
+
+    @contextmanager
+    def _room(self, tokens: int) -> Iterator[None]:
+        """``UsageError`` where a table of positions ends before the tokens do."""
+        try:
+            yield
+        except IndexError:
+            raise UsageError(
+                f"{type(self.network).__name__} has learned positions, too few for {tokens} "
+                "tokens: give shorter lengths, or calibrate it, which takes its positions out"
+            ) from None
 
     def shifted(self, target: Tensor) -> Tensor:
         """What the decoder reads: its own start, then the target but its last token."""
@@ -165,7 +180,8 @@ class Foreign(Model):
         """As ``generate()`` writes."""
         ids, mask = self.sources.ids(source, self.pad)
         how = {"attention_mask": mask.long(), "max_new_tokens": steps}
-        written = self.network.generate(self._plain(ids), **how)
+        with self._room(ids.shape[1] + steps):
+            written = self.network.generate(self._plain(ids), **how)
         written = written[:, ids.shape[1] if self.stream else 1 :]
         ends = written.eq(self.eos).int()
         written = written.masked_fill(ends.cumsum(1) > ends, self.pad)

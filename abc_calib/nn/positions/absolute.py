@@ -32,12 +32,16 @@ def waves(positions: Tensor, width: int, dtype: torch.dtype = torch.float32) -> 
 
 
 class Sinusoidal(Scheme):
-    """Fixed sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5)."""
+    """Fixed sines and cosines added to the embeddings (Vaswani et al. 2017, section 3.5).
+
+    Computed in float32 at least: in half precision thousands of neighbouring places are equal.
+    """
 
     absolute = True
 
     def embed(self, x: Tensor, at: Coords) -> Tensor:
-        return x + waves(at.place, self.shape.width, x.dtype)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return x + waves(at.place, self.shape.width, dtype).to(x.dtype)
 
 
 class Tabled(Scheme):

@@ -170,18 +170,19 @@ class Fire(Scheme):
         """Where positions differ from sample to sample, each pair of them is computed once."""
         rows, row = view.queries.place.unique(return_inverse=True)
         columns, column = view.keys.place.unique(return_inverse=True)
-        table = self._table(rows.to(queries.dtype), columns.to(queries.dtype), view.site)
+        exact = torch.promote_types(queries.dtype, torch.float32)  # half precision has no 1001
+        table = self._table(rows.to(exact), columns.to(exact), view.site).to(queries.dtype)
         index = row[:, :, None] * len(columns) + column[:, None]  # (b|1, i, j)
         return F.embedding(index, table.flatten(0, 1)).permute(0, 3, 1, 2)
 
     def _table(self, rows: Tensor, columns: Tensor, site: Site) -> Tensor:
         """The bias between positions ``(i,)`` and ``(j,)``: ``(i, j, h)``."""
         at = self.shape.sites.index(site)
-        offsets, rate = columns - rows[:, None], self.rate[at]
+        offsets, rate = columns - rows[:, None], self.rate[at].to(rows.dtype)
         longest = rows.maximum((self.stretch[at] * self.threshold).abs())
         ratio = (rate * offsets).abs().log1p() / ((rate * longest).abs().log1p()[:, None] + 1e-6)
         if site != "self":
             ratio = ratio * -offsets.sign()
-        weight, bias = self.into[at]
+        weight, bias = self.into[at].to(rows.dtype)
         hidden = (ratio[..., None] * weight + bias).relu()
-        return F.linear(hidden, self.out[at], self.out_bias[at])
+        return F.linear(hidden, *(x[at].to(rows.dtype) for x in (self.out, self.out_bias)))
