@@ -197,6 +197,6 @@ class Task(ABC):
 
     def _no_rule(self) -> TaskError:
         return TaskError(
-            f"{self.name} has no rule that a finite machine follows: stress and certificates need "
+            f"{self.name} has no rule, since its class says no step: stress and certificates need "
             "one (docs/rules.md)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -148,6 +149,15 @@ def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model
     right = 100 * exact_matches(model, batch).float().mean()
     with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
         calibrate(model, source, options())
+
+
+def test_a_model_that_never_ends_is_told_so(vanilla, model):
+    """More training would not help: its answers are right, and go on."""
+    endless = copy.deepcopy(model)
+    with torch.no_grad():
+        endless.head.bias[endless.eos] = -1e4
+    with pytest.raises(AbcError, match="then go on: it has not learned to end them"):
+        calibrate(endless, vanilla.data, options())
 
 
 # The choice between candidates

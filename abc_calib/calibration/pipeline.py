@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
@@ -25,9 +26,13 @@ from abc_calib.calibration.trial import (
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
+from abc_calib.evaluation.exact import measured
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Model
 from abc_calib.training.trainer import THROUGHOUT, UNREACHED_STEP
+
+DIAGNOSED, MANY = 64, 25.0
+"""Samples by which it is seen why a model is wrong, and the share in percent that says so."""
 
 OnCheck = Callable[[Check], None]
 
@@ -87,6 +92,18 @@ def calibrate(
     )
 
 
+def advice(model: Model, data: Data, batch: Batch) -> str:
+    """What to do about a model that is wrong on its training samples, by what a few of it write."""
+    sample = batch.take(torch.arange(min(len(batch), DIAGNOSED)))
+    endless = measured(model, data, sample, greedy=True)[0]["too_late"]
+    if endless < MANY:
+        return "Train longer (more steps)"
+    return (
+        f"{endless:.0f} % of its answers are right and then go on: it has not learned to end them. "
+        "Train it on targets with their end token"
+    )
+
+
 def read(
     model: Model, data: Data, options: CalibrationOptions, force: bool = False
 ) -> tuple[Fit, int, float]:
@@ -100,7 +117,7 @@ def read(
         raise AbcError(
             f"the model has not interpolated: {100 * accuracy:.1f} % of {len(batch)} training "
             "samples are right, and calibration reads the attention of a model that is right. "
-            "Train longer (more steps), or force it"
+            f"{advice(model, data, batch)}, or force it"
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")

@@ -80,8 +80,8 @@ def look_ahead(task: Task) -> Outlook:
     options: Any = task
     if (rule := task.rule()) is None:
         raise UsageError(
-            f"{task.name} has no rule that a finite machine follows: it can be trained and "
-            "evaluated, but not certified"
+            f"{task.name} has no rule, since its class says no step (docs/rules.md): it can be "
+            "trained and evaluated, but not certified"
         )
     try:
         agreed = compared(Sources(options.rule_task, rule))

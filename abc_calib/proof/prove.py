@@ -52,7 +52,7 @@ def rule_of(data: Data) -> Rule:
         raise Undecided("its format has index hints, which stand for no digit of the rule")
     rule = data.task.rule()
     if rule is None:
-        raise Undecided(f"{data.task.name} has no rule that a finite machine follows")
+        raise Undecided(f"{data.task.name} has no rule, since its class says no step")
     empty = rule.first.next[[*rule.first.start]].reshape(len(rule.first.start), -1)[:, -1]
     if rule.first.tapes and (empty >= 0).any():
         raise Undecided(f"the rule of {data.task.name} takes sources without a letter")

@@ -179,7 +179,13 @@ def described(
 
 
 def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Path) -> None:
-    """``UsageError`` for a source that has two targets."""
+    """``UsageError`` for a source that has two targets, and for spaces behind a part of them."""
+    spaced = sum(target != target.rstrip() for target in targets)
+    if 0 < spaced < len(targets):
+        raise UsageError(
+            f"{spaced} of {len(targets)} targets in {path.name} end in spaces, and nothing tells "
+            "which: write all alike"
+        )
     first_targets: dict[str, str] = {}
     wrong = [
         (source, target)

@@ -119,8 +119,8 @@ def _decidable(config: RunConfig) -> RunConfig:
     second = Run.draft(plan_calibration(config, **_everything(config)))
     if second.task.rule() is None:
         raise UsageError(
-            f"no certificate can judge {config.task}: it has no rule that a finite machine "
-            "follows, as addition, automaton and copy have; try abc eval"
+            f"no certificate can judge {config.task}: it has no rule, since its class says no "
+            "step, as those of addition, automaton and copy do; try abc eval"
         )
     model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
     heads = model.options.heads

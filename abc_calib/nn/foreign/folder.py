@@ -20,6 +20,7 @@ NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_versi
 NOT_SHAPE |= {"torch_dtype"}
 """Entries of a configuration that do not shape a model."""
 END = "eos_token_id"
+LFS = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ def load(folder: Path | str, lined: bool = False) -> Found:
             f"{path} holds an adapter or quantised weights: save the whole model in float32, with "
             "merge_and_unload() or dequantize() first"
         )
+    for file in path.glob("*.safetensors"):
+        with file.open("rb") as opened:
+            if opened.read(len(LFS)) == LFS:
+                raise UsageError(
+                    f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+                )
     check_size(kind, path, described)
     register()
     try:
