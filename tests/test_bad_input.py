@@ -49,8 +49,7 @@ abc train addition --format aligned,fixed:5 => an operand of 6 digits does not f
 abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a whole
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
-abc train successor --cross-scheme learned => --cross-scheme learned: it is added to embeddings, an
-abc train successor --encoder-layers 0 --encoder-scheme rope => --encoder-scheme rope: it acts in
+abc train successor --cross-scheme learned => no such option: --cross-scheme
 abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that
 abc train successor --scheme rope --width 12 --heads 4 => width 12 with heads 4 makes 3 a head: ch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from abc_calib.config import (
     take,
 )
 from abc_calib.config.options import values_of
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.errors import AbcError, OptionError, UsageError
 from cli.options import flags_of
 
 STUB = Path(abc_calib.__file__).with_suffix(".pyi")
@@ -109,6 +110,19 @@ def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):
     path.write_text(config.model_dump_json(indent=2))
     assert load_config(path) == config
     assert config.format_version == FORMAT_VERSION
+
+
+def test_options_that_went_are_dropped_where_they_were_unset(make_config, tmp_path):
+    """A run of an earlier version, and one that had a scheme for its decoder alone."""
+    config, path = make_config("addition"), tmp_path / "config.json"
+    data = json.loads(config.model_dump_json())
+    data["model"] |= dict.fromkeys(("encoder_scheme", "decoder_scheme", "cross_scheme"))
+    path.write_text(json.dumps(data))
+    assert load_config(path) == config
+    data["model"]["decoder_scheme"] = "t5"
+    path.write_text(json.dumps(data))
+    with pytest.raises(AbcError, match=r"is not valid \(unknown option .*decoder_scheme"):
+        load_config(path)
 
 
 def test_the_papers_preset_is_the_papers_model():

@@ -71,9 +71,7 @@ def ours(model: Any, batch: Any) -> list[tuple[str, int, int, torch.Tensor]]:
     for site, seen in calls.items():
         for layer, attention in enumerate(model._attending(site)):
             x = torch.zeros(1)
-            bias, nowhere = attention._bias(
-                x, x, seen, model.scheme_of(site), attention.lines.get(site)
-            )
+            bias, nowhere = attention._bias(x, x, seen, model.positions, attention.lines.get(site))
             if nowhere is not None:
                 bias = bias.masked_fill(nowhere, MASKED)
             first = batch.source.shape[1] if model.stream and site == "self" else 0

@@ -194,7 +194,7 @@ def test_the_value_term_is_part_of_attention_along_single_lines_too(make_model):
     model.set_lines(LineBias({"self": (here,)}))
     source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 13]])
     before = model(source, target)
-    model.scheme_of("encoder").value_table.zero_()
+    model.positions.value_table.zero_()
     assert not torch.allclose(model(source, target), before, atol=1e-3)
 
 
@@ -282,10 +282,10 @@ def test_fresh_parameters_are_filled_in(make_model):
     """Whatever memory held before does not stay."""
     for name in SCHEMES:
         model = make_model(scheme=name, encoder_layers=1)
-        for parameter in model.scheme_of("encoder").parameters():
+        for parameter in model.positions.parameters():
             parameter.data.fill_(torch.nan)
         model.apply(draw)
-        for parameter in model.scheme_of("encoder").parameters():
+        for parameter in model.positions.parameters():
             assert parameter.isfinite().all() and parameter.abs().sum() > 0
 
 
@@ -310,20 +310,6 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
         where = View("cross", at, replace(encoded.at, place=(encoded.at.place + phase) % 3))
         expected = where.keys.place[:, None] - at.place[0][:, None]
         assert torch.equal(where.offsets()[:, 0], expected)
-
-
-# A scheme for each site
-
-
-def test_every_site_can_have_its_own_scheme(make_model):
-    model = make_model(encoder_layers=1, encoder_scheme="learned", cross_scheme="rpe:clip=2")
-    kinds = [type(model.scheme_of(site)).__name__ for site in ("encoder", "self", "cross")]
-    assert kinds == ["Learned", "Sinusoidal", "Rpe"]
-    assert model.scheme_of("cross").table.shape == (1, 2, 5, 10)
-    shared = make_model(encoder_layers=1, scheme="rpe", decoder_scheme="none")
-    assert shared.scheme_of("encoder") is shared.scheme_of("cross")
-    assert len(shared.scheme_of("encoder").table) == 2
-    assert type(shared.scheme_of("self")).__name__ == "Scheme"
 
 
 # Names and options

@@ -159,17 +159,14 @@ def test_they_train_and_go_on_beyond_their_tables(name, task):
     assert ((again == decoded) | ended).all(), "cached decoding is one pass over what was written"
 
 
-@pytest.mark.parametrize("own", [{}, {"encoder_scheme": "none"}, {"decoder_scheme": "none"}])
-def test_what_is_drawn_for_a_source_holds_for_its_output(model_for, own):
-    """Whichever of them has the scheme, and behind the ``transformers`` face too."""
+def test_what_is_drawn_for_a_source_holds_for_its_output(model_for):
+    """Behind the ``transformers`` face too."""
     data = digit_data()
-    model = model_for(data, scheme="coupled", cross_scheme="none", **own).train()
+    model = model_for(data, scheme="coupled").train()
     source = data.training(0, 30).source
     drawn = model.encode(source).drawn
-    assert (drawn is None) == ("decoder_scheme" in own)
-    if drawn is not None:
-        assert len(drawn) == 30 and len(drawn.unique()) > 1
-        assert model.eval().encode(source).drawn is None
+    assert len(drawn) == 30 and len(drawn.unique()) > 1
+    assert model.eval().encode(source).drawn is None
     target = data.training(0, 30).target
     assert torch.isfinite(hub.wrapped(model)(source, labels=target).loss)
 
@@ -179,7 +176,6 @@ def test_what_counts_columns_takes_no_other_order():
         for options, reason in (
             ({"scheme": name, "format": "aligned"}, "digits of a number, which do not stand toge"),
             ({"scheme": name, "cyclic": 3}, "cyclic = 3: a scheme that counts columns"),
-            ({"cross_scheme": name}, "cross-attention has none of its own"),
         ):
             with pytest.raises(UsageError, match=reason):
                 stages.train("addition", **options, **TINY)

@@ -42,20 +42,13 @@ MODIFIED = [
         strict=True,
     )
 ]
-OWN = [
-    pytest.param({"encoder_layers": 1, "scheme": "sinusoidal", **own}, "none", id="own-" + name)
-    for name, own in {
-        "one": {"decoder_scheme": "t5"},
-        "each": {"encoder_scheme": "none", "decoder_scheme": "learned", "cross_scheme": "xl"},
-    }.items()
-]
 PLAIN = [
     *(pytest.param(*SHAPES[1].values, biased, id=f"encoder-{biased}") for biased in BIASED),
     *(pytest.param(*SHAPES[0].values, biased, id=f"no-encoder-{biased}") for biased in BIASED[::2]),
 ]
-CASES = [*PLAIN, *SCHEMED, *MODIFIED, *OWN]
+CASES = [*PLAIN, *SCHEMED, *MODIFIED]
 """Shapes and biases: the plain schemes with each bias, every scheme with lines and, if it changes
-scores, without; with cyclic positions; and other schemes at some sites."""
+scores, without; and with cyclic positions."""
 
 
 @pytest.fixture

@@ -579,7 +579,7 @@ def test_layers_and_schemes_of_ones_own_are_not_followed():
         model.layers[0].register_forward_hook(lambda *_: None)
 
     def method(model: Any) -> None:
-        model.scheme_of("self").embed = lambda x, at: x * x.shape[1]
+        model.positions.embed = lambda x, at: x * x.shape[1]
 
     def layer(model: Any) -> None:
         model.head = type("Mine", (torch.nn.Linear,), {})(8, model.head.out_features)

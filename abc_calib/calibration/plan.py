@@ -32,9 +32,6 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
     """The model that is trained with the lines: the same, with other positions and no window."""
     changed = {
         "scheme": scheme,
-        "encoder_scheme": None,
-        "decoder_scheme": None,
-        "cross_scheme": None,
         "attention_window": None,
         "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
     }

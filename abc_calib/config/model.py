@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pydantic import model_validator
 
 from abc_calib.config.options import Options, Word, option
 
@@ -10,6 +12,8 @@ TRANSFORMER = "Transformer"
 POSITIONS = "Positions"
 RECURRENT = "Recurrent models (--model gru)"
 """Panels of the help."""
+REMOVED = ("encoder_scheme", "decoder_scheme", "cross_scheme")
+"""Options of earlier versions, which their runs have without a value."""
 SCHEME = (
     "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
     "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end."
@@ -44,36 +48,21 @@ class StackOptions(ModelOptions):
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        return (self.scheme, *self.own_schemes.values())
-
-    @property
-    def own_schemes(self) -> dict[str, str]:
-        """The schemes of the sites that have one of their own."""
-        return {}
+        return (self.scheme,)
 
 
 class TransformerOptions(StackOptions):
     """The shape of the Transformer.
 
-    ``scheme`` holds for all sites, unless ``encoder_scheme``, ``decoder_scheme`` or
-    ``cross_scheme`` says otherwise. ``cyclic``: positions modulo this, from a random phase on in
-    training. ``attention_window``: attention only to this number of keys on each side of the line
-    that an answer is read along (paper, appendix A.4).
+    ``cyclic``: positions modulo this, from a random phase on in training. ``attention_window``:
+    attention only to this number of keys on each side of the line that an answer is read along
+    (paper, appendix A.4).
     """
 
     group_title: ClassVar[str] = "transformer"
 
     encoder_layers: int = option(
         0, "Encoder layers, by default 1; 0: embeddings only.", ge=0, le=64
-    )
-    encoder_scheme: Word | None = option(
-        None, "Positions of the source; --scheme by default.", panel=POSITIONS
-    )
-    decoder_scheme: Word | None = option(
-        None, "Positions of the output; --scheme by default.", panel=POSITIONS
-    )
-    cross_scheme: Word | None = option(
-        None, "Positions in cross-attention; --scheme by default.", panel=POSITIONS
     )
     post_norm: bool = option(
         False,
@@ -95,14 +84,12 @@ class TransformerOptions(StackOptions):
     def label(self) -> str:
         return self.scheme
 
-    @property
-    def own_schemes(self) -> dict[str, str]:
-        schemes = {
-            "encoder": self.encoder_scheme,
-            "self": self.decoder_scheme,
-            "cross": self.cross_scheme,
-        }
-        return {site: name for site, name in schemes.items() if name is not None}
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        """Drop unset options that earlier versions stored."""
+        unset = {name for name in REMOVED if isinstance(data, dict) and data.get(name, 0) is None}
+        return {name: data[name] for name in data if name not in unset} if unset else data
 
 
 class DecoderOptions(StackOptions):

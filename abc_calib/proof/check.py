@@ -229,11 +229,11 @@ class Export:
         for site, found in self.lines.items():
             require(len(found) == need.get(site, self.layers), f"lines of {site} are missing")
         self.width, self.heads = config["d_model"], config["heads"]
-        named = config.get("own_schemes") or {}
-        schemes = {site: named.get(site, config["scheme"]) for site in self.lines}
-        require({*schemes.values()} <= {"none", "sinusoidal"}, f"positions {schemes} are unknown")
-        self.waves = {site: scheme == "sinusoidal" for site, scheme in schemes.items()}
-        period = config.get("cyclic") if any(self.waves.values()) else 1
+        require(not config.get("own_schemes"), "its sites have schemes of their own")
+        scheme = config["scheme"]
+        require(scheme in ("none", "sinusoidal"), f"positions {scheme} are unknown")
+        self.waves = scheme == "sinusoidal"
+        period = config.get("cyclic") if self.waves else 1
         require(period is not None, "positions grow with length")
         self.period: int = within("cyclic", period, 1, 10**6)
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
@@ -758,14 +758,14 @@ class Model:
         return self.tables[node][0][self.tables[node][1][at]]
 
     def state(self, node: int, at: np.ndarray) -> np.ndarray:
-        (what, site, phase, *_), below = self.nodes.all[node]
+        (what, _, phase, *_), below = self.nodes.all[node]
         if what == "row":
             return self.row(node, at)
         kind, which = self.nodes.all[below[0]][0]
         ids = self.values[at, which] if kind == "atom" else np.full(len(at), which)
         angle = phase * 10000.0 ** (-np.arange(0, self.e.width, 2) / self.e.width)
         waves = np.stack([np.sin(angle), np.cos(angle)], 1).ravel()[: self.e.width]
-        return self.e.weights["embed.weight"][ids] + waves * self.e.waves[site]
+        return self.e.weights["embed.weight"][ids] + waves * self.e.waves
 
     def row(self, node: int, at: np.ndarray) -> np.ndarray:
         (label, below), e = self.nodes.all[node], self.e

@@ -75,15 +75,11 @@ class AttentionConfig(HubConfig):
 
 @strict
 class AbcConfig(AttentionConfig):
-    """Everything that shapes the Transformer.
-
-    ``own_schemes``: the schemes of the sites that do not have ``scheme``.
-    """
+    """Everything that shapes the Transformer."""
 
     model_type = "abc_transformer"
 
     encoder_layers: int = 0
-    own_schemes: dict[str, str] | None = None
     cyclic: int | None = None
     post_norm: bool | None = None
 

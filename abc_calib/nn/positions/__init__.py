@@ -53,44 +53,24 @@ def check_positions(
 
     ``layout``: of the sources, where it is known.
     """
-    check_scheme(options.scheme, options.width, options.heads)
-    own_schemes = options.own_schemes
-    names = {site: own_schemes.get(site, options.scheme) for site in SITES}
-    schemes = {s: check_scheme(name, options.width, options.heads) for s, name in names.items()}
-    if layout is not None and len(layout.parts[-1].operands) > 1:
-        counting = [names[site] for site in SITES if schemes[site].by_columns]
-        if counting:
-            rule = "it counts the digits of a number, which do not stand together in this format"
-            raise OptionError("scheme", counting[0], f"{rule}; choose the format free")
-    if "cross" in own_schemes and schemes["cross"].absolute:
-        raise OptionError(
-            "cross_scheme",
-            names["cross"],
-            "it is added to embeddings, and cross-attention has none of its own; give it to "
-            "encoder_scheme and decoder_scheme, or choose a cross scheme that turns queries and "
-            "keys or adds to scores, or none",
-        )
-    acts = schemes["encoder"].absolute or type(schemes["encoder"]) is Scheme
-    layers = getattr(options, "encoder_layers", 0)
-    if "encoder" in own_schemes and not layers and not acts:
-        raise OptionError(
-            "encoder_scheme",
-            names["encoder"],
-            "it acts in the encoder's attention, and there is no encoder layer; give 1 or more "
-            "encoder layers, or a scheme of embeddings",
-        )
-    if isinstance(options, DecoderOptions) and getattr(schemes["self"], "cross", "") == "end":
+    scheme = check_scheme(options.scheme, options.width, options.heads)
+    has_columns = layout is not None and len(layout.parts[-1].operands) > 1
+    if has_columns and scheme.by_columns:
+        rule = "it counts the digits of a number, which do not stand together in this format"
+        raise OptionError("scheme", options.scheme, f"{rule}; choose the format free")
+    from_end = isinstance(scheme, Alibi) and scheme.cross == "end"
+    if isinstance(options, DecoderOptions) and from_end:
         rule = "a decoder-only model has no cross-attention; choose alibi without cross=end"
         raise OptionError("scheme", options.scheme, rule)
     if options.cyclic is None:
         return
-    if all(type(scheme) is Scheme for scheme in schemes.values()):
+    if type(scheme) is Scheme:
         rule = "there are no positions to count; choose a scheme, not none"
         raise OptionError("cyclic", options.cyclic, rule)
-    if any(scheme.by_columns for scheme in schemes.values()):
+    if scheme.by_columns:
         rule = "a scheme that counts columns has no positions to count so; choose another scheme"
         raise OptionError("cyclic", options.cyclic, rule)
-    if any(isinstance(scheme, Alibi) and scheme.cross == "end" for scheme in schemes.values()):
+    if from_end:
         rule = "it counts the source from its end already; choose alibi without cross=end"
         raise OptionError("cyclic", options.cyclic, rule)
 

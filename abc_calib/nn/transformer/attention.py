@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -195,7 +195,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         calls: Sequence[Sequence[View]],
-        schemes: Mapping[Site, Scheme],
+        scheme: Scheme,
         memory: Tensor | None = None,
         cache: Cache | None = None,
         weights: Weights = False,
@@ -209,7 +209,7 @@ class Block(nn.Module):
         for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
             site, y = views[-1].site, x if self.post_norm else norm(x)
             parts: list[Part] = []
-            how = schemes[site], site, weights
+            how = scheme, site, weights
             for view in views:
                 part = None if cache is None else cache.source.get(self)
                 if view.site != "cross":
@@ -222,7 +222,7 @@ class Block(nn.Module):
                     if cache is not None:
                         cache.source[self] = part
                 parts.append(part)
-            y, layer_weights = attention(y, parts, views, schemes[site], weights)
+            y, layer_weights = attention(y, parts, views, scheme, weights)
             x = x + self.dropout(y)
             x = norm(x) if self.post_norm else x
             seen.append(layer_weights)

@@ -98,7 +98,7 @@ class Blocks:
             embedded = model.embed.weight[:, None].expand(-1, period, -1)
             places = torch.arange(period, device=embedded.device)[None]
             at = coords(places, output=True)
-            self.tokens[site] = model.scheme_of(site).embed(embedded, at).flatten(0, 1)
+            self.tokens[site] = model.positions.embed(embedded, at).flatten(0, 1)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:
         """Layer normalisation, of which the rounding bound takes note."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from abc_calib.geometry import SITES, LineBias
+from abc_calib.geometry import LineBias
 from abc_calib.nn.positions import Scheme
 from abc_calib.plugins.registry import is_ours
 
@@ -41,22 +41,19 @@ def window_period(model: Any) -> int | str:
 
 def scheme_period(model: Any, lines: LineBias) -> int | str:
     """The same as far as it rests on position schemes."""
-    schemes = {site: model.scheme_of(site) for site in SITES}
-    if part := next(filter(None, map(unknown_part, schemes.values())), ""):
+    scheme = model.positions
+    if part := unknown_part(scheme):
         return part
     named = model.options.scheme
-    if any(type(scheme).renumber is not Scheme.renumber for scheme in schemes.values()):
+    if type(scheme).renumber is not Scheme.renumber:
         return "its positions are drawn anew for every length"
-    if any(scheme.has_value_term for scheme in schemes.values()):
+    if scheme.has_value_term:
         return f"its values depend on distances without bound ({named})"
-    absolute = any(type(schemes[s]).embed is not Scheme.embed for s in ("encoder", "self"))
+    absolute = type(scheme).embed is not Scheme.embed
     period = getattr(model, "period", None)
     if absolute and period is None:
         return f"its positions ({named}) are absolute and grow with length"
-    rotates = any(
-        type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
-        for scheme in schemes.values()
-    )
+    rotates = type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
     if rotates and (model.stream or any(len(head) != 1 for *_, head in lines.each())):
         return f"its scores depend on positions ({named}) where a head has several lines"
     return period if absolute and period else 1

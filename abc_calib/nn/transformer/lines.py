@@ -72,9 +72,10 @@ class AlongLines(Model):
         layout, layers = data.layout_at(1), self.attention_layers
         return window_bias(window, layers, self.options.heads, len(layout.parts), layout.stride)
 
+    @property
     @abstractmethod
-    def scheme_of(self, site: Site) -> Scheme:
-        """The positions of a site: ``encoder`` and ``self`` also embed what they read."""
+    def positions(self) -> Scheme:
+        """The position scheme of all sites."""
 
     @property
     def attention_layers(self) -> dict[Site, int]:
@@ -130,7 +131,7 @@ class AlongLines(Model):
     @property
     def by_token(self) -> bool:
         """Of a stream: do states of the source depend on the token alone, each made once?"""
-        if not self.stream or type(self.scheme_of("self")).embed is not Scheme.embed:
+        if not self.stream or type(self.positions).embed is not Scheme.embed:
             return False
         inner = () if self._lines is None else self._lines.sites.get("encoder", ())
         alone = all(head == (ALONE,) for heads in inner for head in heads)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from abc_calib import plugins
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
+from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.coords import Coords, View, coords
 from abc_calib.nn.base import Attention, Decoded
@@ -54,7 +55,7 @@ class Transformer(AlongLines):
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
         self.embed = nn.Embedding(tokens.size, options.width)
-        self._schemes()
+        self._make_scheme()
         crossed = not self.stream
         self.layers = nn.ModuleList(Block(options, crossed) for _ in range(options.decoder_layers))
         self.norm = nn.LayerNorm(options.width)
@@ -70,32 +71,21 @@ class Transformer(AlongLines):
             nn.init.xavier_uniform_(self.embed.weight)  # times the scale as large as the sinusoids
         self.set_lines(None)
 
-    def _schemes(self) -> None:
-        """Make the schemes, each for the sites that have it, and the encoder with its own."""
+    def _make_scheme(self) -> None:
+        """Make the position scheme, for the sites that have layers, and the encoder with it."""
         options = self.options
+        shape = options.scheme, options.width, options.heads
         if self.stream:
-            self.scheme = build_scheme(options.scheme, options.width, options.heads, ("self",))
-            return
-        sites = SITES if options.encoder_layers else SITES[1:]
-        names = {site: options.own_schemes.get(site, options.scheme) for site in SITES}
-
-        def build(name: str, *scheme_sites: Site) -> Scheme:
-            return build_scheme(name, options.width, options.heads, scheme_sites)
-
-        shared = [site for site in sites if names[site] == names["encoder"]]
-        self.encoder = Encoder(options, build(names["encoder"], *shared))
-        own_schemes: dict[str, nn.Module] = {
-            site: build(names[site], site) for site in sites if site not in shared
-        }
-        self.own_schemes = nn.ModuleDict(own_schemes)
+            self.scheme = build_scheme(*shape, ("self",))
+        else:
+            sites = SITES if options.encoder_layers else SITES[1:]
+            self.encoder = Encoder(options, build_scheme(*shape, sites))
 
     # Positions
 
-    def scheme_of(self, site: Site) -> Scheme:
-        if self.stream:
-            return self.scheme
-        schemes: Any = self.own_schemes
-        return schemes[site] if site in schemes else self.encoder.scheme  # noqa: SIM401 (a ModuleDict)
+    @property
+    def positions(self) -> Scheme:
+        return self.scheme if self.stream else self.encoder.scheme
 
     def _of_source(self, source: Tensor, mask: Tensor) -> Coords:
         delimiters, words = self.tokens.delimiters, self.tokens.words
@@ -133,7 +123,7 @@ class Transformer(AlongLines):
         step of training they start in a random phase, the same for source and output; else in 0.
         """
         at = self._of_source(source, source.ne(self.pad) if mask is None else mask)
-        scheme, phase, numbers = self.scheme_of("encoder"), 0, None
+        scheme, phase, numbers = self.positions, 0, None
         if self.period:
             phase = int(torch.randint(self.period, ())) if self.training else 0
             at = replace(at, place=(at.length - 1 - at.position + phase) % self.period)
@@ -141,9 +131,8 @@ class Transformer(AlongLines):
             double = torch.arange(2 * at.size, device=source.device)[None]
             numbers = scheme.renumber(double, 2 * at.length)
         embedded = scheme.renumber(at.place, at.length) if numbers is None else numbers
-        at = replace(at, start=scheme.starts(at))
-        output = self.scheme_of("self")
-        drawn = at.start if output is scheme else output.starts(at)
+        drawn = scheme.starts(at)
+        at = replace(at, start=drawn)
         placed = replace(at, place=embedded[:, : at.size])
         at = at if self._lines is None else at.alike
         if self.by_token and not weights:
@@ -163,9 +152,8 @@ class Transformer(AlongLines):
         blocks = self.layers[:-1] if self.stream else self.encoder.layers
         seen: list[Any] = []
         states, view = [x], View("encoder", at, at, causal=self.stream)
-        schemes: dict[Site, Scheme] = {"encoder": self.scheme_of("encoder")}
         for block in blocks:
-            x, (layer_weights,) = block(x, [(view,)], schemes, weights=weights)
+            x, (layer_weights,) = block(x, [(view,)], self.positions, weights=weights)
             states.append(x)
             seen.append(layer_weights)
         return states, seen
@@ -178,7 +166,7 @@ class Transformer(AlongLines):
         weights: Weights = False,
     ) -> Outputs:
         """What is written after ``read (b, t)``, the tokens in ``cache`` before it."""
-        queries, scheme = self._placed(read, encoded, cache), self.scheme_of("self")
+        queries, scheme = self._placed(read, encoded, cache), self.positions
         placed = replace(queries, place=self._numbered(queries, encoded))
         x = self.dropout(scheme.embed(self._embedded(read), placed))
         self_view = View("self", queries, queries, True) if cache is None else cache.view(queries)
@@ -186,10 +174,9 @@ class Transformer(AlongLines):
         calls: Sequence[Sequence[View]] = [(self_view,), (crossed,)]
         if self.stream:
             calls = [(crossed, replace(self_view, first=encoded.at.size))]
-        schemes = {site: self.scheme_of(site) for site in SITES}
         seen: list[list[Any]] = []
         for block, memory in zip(self.layers, encoded.memory, strict=True):
-            x, layer_weights = block(x, calls, schemes, memory, cache, weights)
+            x, layer_weights = block(x, calls, scheme, memory, cache, weights)
             seen.append(layer_weights)
         logits = self.head(self.norm(x))
         if not weights:
@@ -202,7 +189,7 @@ class Transformer(AlongLines):
     def _numbered(self, queries: Coords, encoded: Encoded) -> Tensor:
         """What a scheme calls the places of an output."""
         if encoded.numbers is None:
-            return self.scheme_of("self").renumber(queries.place, queries.length)
+            return self.positions.renumber(queries.place, queries.length)
         last = encoded.numbers.shape[1] - 1
         b = max(encoded.numbers.shape[0], queries.place.shape[0])
         numbers, place = encoded.numbers.expand(b, -1), queries.place.expand(b, -1)
@@ -284,7 +271,6 @@ class Transformer(AlongLines):
 
     def hub_config(self) -> dict[str, Any]:
         options, tokens = self.options, self.tokens
-        own_schemes = {} if self.stream else {"own_schemes": options.own_schemes or None}
         rows = tokens.rows[0] if len(tokens.rows) == 1 else list(tokens.rows)
         return {
             **super().hub_config(),
@@ -293,18 +279,16 @@ class Transformer(AlongLines):
             **({"post_norm": True} if self.scale != 1 else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
-            **own_schemes,
         }
 
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any], **options: Any) -> Self:
         plugins.check_model(config)
-        sites = {"encoder": "encoder", "self": "decoder", "cross": "cross"}
-        own_schemes = (config.get("own_schemes") or {}).items()
-        named = {f"{sites[site]}_scheme": name for site, name in own_schemes}
+        if config.get("own_schemes"):
+            raise UsageError("its sites have position schemes of their own: train again")
         if config.get("post_norm"):
             options["post_norm"] = True
-        model = super().from_hub_config(config, **named, **options)
+        model = super().from_hub_config(config, **options)
         if config["line_bias"]:
             model.set_lines(LineBias.from_dict(config["line_bias"]))
         return model

@@ -140,7 +140,7 @@ def embedded(model: Model) -> dict[str, Any]:
     config = model.hub_config()
     if model.hub_names[0] not in RUNS:
         raise UsageError("the page computes Transformers, and this model is none")
-    if config["scheme"] != "none" or config.get("own_schemes") or config.get("cyclic"):
+    if config["scheme"] != "none" or config.get("cyclic"):
         raise UsageError(
             f"the page computes models without positions, and this one has {config['scheme']}"
         )
