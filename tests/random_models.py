@@ -48,7 +48,7 @@ class Lines:
         if rows and not self.rule.listed and rng.random() < 0.1:
             segment = 2
         if segment and direction != "vert" and rng.random() < 0.9:  # along the rule's columns
-            direction = "anti" if self.rule.turned else "diag"
+            direction = "diag"
         offset = rng.choice([0, 0, 1, -1] if direction == "vert" else [0, -1, -1, -2, 1, 2])
         return Line(direction, segment, offset, rng.choice([0.0, 0.0, -0.5]))
 

@@ -452,7 +452,6 @@ MISTAKES = {
     "ahead = 1.5": r"ahead = 1.5: give 0 to 8",
     "stride = 0": "has stride 0: give 1 or more words",
     "stride, symbols = 9, tuple('abcdefgh')": "a column reads 9 words, each of 8 symbols",
-    "turned = True": "turned: later rows read the row above alone",
     "symbols = ('a', ' b')": "the symbol ' b': give words",
     "counted = True": "one row: all that is about rows needs",
     "ahead, end = 1, lambda self, state: None": "no source ends",
