@@ -22,7 +22,7 @@ from tasks.digits import from_integers
 
 TASKS: list[tuple[Any, int | None]] = [
     *[("successor", 2), ("successor", 3), ("parity", 2), ("addition", 2), ("addition", 3)],
-    *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition3", 3)],
+    *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition", 3)],
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],

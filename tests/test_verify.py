@@ -713,7 +713,7 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
 
 def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):
     monkeypatch.setattr(windows, "MOST_SIZES", 50)
-    source = digit_data("addition3", base=3, format="aligned")
+    source = digit_data("addition", base=3, format="aligned")
     model = build_model("transformer", ONE_HEAD, source, 0).eval()
     own = (((Line("diag", 0, 0),),),)
     drifting, far = Line("anti", 2, 0, stride=2), Line("anti", 2, -9000, stride=3)
