@@ -31,7 +31,7 @@ import abc_calib as abc
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
 from abc_calib.text import as_markdown
-from tasks.tag import UNIVERSAL
+from tasks.tape import UNIVERSAL
 
 HERE = Path(__file__).parent
 KEY = ["model", "task", "base", "seed"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tasks import copying, lookup, wider
+from tasks import copying, lookup
 from tasks.arithmetic import Arithmetic
 from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
-from tasks.basic import Addition, Parity, Subtraction, Successor
+from tasks.basic import Addition, Multiplication, Parity, Subtraction, Successor
 from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.division import Division, Mod
@@ -38,13 +38,8 @@ ARITHMETIC: dict[str, type[Arithmetic]] = {
     "successor": Successor,
     "addition": Addition,
     "subtraction": Subtraction,
-    "multiplication": wider.Multiplication,
+    "multiplication": Multiplication,
     "parity": Parity,
-    "addition3": wider.Addition3,
-    "addition4": wider.Addition4,
-    "multiplication2": wider.Multiplication2,
-    "multiplication3": wider.Multiplication3,
-    "zigzag": wider.Zigzag,
 }
 ROW_TASKS: dict[str, type[RowTask]] = {
     "long_multiplication": LongMultiplication,

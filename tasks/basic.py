@@ -1,4 +1,4 @@
-"""Successor, addition and parity, rules of Duan & Shi, section 3.1; and subtraction."""
+"""Successor, addition, N x 1 and parity, rules of Duan & Shi, section 3.1; and subtraction."""
 
 from __future__ import annotations
 
@@ -58,6 +58,69 @@ class Addition(Arithmetic):
             self._trimmed(rng, a.astype(np.uint8), counts[0]),
             self._trimmed(rng, b.astype(np.uint8), counts[1]),
         )
+
+
+class Multiplication(Arithmetic):
+    """A number times one digit (the paper's N x 1): ``123*6 -> 738``, written ``8 3 7``."""
+
+    name = "multiplication"
+    operator = "*"
+    count = 2
+
+    def rule(self) -> rules.Rule:
+        return rules.multiplication(self.base)
+
+    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
+        number, digit = operands
+        return (
+            *super().padded((number,), width),
+            Digits(digit.values[:, -1:], np.ones(len(digit), int)),
+        )
+
+    def widths(self, length: int) -> tuple[int, ...]:
+        return length, 1
+
+    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
+        """The other digit of each digit of the number."""
+        number, digit = operands
+        return number, Digits(np.repeat(digit.values[:, -1:], number.width, 1), number.lengths)
+
+    def _check(self, source: str, operands: tuple[Digits, ...]) -> None:
+        if operands[1].lengths[0] > 1:
+            raise TaskError(
+                f"{source!r}: {self.name} takes a second operand of one digit, as in '123*6'"
+            )
+
+    def _counts(
+        self, rng: np.random.Generator, n: int, length: int, exact: bool
+    ) -> tuple[np.ndarray, ...]:
+        (count, _) = super()._counts(rng, n, length, exact)
+        return count, np.ones(n, int)
+
+    def _draw(
+        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
+    ) -> tuple[Digits, ...]:
+        if law == "uniform" and not exact:
+            return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
+        return super()._draw(rng, n, length, law, exact)
+
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+        """Numbers whose product by their factor is a long run of the highest digit, or near it."""
+        number, digit = (self._random(rng, count) for count in counts)
+        factor = np.maximum(digit.values[:, -1].astype(np.int64), 1)
+        first = number.width - counts[0]
+        remainder = np.zeros(len(number), np.int64)
+        start, _ = self._run(rng, counts[0])
+        for column in range(number.width):
+            inside = column >= first
+            quotient, rest = np.divmod(remainder * self.base + self.base - 1, factor)
+            remainder = np.where(inside, rest, 0)
+            in_chain = inside & (number.width - 1 - column >= start)
+            number.values[:, column] = np.where(in_chain, quotient, number.values[:, column])
+        nines = rng.random(len(number)) < 0.25
+        column_in = np.arange(number.width) >= first[:, None]
+        number.values[nines] = np.where(column_in[nines], self.base - 1, 0)
+        return self._trimmed(rng, number.values, counts[0]), digit
 
 
 class Parity(Arithmetic):

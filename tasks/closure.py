@@ -78,9 +78,8 @@ def check_closed(rule: Rule) -> None:
             raise NotClosed("a row may close with a symbol that the last row cannot stand below")
         kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
         accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
-        written = _turned(accepted) if rule.turned else accepted
         for machine in (rule.first, later):
-            _check_closure(rule, machine, written, opener)
+            _check_closure(rule, machine, accepted, opener)
         _check_totality(rule, below, accepted)
     if rule.closers and rule.of_row is not None:
         for machine in (rule.first, later):
@@ -189,20 +188,6 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
     behind = {*np.flatnonzero(is_done(plain)).tolist()}
     done = np.array([not behind.isdisjoint(subset) for subset in subsets])
     return Accepted(following, _for_ever(following[:, count - 1], done))
-
-
-def _turned(accepted: Accepted) -> Accepted:
-    """The same words from their last letter on, ``end`` behind them."""
-    base = accepted.next.shape[1] - 1
-
-    def after(subset: frozenset[int]) -> Iterator[frozenset[int]]:
-        before = np.isin(accepted.next[:, :base], [*subset])
-        for letter in range(base):
-            yield frozenset(np.flatnonzero(before[:, letter]).tolist())
-        yield subset
-
-    following, subsets = _subsets(frozenset(np.flatnonzero(accepted.done).tolist()), after)
-    return Accepted(following, np.array([0 in subset for subset in subsets]))
 
 
 def _subsets(

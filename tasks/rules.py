@@ -317,8 +317,7 @@ class Rule:
     else rows are as many as ``of_row`` has digits, or go on until one closes as the last.
     ``forward``: the operands that are read from their first letter on; others from their last.
     ``stride``: how many letters of the source a column reads; then its words are by turns those of
-    as many operands, and the last column may lack some. ``turned``: the row above is read from its
-    last symbol.
+    as many operands, and the last column may lack some.
     """
 
     first: Transducer
@@ -329,7 +328,6 @@ class Rule:
     forward: tuple[int, ...] = ()
     past: bool = False
     stride: int = 1
-    turned: bool = False
 
     @property
     def closers(self) -> tuple[int, ...]:
@@ -396,7 +394,7 @@ class Rule:
             "of_row": self.of_row,
             "listed": self.listed,
         }
-        optional = {"forward": list(self.forward), "past": self.past, "turned": self.turned}
+        optional = {"forward": list(self.forward), "past": self.past}
         optional |= {"stride": self.stride} if self.stride > 1 else {}
         return fields | {name: value for name, value in optional.items() if value}
 
@@ -424,9 +422,6 @@ class Rule:
                 skip = self.shift if tape == ABOVE else 0
                 source = rows[-1] if tape == ABOVE else operands[row if self.listed else tape]
                 lengths, values = np.maximum(source[1][live] - skip, 0), source[0][live, skip:]
-                if self.turned and tape == ABOVE:
-                    place = lengths[:, None] - 1 - np.arange(values.shape[1])
-                    values = np.take_along_axis(values, np.maximum(place, 0), 1)
                 tapes.append((values, lengths))
             symbol = opener = None
             if self.of_row is not None:

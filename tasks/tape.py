@@ -20,6 +20,9 @@ from tasks.words import WordTask
 
 ELEMENTARY = 110
 """The cellular automaton unless one is named: universal (Cook 2004)."""
+UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4RD---2RD"
+"""UTM(4,6), a universal Turing machine (Rogozhin 1996, section 8,
+https://doi.org/10.1016/S0304-3975(96)00077-1): its symbols 0, 1, b, b>, <b, c are 0 to 5 here."""
 NOTATION = re.compile(r"([0-9][LR][A-Z]|---)+(_([0-9][LR][A-Z]|---)+)*")
 """Turing machines as lists of busy beavers have them: the symbols of each state in order."""
 MOVES = ("state", "symbol", "write", "move", "next")

@@ -56,8 +56,6 @@ class WordTask(TokenTask):
     operands: ClassVar[int] = 1
     #: do later rows read the source's words besides the row above?
     rereads: ClassVar[bool] = False
-    #: do later rows read the row above from its last word on? Then they read nothing else
-    turned: ClassVar[bool] = False
     #: words that close a row before another one, in place of ``|``
     closers: tuple[str, ...] = ()
     #: by how many columns a word is written late: it may depend on as many words ahead
@@ -144,8 +142,6 @@ class WordTask(TokenTask):
             raise TaskError(f"the symbol {min(reserved)!r} is what counts rows: take another one")
         if missing := {*self.row_words, *self.closers} - {*self.symbols}:
             raise TaskError(f"{min(missing)!r} belongs to rows and is not a symbol")
-        if self.turned and (self.rereads or not self.in_rows):
-            raise TaskError(f"{self.name} is turned: later rows read the row above alone")
         if type(self.stride) is not int or self.stride < 1:
             raise TaskError(f"{self.name} has stride {self.stride!r}: give 1 or more words")
         least = int(not self.row_words)  # tapes, or words in front, tell how many columns there are
@@ -177,7 +173,7 @@ class WordTask(TokenTask):
             about["lag"] = self.ahead_below
         about["turns"] = [1 + axis for axis in turns if self.rereads]
         later = machine(words, below, start, self.end_below, tapes, starts=starts, **about)
-        about = {"stride": self.stride, "turned": self.turned}
+        about = {"stride": self.stride}
         if self.row_words:
             return Rule(first, later, of_row=0, past=True, **about)
         if not self.counted:

@@ -72,10 +72,6 @@ def runs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-WIDE = ("addition3", "addition4", "multiplication2", "multiplication3")
-"""Tasks whose rules are too large in base 36 to be made in a moment."""
-
-
 def digit_data(
     task: str = "addition",
     base: int | None = None,

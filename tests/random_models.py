@@ -22,7 +22,7 @@ from tasks.digits import from_integers
 
 TASKS: list[tuple[Any, int | None]] = [
     *[("successor", 2), ("successor", 3), ("parity", 2), ("addition", 2), ("addition", 3)],
-    *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition3", 3)],
+    *[("multiplication", 2), ("multiplication", 3), ("subtraction", 2), ("addition", 3)],
     *[("long_multiplication", 2), ("long_multiplication", 2), ("long_multiplication", 3)],
     *[("sum", 2), ("sum", 2), ("sum", 3)],
     *[(kind, None) for kind in WORD_RULES],
@@ -48,7 +48,7 @@ class Lines:
         if rows and not self.rule.listed and rng.random() < 0.1:
             segment = 2
         if segment and direction != "vert" and rng.random() < 0.9:  # along the rule's columns
-            direction = "anti" if self.rule.turned else "diag"
+            direction = "diag"
         offset = rng.choice([0, 0, 1, -1] if direction == "vert" else [0, -1, -1, -2, 1, 2])
         return Line(direction, segment, offset, rng.choice([0.0, 0.0, -0.5]))
 

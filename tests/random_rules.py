@@ -44,7 +44,6 @@ def _drawn(rng: random.Random) -> WordTask:
         about["symbols"] += ("y", "z")
     if kind != "row":
         about["rereads"] = kind in ("two", "counted") and rng.random() < 0.25
-        about["turned"] = kind != "marks" and not about["rereads"] and rng.random() < 0.25
     about["ahead"] = rng.choice([0, 0, 0, 1, 2]) if kind != "marks" else 0
     read = rng.choice([0.0, 0.1])  # how often a letter cannot stand
     first = _tables(rng, letters, states, about.get("stride", 1), read)

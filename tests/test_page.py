@@ -213,7 +213,6 @@ CASES: tuple[tuple[str, dict[str, Any], str, dict[str, Any] | None], ...] = (
     ("addition", {"encoder_layers": 2}, "fixed:9", {}),
     ("multiplication", {"heads": 1}, "aligned", {"empty": 0.2}),
     ("parity", {"encoder_layers": 1}, "free", {"empty": 1.0}),
-    ("addition3", {}, "free", {"empty": 0.3}),
     ("addition", {}, "free", None),
     ("addition", {"model": "decoder"}, "free", None),
     ("addition", {"model": "decoder"}, "free", {"empty": 0.4}),

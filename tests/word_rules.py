@@ -269,45 +269,7 @@ class Counted(PairSums):
         return repeated([*words[:2], *super().expected(words[2:]).split()], running)
 
 
-class Mirror(Again, Copied):
-    """Each row is the row above from its last word on."""
-
-    name = "mirror"
-    turned = True
-
-    def expected(self, words: list[str]) -> str:
-        return repeated(words, lambda row: row[::-1])
-
-
-class Marked(WordTask):
-    """A mark is put behind the words; each row is the one above from its end, until it leads."""
-
-    name = "marked"
-    symbols = ("a", "b", "x")
-    turned = True
-    start_below = (0, "")
-
-    def step(self, state: int, word: str) -> Any:
-        return None if word == "x" else (state, word)
-
-    def end(self, state: int) -> Any:
-        return ("x", ROW)
-
-    def step_below(self, state: Any, above: str, *word: str) -> Any:
-        column, first = state
-        if (above == "x") != (column == 0):
-            return None
-        return (1, first), above
-
-    def end_below(self, state: Any) -> Any:
-        return ()
-
-    def expected(self, words: list[str]) -> str:
-        return " ".join([*words, "x", ROW, "x", *words[::-1]])
-
-
 WORD_RULES: list[type[Any]] = [
     *(Running, Backwards, Ahead, Behind, Twice, Cells, Shorter, Longer),
     *(PairSums, Thirds, Turns, Counted),  # of several words a column
-    *(Mirror, Marked),  # from the last word of the row above on
 ]

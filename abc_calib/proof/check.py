@@ -250,7 +250,7 @@ class Export:
         self.stride: int = within("stride", rule.get("stride", 1), 1, 9)
         self.counted = self.listed or self.of_row is not None or not self.later
         self.shift: int = within("shift", rule["shift"], 0, 9)
-        self.turned = bool(rule.get("turned"))  # the row above is read from its end
+        require(not rule.get("turned"), "it reads rows above from their last symbol")
         extra = {by.extra() for by in self.rules}
         self.extra = extra.pop() if len(extra) == 1 else None
         self.growth: int | None = 0  # how many symbols more a row has than the one above
@@ -657,8 +657,7 @@ class Walk:
             elif token[:2] == ("written", 0):
                 events.append((at + by.lag, (-1, k)))
             elif above and size.sign(at, e.shift) >= 0:
-                at = size.above - 1 - at if e.turned else at - e.shift
-                events.append((at, (by.tapes.index(-1), k)))
+                events.append((at - e.shift, (by.tapes.index(-1), k)))
             else:
                 told = {("fixed",): by.symbols, ("opener", 0): by.openers}
                 some = by.closers if token[0] == "opener" else range(by.base)
@@ -894,13 +893,7 @@ def rows_follow(e: Export) -> None:
         late = e.shift + by.lag  # by how many columns the next row is behind
         require(late < 4, "it reads too far on")
         kept = [by.letters[by.tapes.index(tape)] for tape in same]
-        opens: Any = later.start[begin]
-        if e.turned:  # read from its end, a row is followed from there: states that lead to an end
-            require(
-                [*later.tapes] == [-1] and not e.shift, "only the row above is read from its end"
-            )
-            opens = frozenset(np.flatnonzero(later.ended).tolist())
-        seen: set[tuple] = {(s, opens, (), first.start[0]) for s in by.start}
+        seen: set[tuple] = {(s, later.start[begin], (), first.start[0]) for s in by.start}
         for now, then, held, own in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
                 wrote = int(by.out[now, letter])
@@ -912,11 +905,7 @@ def rows_follow(e: Export) -> None:
                 for number in range(radix) if e.listed else [0]:
                     valid = int(first.next[own, number]) if e.listed else own
                     after, column = then, 0
-                    if e.turned and wrote < by.base:
-                        after = frozenset(
-                            np.flatnonzero(np.isin(later.next[:, wrote], [*then])).tolist()
-                        )
-                    elif not e.turned and then >= 0 and len(fed) > late:
+                    if then >= 0 and len(fed) > late:
                         read = dict(zip(same, fed[0], strict=True)) | {-1: wrote}
                         for tape in later.tapes:
                             column = column * radix + read.get(tape, number)
@@ -928,8 +917,7 @@ def rows_follow(e: Export) -> None:
         for now, then, held, own in seen:
             over = all(x == by.base for column in held for x in column)
             if by.done[now] and over and (not e.listed or first.done[own]):
-                on = later.start[begin] in then if e.turned else then >= 0 and later.ended[then]
-                require(on, "a row that it may write has no next row")
+                require(then >= 0 and later.ended[then], "a row that it may write has no next row")
 
 
 def rows_end(e: Export) -> None:

@@ -34,7 +34,7 @@ DECLARED = {
     *("delimiters", "gold_attention", "inputs", "kinds", "laws", "name", "notation", "operands"),
     *("operator", "options", "pass_size", "remark", "rereads", "row_words", "sampling"),
     *("separators", "shortest", "splits", "start", "start_below", "stride", "symbols"),
-    *("train_length", "train_rows", "turned", "unit", "usage"),
+    *("train_length", "train_rows", "unit", "usage"),
 }
 SAMPLING = {
     *("_chains", "_distinct", "_draw", "_random", "_run", "_uniform", "_walked", "families"),

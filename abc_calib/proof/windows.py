@@ -172,8 +172,6 @@ class Place:
         """The column of the row's tapes at which an atom is read, or written."""
         if atom.kind != "written":
             return atom.column
-        if atom.of and self.size.shape.rule.turned and self.size.above is not None:
-            return self.size.above - 1 - atom.column
         late = self.steps.by.lag if atom.of == 0 else -self.size.shape.rule.shift
         return atom.column + late
 

@@ -200,7 +200,8 @@ def _incomplete(
     ]
     failed: Any = results[results["error"].notna()].itertuples()
     for job in failed:
-        if job.seed not in refused.get((job.task, job.row), ()):
+        place = job.task, job.row
+        if place in counts and job.seed not in refused.get(place, ()):
             lines.append(f"{job.task} {job.row} seed {job.seed}: {job.error}")
     return lines
 
